@@ -19,7 +19,7 @@ from cnllm.registry.registry import Registry, SiteGroup
 from cnllm.system import files
 from cnllm.types import Note
 
-__all__ = ["AskSite", "choose_site", "has_key", "keep_site", "order_keys", "site_of_key"]
+__all__ = ["AskSite", "choose_site", "has_key", "keep_site", "order_keys", "site_of_key", "unsure_sites"]
 
 AskSite = Callable[[str, Sequence[Model]], str | None]
 """Asks the user for the site of a key: gets the variable, and the model at each site, the default first. Returns the
@@ -31,6 +31,7 @@ class _Choice(NamedTuple):
 
     provider: str
     reason: str
+    is_unsure: bool = False  # whether the key may be one of another site
 
 
 def choose_site(
@@ -74,6 +75,20 @@ def _build_model(registry: Registry, name: str, group: SiteGroup, choice: _Choic
         model = registry.resolve(f"{choice.provider}/{group.id}", protocol=protocol)
     note = Note("site", "site", name, f"{model.provider} ({model.flags.base_url}): {choice.reason}")
     return model.with_note(note)
+
+
+def unsure_sites(registry: Registry) -> list[Note]:
+    """Return a note for each vendor whose default site is asked with a key that may be one of another site."""
+    found: dict[str, Note] = {}
+    for name in registry.family_aliases:
+        group = registry.site_group(name, suggest=False)
+        if group is None or group.vendor in found:
+            continue
+        choice = _choose(registry, group, None, None, None)
+        if choice is not None and choice.is_unsure:
+            notes = _build_model(registry, name, group, choice, None).notes
+            found[group.vendor] = next(note for note in notes if note.code == "site")
+    return list(found.values())
 
 
 def has_key(registry: Registry, provider: str) -> bool:
@@ -168,6 +183,7 @@ def _choose_shared(
     return _Choice(
         str(group.default),
         f"this is the default, and {key} fits {others} too; `cnllm keys test {key}` finds out which one takes it",
+        is_unsure=True,
     )
 
 

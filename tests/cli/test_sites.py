@@ -169,6 +169,21 @@ def test_the_gateway_chooses_at_each_request(machine: Machine, map_to: str | Non
             process.communicate()
 
 
+def test_the_gateway_tells_at_its_start_which_site_a_shared_key_goes_to(machine: Machine) -> None:
+    def told(*args: str) -> str:
+        process = machine.start("serve", "--port", "0", "--json", *args)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        return process.communicate()[1].decode()
+
+    with two_sites(machine) as (first, _):
+        assert re.search(rf"note: site: .*{GLOBAL} \({re.escape(first.url)}\): .*MOONSHOT_API_KEY fits", told())
+        assert "MOONSHOT_API_KEY" not in told("--simulate")
+        choose_chinese(machine)
+        assert "MOONSHOT_API_KEY" not in told()
+
+
 def test_show_names_the_site_that_the_keys_choose(machine: Machine) -> None:
     def shown(name: str, **env: str) -> str:
         return machine.run("models", "show", name, env=env).out

@@ -158,6 +158,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     from cnllm.gateway.server import address_url, listen, run, run_workers
     from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
+    from cnllm.registry.sites import unsure_sites
     from cnllm.types.checks import is_loopback
 
     check_settings()
@@ -224,6 +225,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             trusted_proxies=params["proxies"],
         )
 
+    unsure = [] if params["simulate"] else unsure_sites(Registry.load())
     configuration = Configuration(read, make)
     beginnings = [f"{name}={model}" for name, model in models.items()]
     with _named("--map", *beginnings) if beginnings else contextlib.nullcontext():
@@ -239,6 +241,8 @@ def serve(context: click.Context, /, **params: Any) -> None:
                 stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
             if params["simulate"]:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
+            for note in unsure:
+                stdio.print_line(f"note: {note}")
             if params["ui"]:
                 stdio.print_line(f"operator page: {address}/ui ({opener})")
             if public:
