@@ -200,7 +200,10 @@ class CallRunner:
                 reply = self._stream_reply(client, view, turn) if self.stream else self._call_reply(client, view)
             except CnllmError as error:
                 turn.fail(error)
-                view.end(error.reply if errors.has_content(error.reply) else None)
+                has_notes = errors.has_content(error.reply)
+                view.end(error.reply if has_notes else None)
+                if not has_notes and self.form is None and not params["simulate"]:
+                    client_factory.print_site(self.model)
                 raise
             turn.finish(reply)
         view.end(reply)

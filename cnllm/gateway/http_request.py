@@ -450,7 +450,7 @@ class HttpRequest:
         if error.reply is not None:
             self._note(exchange, error.reply)
         else:
-            self._entry.cost = error.cost
+            self._entry.cost, self._entry.notes = error.cost, exchange.notes
         self._entry.charged = error.meaning.charged
         tokens = 0
         if isinstance(error, ContextTooLong):

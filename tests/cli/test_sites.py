@@ -169,6 +169,34 @@ def test_the_gateway_chooses_at_each_request(machine: Machine, map_to: str | Non
             process.communicate()
 
 
+def test_a_call_that_fails_names_the_site_too(machine: Machine) -> None:
+    import urllib.error
+    import urllib.request
+
+    with two_sites(machine, first=True):
+        for stream in ("--stream", "--no-stream"):
+            done = machine.run("-m", "kimi-k2.6", stream, "hi")
+            assert done.status != 0
+            assert done.err.count("MOONSHOT_API_KEY fits moonshotai-cn too") == 1, done
+        machine.env["CNLLM_SERVE_KEY"] = "sk-serve-0123456789"
+        process = machine.start("serve", "--port", "0", "--json")
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            body = {"model": "kimi-k2.6", "messages": [{"role": "user", "content": "hi"}]}
+            request = urllib.request.Request(
+                f"{url}/v1/chat/completions",
+                json.dumps(body).encode(),
+                {"Authorization": "Bearer sk-serve-0123456789", "Content-Type": "application/json"},
+            )
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(request, timeout=60)
+            assert int(caught.value.headers["x-cnllm-notes"].partition(";")[0]) >= 1
+        finally:
+            process.terminate()
+            process.communicate()
+
+
 def test_the_gateway_tells_at_its_start_which_site_a_shared_key_goes_to(machine: Machine) -> None:
     def told(*args: str) -> str:
         process = machine.start("serve", "--port", "0", "--json", *args)
