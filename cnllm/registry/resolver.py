@@ -235,13 +235,19 @@ class Resolver:
         }
 
     def _apply_preference(self, target: str) -> tuple[str, str]:
-        """Return the target, or the same id at a provider that the user prefers."""
+        """Return the target, or the same id at a provider that the user prefers, where it is not retired."""
         provider, id = _split(target)
         models = self.layers.names("models")
         for preferred in self.preferred_providers:
-            if f"{preferred}/{id}" in models:
+            name = f"{preferred}/{id}"
+            if name in models and (not self._is_retired(name) or self._is_retired(target)):
                 return preferred, id
         return provider, id
+
+    def _is_retired(self, name: str) -> bool:
+        """Whether a model is retired. It inherits no status."""
+        tables = [document.data.get("models", {}).get(name, {}) for document in reversed(self.documents)]
+        return next((t["status"]["is"] for t in tables if "is" in t.get("status", {})), None) == "retired"
 
     @property
     def preferred_providers(self) -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from cnllm import Registry
+
 from .support import Machine
 
 MINE = '# mine\n[aliases]\n# quick\nfast = "deepseek/deepseek-flash" # cheap\n'
@@ -63,7 +67,12 @@ def test_prefer(machine: Machine) -> None:
     assert machine.run("prefer", "moonshotai-cn", "--json").json() == ["moonshotai-cn", "zhipuai"]
     assert machine.run("prefer").out == "moonshotai-cn\nzhipuai\n"
     assert "preferred already" in machine.run("prefer", "moonshotai-cn").err
-    machine.run("prefer", "--remove", "zhipuai", "moonshotai-cn")
+    done = machine.run("prefer", "--remove", "zhipuai", "moonshotai-cn")
+    registry = Registry.load()
+    shown = re.findall(r"means (\S+) now", done.err)
+    first = next(n for n, name in enumerate(shown) if name not in registry.default_models)
+    assert first > 0, "default models come first"
+    assert "retired" not in [getattr(registry.resolve(name).flags.status, "is_", None) for name in shown]
     assert "api.z.ai" in url(machine, "glm-4.7")
     machine.run("prefer", "zhipu").fails(2, "no provider is called zhipu", "did you mean zhipuai")
     machine.run("prefer", "--remove", "zai").fails(2, "zai is not preferred")

@@ -77,6 +77,17 @@ def test_prefer_turns_the_built_in_aliases_to_a_provider_that_serves_the_same(fi
     assert registry.resolve("kimi-k3").name == "moonshotai/kimi-k3"
 
 
+def test_prefer_leaves_an_alias_where_the_preferred_provider_has_retired_the_model(files: Files) -> None:
+    retired = '[models."{}/glm-4.7".status]\nis = "retired"\n'
+    both = 'prefer = ["home", "zhipuai"]\n' + HOME + retired.format("home")
+    assert files.load(both).resolve("glm-4.7").name == "zhipuai/glm-4.7"
+    assert files.load(both, retired.format("zhipuai")).resolve("glm-4.7").name == "zai/glm-4.7"
+    again = '[models."home/glm-4.7".status]\nis = "current"\n'
+    assert files.load(both, again).resolve("glm-4.7").name == "home/glm-4.7"
+    everywhere = retired.format("zhipuai") + retired.format("zai")
+    assert files.load(both, everywhere).resolve("glm-4.7").name == "home/glm-4.7", "there is no better one"
+
+
 def test_the_later_prefer_holds(files: Files) -> None:
     assert files.load(PREFER, 'prefer = ["zai"]\n').resolve("glm-4.7").name == "zai/glm-4.7"
     assert files.load(PREFER, "prefer = []\n").resolve("glm-4.7").name == "zai/glm-4.7"

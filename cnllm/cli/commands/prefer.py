@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from cnllm.cli.output import answer, errors, stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
+    from cnllm.registry.model import Model
 
 __all__ = ["prefer"]
 
@@ -82,8 +84,18 @@ def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
     stdio.print_line(terminal.escape(f"preferred: {', '.join(new) or 'none'}, in {path}"))
     now = Registry.load()
     changed = [(alias, now.resolve(alias).name) for alias, name in before.items() if now.resolve(alias).name != name]
+    changed.sort(key=lambda change: _rank(before[change[0]], now.resolve(change[0]), registry.default_models))
     lines = [f"  {alias} means {name} now" for alias, name in changed[:_SHOWN]]
     if len(changed) > _SHOWN:
         lines.append(f"  and {len(changed) - _SHOWN} more: cnllm models list shows them")
     stdio.print_line(terminal.escape("\n".join(lines or ["  no short name changes: they serve none of these models"])))
     return new
+
+
+def _rank(old: str, model: Model, default_models: Sequence[str]) -> tuple[bool, bool, int]:
+    """Return the sort key of a name that changes: default models first, then current ones, the newest first."""
+    status = model.flags.status
+    released = "" if status is None else str(status.released or "")
+    day = int(released.replace("-", "").ljust(8, "0")) if released.replace("-", "").isdigit() else 0
+    is_default = old in default_models or model.name in default_models
+    return not is_default, status is not None and status.is_ == "retired", -day
