@@ -113,11 +113,9 @@ def test_notes_and_usage_are_chinese_and_the_answer_is_the_same(machine: Machine
     assert re.search(r"deepseek-flash · 输入 \d+ · 输出 \d+（思考 \d+）", chinese.err)
 
 
-def test_the_line_of_a_simulated_answer_is_english_with_chinese_beside_it(chinese: Machine) -> None:
+def test_the_line_of_a_simulated_answer_is_chinese(chinese: Machine) -> None:
     err = chinese.run("call", "-m", "glm-4.7", "--simulate", "hi").err
-    first = err.splitlines()[0]
-    assert first.startswith("cnllm: simulated: this answer is made up on this machine; no model was asked")
-    assert HAN.search(first)
+    assert err.splitlines()[0] == "cnllm: 模拟：回答由本机生成，没有请求任何模型"
 
 
 @pytest.mark.parametrize("args", [("--json",), ("--events",), ("--plan",)])
@@ -132,10 +130,10 @@ def test_json_is_the_same_in_every_language(machine: Machine, args: tuple[str, .
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("models", "show", "glm-4.7"), ("接口", "可开关, 默认开启", "输入 0.6, 输出 2.2", "（每百万 token）")),
+        (("models", "show", "glm-4.7"), ("接口", "可开关，默认开启", "输入 0.6，输出 2.2", "（每百万 token）")),
         (("models", "list", "--provider", "deepseek"), ("模型", "价格/百万 token", "文本", "可开关")),
         (("call", "--quote", "-m", "glm-4.7", "hi"), ("没有发送任何请求", "（通常误差在 ", "费用：至少")),
-        (("logs", "list"), ("轮数", "完成, 模拟")),
+        (("logs", "list"), ("轮数", "完成、模拟")),
         (("keys", "list"), ("密钥来自", "这个文件")),
     ],
     ids=lambda value: "-".join(value[:2]),
@@ -254,6 +252,35 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
         "cnllm serve teams list shows the names",
     ):
         assert not re.search(r"[a-z]+ (?:in|shows|another)\b", TRANSLATE(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.json:1:3: not valid JSON: expecting ',' delimiter", "a.json:1:3：不是合法的 JSON：缺少逗号 ','"),
+        ("[Errno 111] Connection refused", "连接被拒绝（errno 111）"),
+        ("schema is not a JSON Schema: x", "schema 不是合法的 JSON Schema：x"),
+        ("too many brackets, at character 11", "括号太多（第 11 个字符）"),
+        ("≥ 0.5 CNY (unknown for 3 turns)", "≥ 0.5 CNY（3 轮未知）"),
+        ("12 done · 0.0/s", "完成 12 · 0.0 行/秒"),
+        ("latency: p50 0.00 s, p95 0.12 s", "延迟：p50 0.00 秒，p95 0.12 秒"),
+        ("failed with BadRow: 3; the first: line 2: x", "BadRow：失败 3 行，首个在第 2 行：x"),
+        ("it takes no images", "它不支持图片"),
+        (
+            "simulated: http://127.0.0.1:1/PROVIDER answers for every provider; Ctrl-C ends it",
+            "模拟：http://127.0.0.1:1/PROVIDER 模拟每家服务商；按 Ctrl-C 结束",
+        ),
+        ("cnllm serve teams has add, list, set", "cnllm serve teams 的子命令：add、list、set"),
+    ],
+)
+def test_a_message_is_chinese_as_a_whole(text: str, expected: str) -> None:
+    assert TRANSLATE(text) == expected
+
+
+@pytest.mark.parametrize("args", [("compare",), ("keys", "test"), ("registry", "update")])
+def test_help_has_no_space_after_a_chinese_mark(chinese: Machine, args: tuple[str, ...]) -> None:
+    shown = chinese.run(*args, "--help").out
+    assert not re.search(r"[。；，] \S", shown)
 
 
 def test_an_exception_is_english(chinese: Machine) -> None:

@@ -11,7 +11,7 @@ from cnllm.cli import completion, options
 from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.commands.logs_cost import cost
 from cnllm.cli.commands.logs_delete import delete
-from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.language.messages import join_localized, localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.settings import LogMode
 
@@ -74,7 +74,7 @@ def _row(summary: ConversationSummary) -> tuple[str, ...]:
     from cnllm.cli.output.transcript import local_time
 
     origins = [origin for origin in summary.origins if origin != "endpoint"]
-    state = ", ".join(map(localize_word, [summary.state, *origins]))
+    state = join_localized(map(localize_word, [summary.state, *origins]))
     prompt = " ".join(summary.prompt.split()) or localize("(words not stored)")
     return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, prompt
 

@@ -99,7 +99,7 @@ def cost(
         stdio.print_line("no call of an endpoint is logged" + (" in that time" if since else ""))
     else:
         heads = (_HEADS[by], "TURNS", "IN", "CACHED", "OUT", "COST")
-        rows = [_cells(row, row.label) for row in report.rows]
+        rows = [_cells(row, localize(row.label) if row.label == "(no key)" else row.label) for row in report.rows]
         if len(rows) > 1:
             rows.append(_cells(report.total, localize_word("all")))
         answer.print_line(table(heads, rows, right=range(1, 5)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import options
+from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import answer, errors
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
@@ -42,7 +43,7 @@ def top(url: str, key: str | None, interval: float, *, once: bool) -> None:
     before: Scrape | None = None
     while True:
         now = _scrape(url, key)
-        lines = rows(now, before)
+        lines = [(localize_word(name) if name == "all" else name, *cells) for name, *cells in rows(now, before)]
         if once or not sys.stdout.isatty():
             answer.print_line(table(HEADS, lines, right=range(1, len(HEADS))))
         else:

@@ -62,13 +62,15 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
 
     registry = Registry.load()
     names = [registry.resolve(model).name for model in models]
-    paths = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
         with running(
             registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names, unfaithful=unfaithful
         ) as server:
             answer.print_line(server.url)
-            stdio.print_line(f"simulated: {server.url}{paths}; Ctrl-C ends it")
+            if neutral:
+                stdio.print_line(f"simulated: {server.url}/v1 answers for every model; Ctrl-C ends it")
+            else:
+                stdio.print_line(f"simulated: {server.url}/PROVIDER answers for every provider; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
         raise errors.UsageError(

@@ -91,7 +91,7 @@ class Catalogue:
         text = value.lstrip(" ")
         if _LIST.fullmatch(text) and text not in self._texts:
             return text.replace(", ", "、")
-        if _DATA.match(text) or not _WORD.search(text):
+        if _DATA.match(text) or not (_WORD.search(text) or text.endswith(" s")):  # " s" is seconds
             return value
         found = self._parts(text)
         return found if _CHINESE.match(found) else value[: len(value) - len(text)] + found
@@ -176,7 +176,7 @@ class _MessageTemplate:
         words = len(_WORD.findall(" ".join(self._texts)))
         if self.is_clause:
             value = _CLAUSE
-        elif self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
+        elif self._texts[0] and (words > 1 or self._texts[0].endswith((": ", "[Errno "))):
             value = ".*?"
         elif words > 2:
             value = _CLAUSE if words == 3 else ".*?"

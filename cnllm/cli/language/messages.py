@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cnllm.cli.language.catalogue import Catalogue
 
-__all__ = ["language", "localize", "localize_word", "translate"]
+__all__ = ["join_localized", "language", "localize", "localize_word", "translate"]
 
 _SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
 
@@ -36,6 +36,11 @@ def localize_word(word: str) -> str:
     """Return a heading or a cell of a table for stdout, as `localize` does. Such words have entries of their own."""
     name = language() if sys.stdout.isatty() else None
     return word if name is None else _catalogue(name).word(word)
+
+
+def join_localized(texts: Iterable[str], *, sign: str = "、") -> str:
+    """Return texts for stdout that are in the user's language as one; `sign` stands between those of Chinese."""
+    return (sign if sys.stdout.isatty() and language() == "zh_CN" else ", ").join(texts)
 
 
 def language(environ: Mapping[str, str] = os.environ) -> str | None:

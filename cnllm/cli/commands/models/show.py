@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import client_factory, completion, options
-from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.language.messages import join_localized, localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
@@ -113,7 +113,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
         ("your key", "" if chosen is None else localize("; ".join(n.did for n in chosen.notes if n.code == "site"))),
         ("context", localize(_context(limits))),
         ("output", format_count(limits.output if limits else None)),
-        ("input", ", ".join(map(localize_word, flags.input or [UNKNOWN]))),
+        ("input", join_localized(map(localize_word, flags.input or [UNKNOWN]))),
         ("reasoning", _reasoning(model)),
         ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
         ("refused", _parameters(states := parameters(model), "refused")),
@@ -183,7 +183,7 @@ def _reasoning(model: Model) -> str:
         words.append(f"{localize_word('levels')} {' '.join(names)}")
     if reasoning.budget is not None:
         words.append(localize("or a number of tokens"))
-    return ", ".join(words)
+    return join_localized(words, sign="，")
 
 
 def _sites(provider: str, sites: dict[str, dict[str, Any]]) -> str:
@@ -214,4 +214,8 @@ def _price(price: Price | None) -> str:
     tiers = f"; other prices above {', '.join(borders)} tokens of input" if borders else ""
     until = (price.promotion or {}).get("until")
     promotion = f"; lower {f'until {until}' if until else 'for now'}" if price.promotion else ""
-    return f"{', '.join(prices)} {price.currency or ''} per million tokens{tiers}{promotion}" if prices else UNKNOWN
+    return (
+        f"{join_localized(prices, sign='，')} {price.currency or ''} per million tokens{tiers}{promotion}"
+        if prices
+        else UNKNOWN
+    )
