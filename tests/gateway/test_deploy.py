@@ -75,7 +75,10 @@ def test_what_the_files_name_exists() -> None:
     assert gateway["env_file"] == ".env"
     names = set(re.findall(r"^(\w+)=$", (DEPLOY / "example.env").read_text(), re.MULTILINE))
     registry = Registry.load()
-    known = {key for name in ("glm-4.7", "deepseek-v4-pro") for key in registry.resolve(name).flags.keys or ()}
+    china = {key for site in ("zhipuai", "moonshotai-cn", "alibaba-cn") for key in registry.sites(site)[site]["keys"]}
+    assert china & names, "keys of the vendors' sites in China"
+    models = ("glm-4.7", "deepseek-v4-pro", "moonshotai-cn/kimi-k2.6", "alibaba-cn/qwen3.8-max")
+    known = {key for name in models for key in registry.resolve(name).flags.keys or ()}
     assert names - known == {"CNLLM_SERVE_KEY", "CNLLM_ADMIN_KEY", "CNLLM_GATEWAY_KEY"}
     assert Registry.load(str(DEPLOY / "providers.toml")).gateway_models == {"claude-*": "zai/glm-4.7"}
 

@@ -29,7 +29,8 @@ def test_an_example_has_a_budget_that_a_model_of_it_is_billed_in() -> None:
     wrong, count = [], 0
     for place, words in examples():
         pairs = list(itertools.pairwise(words))
-        patterns = [value for option, value in pairs if option in ("-m", "--model", "--models")]
+        given = [value for option, value in pairs if option in ("-m", "--model", "--models")]
+        patterns = [pattern for value in given for pattern in value.split(",")]
         if not patterns:
             continue
         count += 1
