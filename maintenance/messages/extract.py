@@ -236,6 +236,7 @@ OTHER = (
     "simulated: {0}/PROVIDER answers for every provider; Ctrl-C ends it",
     "simulated: {0}/v1 answers for every model; Ctrl-C ends it",
     "cnllm {0} has {1}",
+    "line {0}: not valid JSON: {1}",
     "there is no capability {0}",
     "there is no provider {0}",
     "there is no modality {0}",

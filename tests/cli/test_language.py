@@ -236,6 +236,7 @@ def test_a_check_of_files_is_chinese_on_a_terminal(chinese: Machine) -> None:
     ("text", "expected"),
     [
         ("none of ZAI_API_KEY, ZHIPU_API_KEY is set", "ZAI_API_KEY、ZHIPU_API_KEY 都没有设置"),
+        ("notes: retired 2, simulated 1,200", "说明：retired 2、simulated 1,200"),
         ("did you mean zhipuai or zhipuai-coding-plan?", "是不是想用 zhipuai 或 zhipuai-coding-plan？"),
         ("no key for zhipuai: A_KEY or B_KEY or C_KEY", "没有 zhipuai 的密钥：A_KEY、B_KEY 或 C_KEY"),
     ],
@@ -265,6 +266,14 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
         ("12 done · 0.0/s", "完成 12 · 0.0 行/秒"),
         ("latency: p50 0.00 s, p95 0.12 s", "延迟：p50 0.00 秒，p95 0.12 秒"),
         ("failed with BadRow: 3; the first: line 2: x", "BadRow：失败 3 行，首个在第 2 行：x"),
+        (
+            "line 3: not valid JSON: JSON is malformed: invalid character (byte 0)",
+            "第 3 行：不是合法的 JSON：JSON 格式有误：无效字符（第 0 字节）",
+        ),
+        (
+            "zhipuai is not a host of these weights, as far as the registry knows",
+            "据注册表所知，“zhipuai”不提供这份权重的模型",
+        ),
         ("it takes no images", "它不支持图片"),
         (
             "simulated: http://127.0.0.1:1/PROVIDER answers for every provider; Ctrl-C ends it",

@@ -36,7 +36,8 @@ _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 # a value that begins so is not written for people
 _DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
 _ITEM = r"""(?:[\w./:*@+~#%$=-]*\w\*?|'[^']*'|"[^"]*"|`[^`]*`)"""
-_LIST = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
+_COUNTED = rf"{_ITEM}(?: \d[\d,.]*)?"  # a name with its number: `retired 2`
+_LIST = re.compile(rf"{_COUNTED}(?:, {_COUNTED})+")
 _ALTERNATIVES = " or "
 _MAX_PARTS = 12
 
