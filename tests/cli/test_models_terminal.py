@@ -72,3 +72,9 @@ def test_a_long_list_goes_through_the_pager(machine: Machine) -> None:
     text = screen(machine, PAGER="head -n 3")
     assert text.startswith("MODEL ")
     assert len(text.splitlines()) < 10
+
+
+@pytest.mark.skipif(shutil.which("env") is None, reason="there is no program that shows its environment")
+def test_less_is_told_that_the_text_is_utf_8(machine: Machine) -> None:
+    assert "LESSCHARSET=utf-8\n" in screen(machine, PAGER="env", PYTHONUTF8="1")
+    assert "LESSCHARSET=latin1\n" in screen(machine, PAGER="env", PYTHONUTF8="1", LESSCHARSET="latin1")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import operator
+import os
 import re
 import shutil
 import sys
@@ -180,6 +182,8 @@ def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
         for line in lines:
             stdout.print_line(line)
     else:
+        if codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8":
+            os.environ.setdefault("LESSCHARSET", "utf-8")  # less shows bytes where the locale is not installed
         click.echo_via_pager("\n".join(lines) + "\n")
 
 
