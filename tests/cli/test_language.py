@@ -195,12 +195,16 @@ def test_a_template_cuts_no_number_and_reads_a_time(text: str, expected: str) ->
             "完成 2，失败 0，结果在 o2.jsonl（本次 0 行）；0 秒",
         ),
         (
+            "call: tools → left out: it takes no tools (a.toml:3)",
+            "call: tools → 已去掉：它不支持工具（a.toml:3）",
+        ),
+        (
             "status: alibaba-cn/glm-4.7 → retired since 2026-10-10; use alibaba-cn/glm-5.1",
             "status: alibaba-cn/glm-4.7 → 自 2026-10-10 起下线；请改用 alibaba-cn/glm-5.1",
         ),
     ],
 )
-def test_the_last_value_of_a_short_template_does_not_hold_the_next_message(text: str, expected: str) -> None:
+def test_a_value_of_a_short_template_holds_no_other_message(text: str, expected: str) -> None:
     assert TRANSLATE(text) == expected
 
 

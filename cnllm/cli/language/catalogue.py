@@ -25,7 +25,7 @@ _CLAUSE = r"(?:(?!: |; ).)*?"
 _LAST = r"(?:(?!: |; | \([^()]*\)$).)*?"  # a clause whose end in brackets is another message
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d"
 _INNER = r"(?:(?!; ).)*?"  # what stands before a message does not belong to its values
-_NAME = rf"(?:{_TIME}|[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,:;])?|[A-Z]{{2,}}|'[^']*'|\"[^\"]*\")(?:, \S*[^\s,:;])*"
+_NAME = rf"(?:{_TIME}|[A-Za-z]*(?![:;,]\s)[^\sA-Za-z](?:\S*[^\s,:;])?|[A-Z]{{2,}}|'[^']*'|\"[^\"]*\")(?:, \S*[^\s,:;])*"
 _TOKEN = rf"(?:{_TIME}|'[^']*'|\S*?[^\s,:;])(?:, \S*[^\s,:;])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
