@@ -22,7 +22,8 @@ from .pages import ROOT, blocks
 from .shell import Failed, execute
 from .test_code_blocks import Endpoints, Page, endpoints  # noqa: F401 - a fixture
 
-PAGES = sorted(path for path in (ROOT / "docs" / "migrate").glob("*.md") if path.stem != "index")
+FOLDERS = (ROOT / "docs" / "migrate", ROOT / "docs" / "zh" / "migrate")
+PAGES = sorted(path for folder in FOLDERS for path in folder.glob("*.md") if path.stem != "index")
 NAMES = tomllib.loads((Path(__file__).parent / "migrate_names.toml").read_text(encoding="utf-8"))
 REFERENCE = (ROOT / "schemas" / "providers.schema.json").read_text(encoding="utf-8") + "".join(
     (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("reference/options.md", "how-to/deployment.md")
