@@ -67,9 +67,6 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
         (("a", "--assume-price", "2,8"), "currency"),
         (("a", "--expires", "tomorrow"), "--expires"),
         (("a", "--expires", "2020-01-01"), "--expires 2020-01-01 is in the past"),
-        (("a", "--budget", "1", "--currency", "RMB"), "no model is billed in RMB\n  did you mean CNY?"),
-        (("a", "--budget", "1", "--currency", "XAU"), "no model is billed in XAU"),
-        (("a", "--models", "zhipu/*"), "no provider is called zhipu\n  did you mean zhipuai"),
         (("a", "--time-zone", "Mars/Olympus"), "Mars/Olympus"),
         (("a", "--team", "nobody"), "no team in use is called nobody"),
         (("a", "--concurrency", "0"), "concurrency"),
@@ -89,6 +86,21 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
     assert "a-secret-password" not in wrong.out + wrong.err
 
 
+def test_what_the_registry_of_this_machine_does_not_know_is_said_and_kept(machine: Machine) -> None:
+    """The gateway may run elsewhere, with a registry of its own."""
+    for name, options, words in [
+        ("rmb", ("--budget", "1", "--currency", "RMB"), "no model is billed in RMB; did you mean CNY?"),
+        ("gold", ("--budget", "1", "--currency", "XAU"), "no model is billed in XAU; prices are in "),
+        ("vendor", ("--models", "zhipu/*"), "no provider is called zhipu; did you mean zhipuai"),
+        ("usual", ("--models", "zhipuai/*", "--budget", "1", "--currency", "CNY"), ""),
+    ]:
+        added = machine.run("serve", "keys", "add", name, *options)
+        assert added.status == 0
+        assert words in added.err
+        assert ("is called" in added.err or "is billed" in added.err) is bool(words)
+    assert len(machine.run("serve", "keys", "list", "--json").json()) == 4
+
+
 def test_a_budget_that_no_model_is_billed_in_is_told(machine: Machine) -> None:
     idle = machine.run("serve", "keys", "add", "a", "--models", "zai/*", "--budget", "5", "--currency", "CNY")
     assert idle.status == 0
@@ -104,8 +116,8 @@ def test_a_budget_that_no_model_is_billed_in_is_told(machine: Machine) -> None:
     assert "billed" not in told.err
     assert "billed" in machine.run("serve", "keys", "set", "a", "--models", "zai/*").err
     machine.run("serve", "keys", "set", "a", "--expires", "2020-01-01").fails(2, "past")
-    machine.run("serve", "teams", "set", "t", "--models", "zhipu/*").fails(2, "zhipuai")
-    machine.run("serve", "teams", "add", "u", "--budget", "5", "--currency", "RMB").fails(2, "CNY")
+    assert "zhipuai" in machine.run("serve", "teams", "set", "t", "--models", "zhipu/*").err
+    assert "CNY" in machine.run("serve", "teams", "add", "u", "--budget", "5", "--currency", "RMB").err
     assumed = machine.run(
         "serve", "keys", "add", "b", "--budget", "5", "--currency", "EUR", "--assume-price", "2,8", "--models", "zai/*"
     )

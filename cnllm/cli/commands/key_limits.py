@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
     from cnllm.registry import Registry
 
-__all__ = ["check_limits", "limits_of", "report_idle_budgets"]
+__all__ = ["check_limits", "limits_of", "report_limits"]
 
 _OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # what people write for a code that prices have
 
@@ -47,39 +47,44 @@ def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
 
 
 def check_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for options that give a key or a team what can never work: `record` is with them.
+    """Raise `UsageError` for an expiry that is given and has passed: `record` is with it.
 
     A keys file is not checked so: a gateway starts with a key in it that has expired.
     """
-    from cnllm.registry import Registry
-
     day = given.get("expires")
     if day is not None and record.is_expired(time.time()):
         raise errors.UsageError(f"--expires {day} is in the past", "give a later day, or none")
-    registry = Registry.load()
-    for pattern in record.models if given.get("models") else ():
-        _check_provider(pattern, registry)
-    if currencies := [code for code in given.get("currencies") or () if code not in _assumed(record)]:
-        known = sorted(_billed(registry.names(), registry))
-        for code in currencies:
-            if code not in known:
-                close = _OTHER_CODES.get(code) or nearest(code, known)
-                hint = f"did you mean {close}?" if close in known else f"prices are in {', '.join(known)}"
-                raise errors.UsageError(f"no model is billed in {code}", hint)
 
 
-def report_idle_budgets(record: KeyRecord) -> None:
-    """Say on stderr which budgets are in a currency that no model of a key or a team is billed in."""
+def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
+    """Say on stderr what the registry of this machine does not know, and which budgets are idle.
+
+    It is no error: the gateway may run elsewhere, with a registry of its own.
+    """
     from cnllm.registry import Registry
 
-    if not record.models:
+    if not (given.get("models") or given.get("budgets")):
         return
     registry = Registry.load()
-    billed = _billed(filter(record.allows, registry.names()), registry)
-    others = " and ".join(sorted(billed))
-    if not billed or not (idle := sorted({*record.budgets} - billed - _assumed(record))):
+    for pattern in record.models if given.get("models") else ():
+        _report_provider(pattern, registry)
+    if idle := {*record.budgets} - _assumed(record):
+        _report_idle(record, idle, registry)
+
+
+def _report_idle(record: KeyRecord, budgets: set[str], registry: Registry) -> None:
+    """Say which budgets are in a currency that no model of a key or a team is billed in."""
+    known = sorted(_billed(registry.names(), registry))
+    unknown = sorted(budgets.difference(known))
+    for code in unknown:
+        close = _OTHER_CODES.get(code) or nearest(code, known)
+        hint = f"did you mean {close}?" if close in known else f"prices are in {', '.join(known)}"
+        stdio.print_line(f"no model is billed in {code}; {hint}")
+    billed = _billed(filter(record.allows, registry.names()), registry) if record.models else set(known)
+    if not billed or budgets <= billed:
         return
-    for currency in idle:
+    others = " and ".join(sorted(billed))
+    for currency in sorted(budgets.difference(billed, unknown)):
         stdio.print_line(f"no model of {record.name} is billed in {currency}; they are billed in {others}")
     if not billed & {*record.budgets}:
         stdio.print_line(f"every request of {record.name} is refused without a budget in {others}")
@@ -96,14 +101,13 @@ def _billed(names: Iterable[str], registry: Registry) -> set[str]:
     return {price.currency for price in prices if price is not None and price.currency is not None}
 
 
-def _check_provider(pattern: str, registry: Registry) -> None:
-    """Raise `UsageError` for a pattern with a provider that does not exist."""
+def _report_provider(pattern: str, registry: Registry) -> None:
+    """Say that a pattern has a provider that the registry of this machine does not have."""
     provider, slash, _ = pattern.partition("/")
     providers = [*registry.providers, *registry.catalogue_providers()]
     if slash and not any(fnmatchcase(name, provider) for name in providers):
-        raise errors.UsageError(
-            f"--models {pattern}: no provider is called {provider}", provider_hint(provider, registry)
-        )
+        hint = provider_hint(provider, registry)
+        stdio.print_line(f"--models {pattern}: no provider is called {provider}; {hint}")
 
 
 def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cnllm.cli import options
-from cnllm.cli.commands.key_limits import check_limits, limits_of, report_idle_budgets
+from cnllm.cli.commands.key_limits import check_limits, limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
@@ -123,7 +123,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     else:
         answer.print_line(key)
         stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
-    report_idle_budgets(record)
+    report_limits(record, given)
 
 
 @keys.command(
@@ -196,7 +196,7 @@ def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     with _book(store) as book:
         book.add(team_digest(name), record)
     _show(record, as_json=as_json)
-    report_idle_budgets(record)
+    report_limits(record, given)
 
 
 @teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
@@ -287,8 +287,7 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
             check_limits(limits_of(old, given), given)
         record = book.change(name, lambda record: limits_of(record, given))
     _show(record, as_json=as_json)
-    if given.get("models") or given.get("budgets"):
-        report_idle_budgets(record)
+    report_limits(record, given)
 
 
 # ── output ───────────────────────────────────────────────────────────────────
