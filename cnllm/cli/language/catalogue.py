@@ -40,6 +40,9 @@ _COUNTED = rf"{_ITEM}(?: \d[\d,.]*)?"  # a name with its number: `retired 2`
 _LIST = re.compile(rf"{_COUNTED}(?:, {_COUNTED})+")
 _ALTERNATIVES = " or "
 _MAX_PARTS = 12
+_MAX_DEPTH = 8  # of messages in the values of messages
+_JOINT = re.compile(r"; | → |: | \(| · | or |\. ")
+_MAX_JOINTS = 24  # in a line; the words of an endpoint may have thousands, and each of them would be looked up
 
 
 class CatalogueEntry(NamedTuple):
@@ -76,72 +79,84 @@ class Catalogue:
         indent = _INDENT.match(line)
         assert indent is not None
         text = line[indent.end() :].rstrip()
-        return indent[0] + self._parts(text) + line[indent.end() + len(text) :]
+        if len(_JOINT.findall(text)) > _MAX_JOINTS:
+            return line
+        return indent[0] + self._parts(text, 0) + line[indent.end() + len(text) :]
 
-    def _whole(self, text: str) -> str | None:
-        """Return the translation of a message as a whole; None where there is none."""
+    def _whole(self, text: str, depth: int) -> str | None:
+        """Return the translation of a message as a whole; None where there is none, or for one in too many others."""
+        if depth > _MAX_DEPTH:
+            return None
         if (found := self._texts.get(text)) is not None:
             return found
         for template in self._clauses if text.startswith(_CLAUSE_STARTS) else self._sentences:
             if (values := template.match(text)) is not None:
-                return template.fill([self._value(value) for value in values])
+                return template.fill([self._value(value, depth + 1) for value in values])
         return None
 
-    def _value(self, value: str) -> str:
+    def _value(self, value: str, depth: int) -> str:
         """Return a value of a template, which may hold a message itself."""
         text = value.lstrip(" ")
         if _LIST.fullmatch(text) and text not in self._texts:
             return text.replace(", ", "、")
         if _DATA.match(text) or not (_WORD.search(text) or text.endswith(" s")):  # " s" is seconds
             return value
-        found = self._parts(text)
+        found = self._parts(text, depth)
         return found if _CHINESE.match(found) else value[: len(value) - len(text)] + found
 
-    def _parts(self, text: str) -> str:
+    def _parts(self, text: str, depth: int) -> str:
         """Return a text that is put together from messages, as `FLAG: SUBJECT → CHANGE (FILE:LINE)`."""
         if " · " in text and text not in self._texts:
-            return " · ".join(map(self._parts, text.split(" · ")))
-        if (found := self._whole(text)) is not None:
+            return " · ".join(self._parts(part, depth) for part in text.split(" · "))
+        if (found := self._whole(text, depth)) is not None:
             return found
-        if (alternatives := self._alternatives(text)) is not None:
+        if (alternatives := self._alternatives(text, depth)) is not None:
             return alternatives
-        parts = [self._whole(part) for part in text.split(", ")]
-        if len(known := [part for part in parts if part is not None]) == len(parts):
-            return "，".join(known)
+        if None not in (parts := list(self._clauses_of(text, depth))):
+            return "，".join(map(str, parts))
         if (match := _ORIGIN.fullmatch(text)) is not None:
-            first, second = self._parts(match[1]), self._bracketed(match[2])
+            first, second = self._parts(match[1], depth), self._bracketed(match[2], depth)
             if (first, second) != match.groups():
                 return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
         separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
         for match in separators:
             left = text[: match.start()]
-            if (right := self._whole(text[match.start() :])) is not None:  # some messages begin with a separator
-                return self._parts(left) + right
-            if match[0] and (right := self._whole(text[match.end() :])) is not None:
-                return self._join(self._parts(left), match[0], right)
+            if (right := self._whole(text[match.start() :], depth)) is not None:  # some messages begin with a separator
+                return self._parts(left, depth) + right
+            if match[0] and (right := self._whole(text[match.end() :], depth)) is not None:
+                return self._join(self._parts(left, depth), match[0], right)
         for match in reversed(separators):
-            if (found := self._whole(text[: match.start()])) is not None:
-                return self._join(found, match[0], self._parts(text[match.end() :]))
+            if (found := self._whole(text[: match.start()], depth)) is not None:
+                return self._join(found, match[0], self._parts(text[match.end() :], depth))
         for match in [match for match in separators if match[0]][:1]:
             rest = text[match.end() :]
-            left, right = self._parts(text[: match.start()]), self._parts(rest)
+            left, right = self._parts(text[: match.start()], depth), self._parts(rest, depth)
             return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
         return text
 
-    def _alternatives(self, text: str) -> str | None:
+    def _clauses_of(self, text: str, depth: int) -> Iterator[str | None]:
+        """Yield the translations of the clauses between commas, and None for the first one without a translation."""
+        for part in text.split(", "):
+            yield (found := self._whole(part, depth))
+            if found is None:
+                return
+
+    def _alternatives(self, text: str, depth: int) -> str | None:
         """Return names or messages with "or" between them; None where one of them is neither."""
         items = re.split(r",\s|\sor\s", text) if _ALTERNATIVES in text else []
-        found = [item if re.fullmatch(_ITEM, item) else self._whole(item) for item in items]
+        if len(items) > _MAX_PARTS:
+            return None
+        found = [item if re.fullmatch(_ITEM, item) else self._whole(item, depth) for item in items]
         known = [item for item in found if item is not None]
         if not known or len(known) != len(items):
             return None
         first, last = "、".join(known[:-1]), known[-1]
         return f"{first}{'' if _CHINESE.match(first[-1]) else ' '}或{'' if _CHINESE.match(last) else ' '}{last}"
 
-    def _bracketed(self, text: str) -> str:
+    def _bracketed(self, text: str, depth: int) -> str:
         """Return what stands in brackets; some messages have the brackets themselves."""
-        whole = self._whole(f"({text})")
-        return self._parts(text) if whole is None else whole.strip("（）()")
+        whole = self._whole(f"({text})", depth)
+        return self._parts(text, depth) if whole is None else whole.strip("（）()")
 
     @staticmethod
     def _join(left: str, separator: str, right: str) -> str:
