@@ -18,7 +18,7 @@ from cnllm.errors import CnllmError
 
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
 
-_MOST = (1 << 31) - 1  # characters of a field; csv's own limit is 128 KB
+_MOST = 1 << 26  # characters of a field, more than any endpoint takes; csv's own limit is 128 KB
 _TEXTS = re.compile(r"text|prompt|question|query|input|content|message|body|sentence|review|文|内容|问", re.IGNORECASE)
 _NO_TEXTS = re.compile(
     r"(^|[\W_])(|ids?|key|no|nr|num|number|index|idx|row|date|time|uuid|guid|label|lang|score)($|[\W_])|号|日期",
