@@ -63,7 +63,6 @@ WRONG = [
     (("prefer", "智谱"), "did you mean zhipuai?", "lists"),
     (("call", "-m", "zhipu/glm-4.7", "x"), "did you mean zhipuai/glm-4.7", "no provider"),
     (("call", "-m", "智谱/glm-4.7", "x"), "did you mean zhipuai/glm-4.7", "no provider"),
-    (("serve", "keys", "add", "a", "--models", "智谱/*"), "did you mean zhipuai?", "lists"),
     (("plugins",), "cnllm call plugins", "no key"),
     (("embed", "x"), "has no embeddings", "did you mean"),
     (("run", "glm-4.7", "hi"), "call -m MODEL", "put the text in quotes"),

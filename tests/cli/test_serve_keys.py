@@ -92,13 +92,14 @@ def test_what_the_registry_of_this_machine_does_not_know_is_said_and_kept(machin
         ("rmb", ("--budget", "1", "--currency", "RMB"), "no model is billed in RMB; did you mean CNY?"),
         ("gold", ("--budget", "1", "--currency", "XAU"), "no model is billed in XAU; prices are in "),
         ("vendor", ("--models", "zhipu/*"), "no provider is called zhipu; did you mean zhipuai"),
+        ("title", ("--models", "智谱/*"), "no provider is called 智谱; did you mean zhipuai"),
         ("usual", ("--models", "zhipuai/*", "--budget", "1", "--currency", "CNY"), ""),
     ]:
         added = machine.run("serve", "keys", "add", name, *options)
         assert added.status == 0
         assert words in added.err
         assert ("is called" in added.err or "is billed" in added.err) is bool(words)
-    assert len(machine.run("serve", "keys", "list", "--json").json()) == 4
+    assert len(machine.run("serve", "keys", "list", "--json").json()) == 5
 
 
 def test_a_budget_that_no_model_is_billed_in_is_told(machine: Machine) -> None:
