@@ -71,11 +71,13 @@ def test_a_report_decides_until_enough_was_seen() -> None:
 
 
 def test_the_host_with_the_warm_cache_is_kept_unless_another_is_better() -> None:
-    prices = {"cost": 1.0, "warm_cost": 0.2, "cold_cost": 1.6}
-    best, other = HostRecord("a", seen(60), **prices), HostRecord("b", seen(60, 3), **prices)  # type: ignore[arg-type]
+    def host(name: str, turns: list[HostTurn]) -> HostRecord:
+        return HostRecord(name, turns, cost=1.0, warm_cost=0.2, cold_cost=1.6)
+
+    best, other = host("a", seen(60)), host("b", seen(60, 3))
     assert first_of(best, other) == "a"
     assert first_of(best, other, warm=[1], is_begun=True) == "b"
-    broken = HostRecord("b", seen(60, 55), **prices)  # type: ignore[arg-type]
+    broken = host("b", seen(60, 55))
     assert first_of(best, broken, warm=[1], is_begun=True) == "a"
     assert first_of(best, other, warm=[1, 0], is_begun=True) == "a"  # the best one has the conversation, too
 

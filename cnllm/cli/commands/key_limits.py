@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_limits", "limits_of", "report_limits"]
 
-_OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # what people write for a code that prices have
+_OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # other codes of a currency that prices have
 
 
 def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
@@ -74,14 +74,16 @@ def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
 
 def _report_idle(record: KeyRecord, budgets: set[str], registry: Registry) -> None:
     """Say which budgets are in a currency that no model of a key or a team is billed in."""
+    billed = _billed(filter(record.allows, registry.names()), registry)
+    if budgets <= billed:
+        return
     known = sorted(_billed(registry.names(), registry))
     unknown = sorted(budgets.difference(known))
     for code in unknown:
         close = _OTHER_CODES.get(code) or nearest(code, known)
         hint = f"did you mean {close}?" if close in known else f"prices are in {', '.join(known)}"
         stdio.print_line(f"no model is billed in {code}; {hint}")
-    billed = _billed(filter(record.allows, registry.names()), registry) if record.models else set(known)
-    if not billed or budgets <= billed:
+    if not billed:
         return
     others = " and ".join(sorted(billed))
     for currency in sorted(budgets.difference(billed, unknown)):

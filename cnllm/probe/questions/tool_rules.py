@@ -185,7 +185,7 @@ def keywords(context: ProbeContext) -> Steps:
         named = [keyword for keyword in left if _is_named(keyword, answer.message)]
         if context.run == 1 and not held and not refused and named and set(named) <= set(usual):
             left, held = [keyword for keyword in left if keyword not in usual], usual
-            continue  # what the wire is known to refuse comes last
+            continue  # the keywords that the wire is known to refuse come last
         suspects = left
         while not named and len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
