@@ -75,6 +75,11 @@ def _got(seen: list[Any], wanted: list[Any]) -> str | None:
     return f"no tool got {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
 
 
+def _world(prompt: str, tool: Callable[..., object], seen: list[Any], wanted: list[Any], *words: str) -> World:
+    """Return a world with one tool, which keeps in `seen` what it got: `wanted`, and an answer with these words."""
+    return World(prompt, (tool,), lambda: not seen, lambda text: _got(seen, wanted) or _lacks(text, *words))
+
+
 def _weather() -> World:
     seen: list[str] = []
 
@@ -83,12 +88,7 @@ def _weather() -> World:
         seen.append(city.partition(",")[0].strip().casefold())
         return {"degrees_celsius": 17, "sky": "rain"}
 
-    return World(
-        "How many degrees is it in Bern right now?",
-        (get_weather,),
-        lambda: not seen,
-        lambda text: _got(seen, ["bern"]) or _lacks(text, "17"),
-    )
+    return _world("How many degrees is it in Bern right now?", get_weather, seen, ["bern"], "17")
 
 
 def _arithmetic() -> World:
@@ -99,12 +99,8 @@ def _arithmetic() -> World:
         seen.append(sorted((a, b)))
         return a * b
 
-    return World(
-        "What is 48731 times 6197? Use the tool, and give the exact number.",
-        (multiply,),
-        lambda: not seen,
-        lambda text: _got(seen, [[6197, 48731]]) or _lacks(text, "301986007"),
-    )
+    prompt = "What is 48731 times 6197? Use the tool, and give the exact number."
+    return _world(prompt, multiply, seen, [[6197, 48731]], "301986007")
 
 
 def _search_then_read() -> World:
@@ -189,12 +185,8 @@ def _nested() -> World:
         return "booked, code QX-81"
 
     wanted = {"guest": {"name": "Ana Ruiz", "age": 34}, "nights": ["2026-03-14", "2026-03-15"], "room": "double"}
-    return World(
-        "Book a double room for Ana Ruiz, who is 34, for the nights of 14 and 15 March 2026. Tell me the code.",
-        (book_room,),
-        lambda: not seen,
-        lambda text: _got(seen, [wanted]) or _lacks(text, "QX-81"),
-    )
+    prompt = "Book a double room for Ana Ruiz, who is 34, for the nights of 14 and 15 March 2026. Tell me the code."
+    return _world(prompt, book_room, seen, [wanted], "QX-81")
 
 
 def _enum() -> World:
@@ -205,12 +197,7 @@ def _enum() -> World:
         seen.append([room, level])
         return "done"
 
-    return World(
-        "Please turn the kitchen light down low, but not off.",
-        (set_light,),
-        lambda: not seen,
-        lambda text: _got(seen, [["kitchen", "dim"]]),
-    )
+    return _world("Please turn the kitchen light down low, but not off.", set_light, seen, [["kitchen", "dim"]])
 
 
 def _no_arguments() -> World:
@@ -221,12 +208,7 @@ def _no_arguments() -> World:
         seen.append("read")
         return "83 percent"
 
-    return World(
-        "How full is the battery?",
-        (get_battery_level,),
-        lambda: not seen,
-        lambda text: _got(seen, ["read"]) or _lacks(text, "83"),
-    )
+    return _world("How full is the battery?", get_battery_level, seen, ["read"], "83")
 
 
 def _chinese() -> World:
@@ -255,12 +237,8 @@ def _long_result() -> World:
             f"order A-{n}: {n * 7 % 1000}.{n % 90 + 10} EUR, {'paid' if n % 3 else 'open'}" for n in range(400)
         )
 
-    return World(
-        "What is the total of order A-317? Look it up and give the amount.",
-        (list_orders,),
-        lambda: not seen,
-        lambda text: _got(seen, ["read"]) or _lacks(text, "219.57"),
-    )
+    prompt = "What is the total of order A-317? Look it up and give the amount."
+    return _world(prompt, list_orders, seen, ["read"], "219.57")
 
 
 def _error_to_correct() -> World:
@@ -314,12 +292,8 @@ def _exact_text() -> World:
         seen.append([title, text])
         return "saved"
 
-    return World(
-        f"Save a note with the title Quotes and exactly this text, between the lines:\n---\n{_NOTE}\n---",
-        (save_note,),
-        lambda: not seen,
-        lambda text: _got(seen, [["Quotes", _NOTE]]),
-    )
+    prompt = f"Save a note with the title Quotes and exactly this text, between the lines:\n---\n{_NOTE}\n---"
+    return _world(prompt, save_note, seen, [["Quotes", _NOTE]])
 
 
 TASKS: tuple[Task, ...] = (
