@@ -12,12 +12,12 @@ from cnllm.client.credentials import key_for
 from cnllm.comparison import report as reports
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
-from cnllm.comparison.run import ComparisonResult, Host, TaskChoice, first_request
+from cnllm.comparison.run import ComparisonResult, Host, HostEntry, TaskChoice, first_request, open_host
 from cnllm.comparison.tasks import ComparisonTask
 from cnllm.config.keys import find_key
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import amount_of
-from cnllm.estimates.worst_case import assume_price, worst_case
+from cnllm.estimates.worst_case import worst_case
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
@@ -48,19 +48,19 @@ def choose_hosts(
     names: Sequence[str] | None,
     *,
     need_keys: bool = True,
-    assumed: bool = False,
+    assume_price: Price | None = None,
 ) -> tuple[list[Host], list[LeftOut]]:
     """Return the hosts with the weights of a model, that model first, and those that are left out.
 
     `names` choose some of them: a provider, "provider/id", or either with `@UPSTREAM` behind a router. Without `names`
-    hosts without a key are left out, and those without a price, unless one is `assumed`.
+    hosts without a key are left out, and those without a price, unless `assume_price` gives them one.
     """
     same = registry.hosts(model.name)
     hosts, left_out = [], []
     if names:
-        hosts = [_named(registry, name, same) for name in names]
+        hosts = [_named(registry, name, same, assume_price) for name in names]
     else:
-        hosts = [_host(registry, name, None, same) for name in (same or [model.name])]
+        hosts = [_host(registry, name, "", same, assume_price) for name in (same or [model.name])]
     chosen = []
     for host in hosts:
         flags = host.model.flags
@@ -68,7 +68,7 @@ def choose_hosts(
             left_out.append(LeftOut(host.name, "the model is retired there"))
         elif need_keys and not names and flags.keys and find_key(flags.keys) is None:
             left_out.append(LeftOut(host.name, f"no key: {' or '.join(flags.keys)}"))
-        elif need_keys and not names and not (assumed or _has_price(host.model)):
+        elif need_keys and not names and not _has_price(host.model):
             left_out.append(LeftOut(host.name, "no price is known: --assume-price"))
         elif not flags.base_url:
             left_out.append(LeftOut(host.name, "its address is not known"))
@@ -77,45 +77,42 @@ def choose_hosts(
     return chosen, left_out
 
 
-def _named(registry: Registry, name: str, same: Sequence[str]) -> Host:
+def _named(registry: Registry, name: str, same: Sequence[str], price: Price | None) -> Host:
     """Return the host of a name. Raise `UnknownModel` where several or none fit it."""
     entry, _, upstream = name.partition("@")
     if "/" in entry:
-        return _host(registry, registry.resolve(entry).name, upstream or None, same)
+        return _host(registry, entry, upstream, same, price)
     fitting = [host for host in same if host.partition("/")[0] == entry]
     if len(fitting) != 1:
         which = f"serves the model under {len(fitting)} ids" if fitting else "is not a host of these weights"
         hint = f"name one: {', '.join(fitting)}" if fitting else "name it as PROVIDER/ID"
         raise UnknownModel(f"{entry} {which}, as far as the registry knows", hint=hint)
-    return _host(registry, fitting[0], upstream or None, same)
+    return _host(registry, fitting[0], upstream, same, price)
 
 
-def _host(registry: Registry, entry: str, upstream: str | None, same: Sequence[str]) -> Host:
-    model = registry.resolve(entry)
-    name = model.name if upstream is None else f"{model.name}@{upstream}"
-    return Host(
-        name=name,
-        model=model if upstream is None else model.pin(upstream),
-        entry=model.name,
-        upstream=upstream,
-        mixture=model.flags.upstream is not None and upstream is None,
+def _host(registry: Registry, name: str, upstream: str, same: Sequence[str], price: Price | None) -> Host:
+    """Return the host of a model. `price` is assumed where its own is not known."""
+    model = registry.resolve(name)
+    entry = HostEntry(
+        name=f"{model.name}@{upstream}" if upstream else model.name,
+        model=model.name,
+        protocol=model.protocol,
+        upstream=upstream or None,
+        mixture=model.flags.upstream is not None and not upstream,
         same_weights=True if model.name in same else None,
+        price=None if _has_price(model) else price,
     )
+    return open_host(entry, registry)
 
 
-def plan_costs(
-    hosts: Sequence[Host], tasks: Sequence[ComparisonTask], prices: Mapping[str, Price] | None = None
-) -> list[HostPlan]:
+def plan_costs(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> list[HostPlan]:
     """Return what each host would be asked, and the most that it can cost."""
     plans = []
     for host in hosts:
         total: int | None = 0
         currency = None
         for task in tasks:
-            plan = first_request(host, task)
-            if (price := (prices or {}).get(host.name)) is not None:
-                plan = assume_price(plan, price)
-            worst = worst_case(plan)
+            worst = worst_case(first_request(host, task))
             currency = worst.currency or currency
             more = 1 + (task.turns - 1) * 3  # later requests hold the earlier replies, too
             total = None if total is None or worst.cost is None else total + worst.cost * more
@@ -174,14 +171,13 @@ def compare(
     resolved = registry.resolve(model) if isinstance(model, str) else model
     own = transports or {}
     needs_keys = not simulate and not own
-    chosen, _ = choose_hosts(registry, resolved, hosts, need_keys=needs_keys, assumed=assume_price is not None)
+    chosen, _ = choose_hosts(registry, resolved, hosts, need_keys=needs_keys, assume_price=assume_price)
     if not chosen:
         raise CnllmError(f"there is no host of {resolved.name} with a key", hint="set a key, or name hosts with hosts=")
     caps = {currency: Decimal(str(amount)) for currency, amount in (max_cost or {}).items()}
-    prices = {host.name: assume_price for host in chosen if assume_price is not None and not _has_price(host.model)}
     settings = settings_for(chosen, seed, tasks, early=stop_early)
     if needs_keys:
-        _require_caps(chosen, caps, prices)
+        _require_caps(chosen, caps)
     if simulate:
         from cnllm.comparison.simulated import simulated_transport
 
@@ -197,7 +193,6 @@ def compare(
             transports={host.name: own.get(host.name, shared) for host in chosen},
             keys={host.name: _key(registry, host, settings.tasks, known=simulate or bool(own)) for host in chosen},
             caps={} if simulate else caps,
-            prices=prices,
             simulated=simulate,
             on_result=on_result,
         )
@@ -227,11 +222,11 @@ def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = 
     return TaskChoice(seed, turns, shortest, early)
 
 
-def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal], prices: Mapping[str, Price]) -> None:
+def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal]) -> None:
     """Raise `CannotSend` where the price of a host is not known, or no cap is set in its currency."""
     for host in hosts:
-        price = prices.get(host.name) or (host.model.flags.price if _has_price(host.model) else None)
-        if price is None:
+        price = host.model.flags.price
+        if price is None or not _has_price(host.model):
             raise CnllmError(f"the price of {host.name} is not known", hint="assume one, or leave the host out")
         if price.currency not in caps:
             raise CnllmError(

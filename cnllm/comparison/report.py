@@ -23,6 +23,7 @@ from cnllm.comparison.run import (
     LiveExchanges,
     RecordedExchange,
     TaskChoice,
+    open_host,
     request_hash,
     run_task,
 )
@@ -32,7 +33,6 @@ from cnllm.engine import Plan
 from cnllm.errors import CnllmError
 from cnllm.estimates.statistics import looks
 from cnllm.registry import Registry
-from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.tool_trial.allowance import AllowanceSpent
 
@@ -121,7 +121,6 @@ def ask_hosts(
     transports: Mapping[str, Any],
     keys: Mapping[str, str | None],
     caps: Mapping[str, Decimal] | None = None,
-    prices: Mapping[str, Price] | None = None,
     simulated: bool = False,
     on_result: Callable[[str, ComparisonResult], object] | None = None,
 ) -> Comparison:
@@ -132,21 +131,10 @@ def ask_hosts(
     """
     budget = Budget(caps or {})
     live = {host.name: LiveExchanges(transports[host.name], budget, keys[host.name]) for host in hosts}
-    priced = [_with_price(host, (prices or {}).get(host.name)) for host in hosts]
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    run = _Run(priced, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
+    run = _Run(hosts, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
     entries = tuple(
-        HostEntry(
-            name=host.name,
-            model=host.entry,
-            protocol=host.model.protocol,
-            upstream=host.upstream,
-            mixture=host.mixture,
-            same_weights=host.same_weights,
-            price=(prices or {}).get(host.name),
-            stopped=run.stopped.get(host.name),
-            exchanges=tuple(run.exchanges[host.name]),
-        )
+        replace(host.entry, stopped=run.stopped.get(host.name), exchanges=tuple(run.exchanges[host.name]))
         for host in hosts
     )
     return Comparison(
@@ -173,27 +161,11 @@ def replay(registry: Registry, report: Comparison) -> Comparison:
     Raises `CnllmError` where a request is not the one that was sent, a record is missing, or a signature is wrong.
     """
     report.check_signature()
-    hosts, asks = [], {}
-    for entry in report.hosts:
-        found = registry.resolve(entry.model, protocol=entry.protocol)
-        pinned = found if entry.upstream is None else found.pin(entry.upstream)
-        host = Host(entry.name, pinned, found.name, entry.upstream, entry.mixture, entry.same_weights)
-        hosts.append(_with_price(host, entry.price))
-        asks[entry.name] = _Records(entry, report, registry.version).ask
+    hosts = [open_host(entry, registry) for entry in report.hosts]
+    asks = {entry.name: _Records(entry, report, registry.version).ask for entry in report.hosts}
     stopped = {entry.name: entry.stopped for entry in report.hosts if entry.stopped is not None}
     run = _Run(hosts, report.settings, asks, None, stopped)
     return replace(report, figures=run.figures, verdicts=run.verdicts, problems=run.problems)
-
-
-def _with_price(host: Host, price: Price | None) -> Host:
-    """Return a host with an assumed price."""
-    if price is None:
-        return host
-
-    def change(flags: Flags) -> Flags:
-        return replace(flags, price=price)
-
-    return replace(host, model=host.model.derive(change))
 
 
 class _Records:

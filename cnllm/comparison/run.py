@@ -7,10 +7,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.cassette import Recorder
 from cnllm.client.echo import insert_key, plan_secrets
@@ -20,6 +22,7 @@ from cnllm.errors import CnllmError, EmptyReply
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.worst_case import settled_cost, worst_case
 from cnllm.protocols import wire
+from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
@@ -36,27 +39,12 @@ __all__ = [
     "RecordedExchange",
     "TaskChoice",
     "first_request",
+    "open_host",
     "request_hash",
     "run_task",
 ]
 
 _CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
-
-
-class Host(Struct, frozen=True):
-    """A column of a comparison: its name, its model, and the endpoint that answers.
-
-    `entry` is the name of the model in the registry. `upstream` is the endpoint behind a router that alone may answer.
-    `mixture`: a router chooses the endpoint anew for each request. `same_weights`: whether the registry says that this
-    is the model; None where it does not know.
-    """
-
-    name: str
-    model: Model
-    entry: str
-    upstream: str | None = None
-    mixture: bool = False
-    same_weights: bool | None = None
 
 
 class RecordedExchange(Struct, frozen=True):
@@ -83,7 +71,12 @@ class TaskChoice(Struct, frozen=True):
 
 
 class HostEntry(Struct, frozen=True):
-    """A host in a report. `price` is assumed where its own is not known; `stopped` says why it ended early."""
+    """A host in a report. `upstream` is the endpoint behind a router that alone may answer.
+
+    `mixture`: a router chooses the endpoint anew for each request. `same_weights`: whether the registry says that this
+    is the model; None where it does not know. `price` is assumed where its own is not known; `stopped` says why it
+    ended early.
+    """
 
     name: str
     model: str
@@ -94,6 +87,26 @@ class HostEntry(Struct, frozen=True):
     price: Price | None = None
     stopped: str | None = None
     exchanges: tuple[RecordedExchange, ...] = ()
+
+
+class Host(Struct, frozen=True):
+    """A column of a comparison: the model that is asked, with an assumed price, and what a report says of it."""
+
+    model: Model
+    entry: HostEntry
+
+    @property
+    def name(self) -> str:
+        """Return the name of the column."""
+        return self.entry.name
+
+
+def open_host(entry: HostEntry, registry: Registry) -> Host:
+    """Return the host of an entry."""
+    model = registry.resolve(entry.model, protocol=entry.protocol)
+    model = model if entry.upstream is None else model.pin(entry.upstream)
+    price = entry.price
+    return Host(model if price is None else model.derive(partial(replace, price=price)), entry)
 
 
 class ComparisonResult(Struct, frozen=True):

@@ -15,7 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import completed
 
 from cnllm import CnllmError, Registry
-from cnllm.comparison import FIGURES, Comparison, ComparisonResult, ComparisonTask, compare, make_tasks, read_report
+from cnllm.comparison import (
+    FIGURES,
+    Comparison,
+    ComparisonResult,
+    ComparisonTask,
+    choose_hosts,
+    compare,
+    make_tasks,
+    read_report,
+)
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.figures import find_verdicts
 from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request, run_task
@@ -295,7 +304,9 @@ def test_hosts_are_asked_over_sockets_each_with_its_key_and_a_report_holds_none(
 def host_at(folder: Path, url: str) -> Host:
     path = folder / "overlay.toml"
     path.write_text(OVERLAY.replace("https://home.test/v1", url))
-    return Host("home/m", Registry.load(path).resolve("home/m"), "home/m")
+    registry = Registry.load(path)
+    (host,), _ = choose_hosts(registry, registry.resolve("home/m"), ["home/m"], need_keys=False)
+    return host
 
 
 @pytest.mark.parametrize(("arguments", "is_valid"), [("{}", True), ("", False), ("[]", False)])

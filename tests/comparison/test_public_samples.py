@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.comparison import ComparisonTask, Host, TaskChoice
+from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts
 from cnllm.comparison.tasks import RightStep
@@ -53,7 +53,7 @@ def compare_one(
     registry = Registry.load(path)
     model = registry.resolve("home/m")
     settings = SampleChoice(0, len(tasks), samples=tasks)
-    host = Host(model.name, model, model.name)
+    (host,), _ = choose_hosts(registry, model, [model.name], need_keys=False)
     return ask_hosts(
         registry, model, [host], settings, transports={host.name: transport}, keys={host.name: None}, caps={}
     )

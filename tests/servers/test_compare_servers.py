@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.comparison import ComparisonTask, Host, TaskChoice
+from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, replay
 from cnllm.comparison.tasks import RightStep
@@ -58,10 +58,9 @@ def ask_both(tmp_path: Path, urls: dict[str, str], turns: int) -> tuple[Registry
         )
     )
     registry = Registry.load(path)
-    names = registry.hosts(f"{next(iter(urls))}/tiny")
-    assert sorted(names) == sorted(f"{name}/tiny" for name in urls)
-    models = [registry.resolve(f"{name}/tiny") for name in urls]
-    chosen = [Host(model.name, model, model.name, same_weights=True) for model in models]
+    first, *_ = names = [f"{name}/tiny" for name in urls]
+    assert sorted(registry.hosts(first)) == sorted(names)
+    chosen, _ = choose_hosts(registry, registry.resolve(first), names, need_keys=False)
     connections = NewConnections()
     try:
         report = ask_hosts(

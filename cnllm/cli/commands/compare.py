@@ -137,7 +137,7 @@ def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any
     model = registry.resolve(name)
     names = [host for host in (params["hosts"] or "").split(",") if host] or None
     price = _price(params["assume_price"], params["currency"])
-    hosts, left_out = choose_hosts(registry, model, names, need_keys=not params["simulate"], assumed=price is not None)
+    hosts, left_out = choose_hosts(registry, model, names, need_keys=not params["simulate"], assume_price=price)
     for host in left_out:
         stdio.print_line(f"left out: {host.host}: {host.reason}")
     is_plan = not params["caps"] and not params["simulate"]
@@ -145,7 +145,7 @@ def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any
         hint = "set the keys of others: cnllm keys set PROVIDER" if left_out else "name them: --hosts A,B"
         raise errors.UsageError("there is nothing to compare: a comparison needs two hosts", hint)
     if is_plan:
-        _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]).tasks, price)
+        _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]).tasks)
         return errors.WHOLE
     number = 0
 
@@ -202,13 +202,12 @@ def _price(text: str | None, currency: str | None) -> Price | None:
     return Price(currency=currency, input=values[0], output=values[1])
 
 
-def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask], price: Price | None) -> None:
+def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:
     """Print what would be asked, and the most that it can cost."""
     from cnllm.comparison import plan_costs
 
-    prices = {host.name: price for host in hosts if price is not None and host.model.flags.price is None}
     rows = []
-    for plan in plan_costs(hosts, tasks, prices):
+    for plan in plan_costs(hosts, tasks):
         cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
         rows.append((plan.host, str(plan.requests), cost))
     answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
