@@ -41,7 +41,7 @@ _CHINESE = """\
 **{state}。** 注册表里有 {facts:,} 多条事实，大多来自资料，少数经过真实调用验证：{catalogue}% 出自公开的模型列表，
 {docs}% 出自厂商文档，{code}% 出自程序代码，{issue}% 出自用户反馈，{inferred}% 由推断得出，
 {calls}% 有实际调用的记录或探测为证。cnllm 不收集任何使用数据。命令行的对话只保存在本机（`cnllm logs path` 显示位置，
-`cnllm logs off` 关闭记录）。[还缺什么](ROADMAP.md) · [哪些部分是稳定的](docs/develop/stability.md)
+`cnllm logs off` 关闭记录）。[还缺什么](docs/zh/develop/roadmap.md) · [哪些部分是稳定的](docs/zh/develop/stability.md)
 """
 _KINDS = ("recorded", "probe", "docs", "code", "issue", "catalogue", "inferred")  # of equally precise sources the first
 

@@ -21,6 +21,7 @@ __all__ = ["ROOT", "Twin", "mark", "twins"]
 
 ROOT = Path(__file__).parents[1]
 _MARK = re.compile(r"\n<!-- translated from (\S+), sha256 (\w+) -->\n$")
+_INCLUDE = re.compile(r"\A```\{include\} (\S+)\n")
 
 
 class Twin(NamedTuple):
@@ -42,12 +43,18 @@ def twins() -> Iterator[Twin]:
     pages = {page: docs / page.relative_to(docs / "zh") for page in _translated(docs / "zh")}
     for page, original in {ROOT / "README.zh-CN.md": ROOT / "README.md", **pages}.items():
         match = _MARK.search(page.read_text(encoding="utf-8"))
-        yield Twin(page, original, match[2] if match else None)
+        yield Twin(page, _included(original), match[2] if match else None)
 
 
 def _translated(folder: Path) -> list[Path]:
     """Return the pages that people translate: the generated ones are as current as what they come from."""
     return [page for page in sorted(folder.glob("*/**/*.md")) if page.parent.name not in ("reference", "vendors")]
+
+
+def _included(page: Path) -> Path:
+    """Return the file outside of the manual that makes up a page, or the page."""
+    match = _INCLUDE.match(page.read_text(encoding="utf-8"))
+    return (page.parent / match[1]).resolve() if match else page
 
 
 def mark(twin: Twin) -> None:
