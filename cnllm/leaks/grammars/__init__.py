@@ -10,7 +10,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, pythonic, sections, tagged
+from cnllm.leaks.grammars import (
+    arg_pairs,
+    braces,
+    channels,
+    element,
+    invoke,
+    json_calls,
+    named_json,
+    pythonic,
+    sections,
+)
 from cnllm.leaks.grammars.base import (
     ENOUGH,
     NAME,
@@ -20,7 +30,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     is_plausible_name,
 )
-from cnllm.leaks.grammars.objects import JsonScan
+from cnllm.leaks.grammars.json_calls import JsonScan
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, words_of
 
@@ -54,18 +64,18 @@ class _Grammar(Protocol):
 
 
 _GRAMMARS: dict[str, _Grammar] = {
-    "json": objects,
-    "invoke": tagged,
-    "function": tagged,
-    "arg-pairs": pairs,
+    "json": json_calls,
+    "invoke": invoke,
+    "function": invoke,
+    "arg-pairs": arg_pairs,
     "channels": channels,
     "braces": braces,
     "named-json": named_json,
     "pythonic": pythonic,
     "sections": sections,
-    "element": elements,
+    "element": element,
 }
-_CERTAIN = {"invoke": tagged.is_certain, "function": tagged.is_certain, "arg-pairs": pairs.is_certain}
+_CERTAIN = {"invoke": invoke.is_certain, "function": invoke.is_certain, "arg-pairs": arg_pairs.is_certain}
 _WORDS = {"arg-pairs": 2, "channels": 3, "braces": 1, "named-json": 2}
 """The number of words that a rule must name for a grammar."""
 
@@ -108,7 +118,7 @@ def read(
 
 def _read(name: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Read a block by one grammar. A parameter of a `function` may lack its closing tag."""
-    return tagged.read(block, lenient=True) if name == "function" else _GRAMMARS[name].read(block)
+    return invoke.read(block, lenient=True) if name == "function" else _GRAMMARS[name].read(block)
 
 
 def may_be_whole(leak: Markup, head: str, tools: Mapping[str, Any]) -> bool:
@@ -158,7 +168,7 @@ def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping
     if body[-1:] not in (">", "}", "]", ")", "`") and not is_plausible_name(body):
         return None
     inner = next(
-        (tagged.missing_end(block, opener, _parts(leak, name)) for name in leak.format if name in tagged.WORDS), ""
+        (invoke.missing_end(block, opener, _parts(leak, name)) for name in leak.format if name in invoke.WORDS), ""
     )
     for end in dict.fromkeys(["", inner]):
         for closer in leak.close:
@@ -232,7 +242,7 @@ def _may_begin(leak: Markup, name: str, opener: str, body: str) -> bool | None:
 def _parts(leak: Markup, grammar: str) -> tuple[str, ...]:
     """Return the words of a grammar: those of the rule if they fit, else the words of the grammar itself."""
     rule_words = tuple(words_of(leak, grammar))
-    words = tagged.WORDS.get(grammar)
+    words = invoke.WORDS.get(grammar)
     if words is None:
         return rule_words
     return rule_words if len(rule_words) == len(words) else words

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from cnllm.leaks.grammars import objects
+from cnllm.leaks.grammars import json_calls
 from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_name
 from cnllm.schemas.coerce import decode_json
 
@@ -45,7 +45,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Return the calls of a block, and the texts that are no call."""
     text = block.body + block.closer
     if _OBJECTS.match(text):
-        return objects.read(block.part(text))
+        return json_calls.read(block.part(text))
     head = _head(block.parts).whole.match(text)
     if head is None:
         raise NotACall("it does not begin with a name")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from cnllm.leaks.grammars import tagged
+from cnllm.leaks.grammars import invoke
 from cnllm.leaks.grammars.base import (
     ENOUGH,
     NAME,
@@ -21,7 +21,7 @@ from cnllm.leaks.grammars.base import (
     is_plausible_name,
     read_name,
 )
-from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
+from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import head_end
 from cnllm.leaks.markers import BARS, Markers
 from cnllm.schemas.coerce import decode_json
@@ -96,7 +96,7 @@ def _invoke_start(text: str, position: int) -> int | None:
     """Return the start of an invoke tag at a position, or behind a name there; None if there is none."""
     line = _LINE.match(text, position)
     position = line.end() if line else position
-    return position if head_end(text[position : position + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
+    return position if head_end(text[position : position + ENOUGH], invoke.WORDS["invoke"][0], "") is not None else None
 
 
 def _add_other(text: str, others: list[str]) -> None:
@@ -140,8 +140,8 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
     """Return the calls of a section. Raises `NotOffered` or `NotACall`."""
     if name == _NO_NAME:
         if (start := _invoke_start(content, 0)) is not None:
-            part = MarkupBlock("", content[start:], "", tagged.WORDS["invoke"], block.tools)
-            calls, rest = tagged.read(part)
+            part = MarkupBlock("", content[start:], "", invoke.WORDS["invoke"], block.tools)
+            calls, rest = invoke.read(part)
             others += rest
             return calls
         name_match = _NAME_LINE.match(content)
@@ -189,7 +189,7 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
         last, position = match, match[1]
     if last is not None and not block[last[1] :].strip():
         block = block[: last[0]]
-    return tagged.ends_inside_value("", block, tagged.WORDS["invoke"], closers)
+    return invoke.ends_inside_value("", block, invoke.WORDS["invoke"], closers)
 
 
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:

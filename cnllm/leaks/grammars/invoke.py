@@ -19,8 +19,8 @@ from itertools import islice
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, strip_own_lines
-from cnllm.leaks.grammars.elements import is_unclosed, read_arguments
-from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
+from cnllm.leaks.grammars.element import is_unclosed, read_arguments
+from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import (
     Tag,
     adjacency,
