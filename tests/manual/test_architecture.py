@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from docs.generate import architecture
 from docs.generate.architecture_plan import FLOORS, STEPS, Floor
 from docs.generate.rooms import room, room_imports
 
+PAGE = Path(__file__).parents[2] / "docs/develop/architecture.md"
 BOXES = [box for floor in FLOORS for box in floor.boxes]
 
 
@@ -53,6 +56,14 @@ def test_the_steps_of_a_call_exist_in_the_rooms_that_the_drawing_names() -> None
         module, _, name = step.function.partition(":")
         assert callable(attrgetter(name)(import_module(module)))
         assert room(module.removeprefix("cnllm.").replace(".", "/")) == step.room
+
+
+def test_each_place_under_where_to_look_exists() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Where to look")[2].partition("\n## ")[0]
+    places = re.findall(r"^\| [^|]+ \| `(cnllm/[\w/]+)\.py`[^|]* \| `([\w.]+)` \|$", section, re.MULTILINE)
+    assert len(places) == section.count("\n| ") - 1, "each line names a file and what stands there"
+    for module, name in places:
+        assert callable(attrgetter(name)(import_module(module.replace("/", ".")))), (module, name)
 
 
 def test_the_boxes_of_a_floor_stand_side_by_side() -> None:
