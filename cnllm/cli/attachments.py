@@ -252,7 +252,7 @@ def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
             continue
         provider = row["provider"]
         if provider not in has_key:
-            names = registry.resolve(f"{provider}/any").flags.keys or []
+            names = registry.endpoint(provider).flags.keys or []
             has_key[provider] = not names or keys.find_key(names) is not None
         rank = (provider != model.provider, not has_key[provider], name not in short, _newest_first(row["id"]))
         candidates.append((rank, name))

@@ -45,7 +45,7 @@ def key_variable(name: str, registry: Registry) -> str:
 
     provider = _provider(name, registry)
     if provider is not None:
-        names = registry.resolve(f"{provider}/any").flags.keys
+        names = registry.endpoint(provider).flags.keys
         if not names:
             raise errors.UsageError(f"{provider} needs no key")
         return next(iter(names_with_key(names)), names[0])
@@ -83,7 +83,7 @@ def variable_providers(registry: Registry) -> dict[str, list[str]]:
     for providers in (registry.providers, registry.catalogue_providers()):
         ranked: dict[str, list[tuple[int, int, str]]] = {}
         for provider in providers:
-            for index, name in enumerate(registry.resolve(f"{provider}/any").flags.keys or ()):
+            for index, name in enumerate(registry.endpoint(provider).flags.keys or ()):
                 ranked.setdefault(name, []).append((index, len(provider), provider))
         found = {name: [provider for *_, provider in sorted(ranks)] for name, ranks in ranked.items()} | found
     return found

@@ -75,9 +75,9 @@ def untrusted_models(registry: Registry) -> dict[str, Untrusted]:
     if all(document.builtin or document.is_data for document in registry.documents):
         return {}
     out: dict[str, Untrusted] = {}
-    for name in (*(f"{provider}/-" for provider in registry.providers), *registry.own_models()):
+    for name in (*registry.providers, *registry.own_models()):
         try:
-            model = registry.resolve(name, suggest=False)
+            model = registry.resolve(name, suggest=False) if "/" in name else registry.endpoint(name)
         except CnllmError:
             continue  # `cnllm registry check` and each call name the fault
         if not model.flags.base_url or model.provider in out:
@@ -88,7 +88,7 @@ def untrusted_models(registry: Registry) -> dict[str, Untrusted]:
         try:
             check_origin(key, model, model.flags.base_url)
         except Untrusted as error:
-            out[model.provider if name.endswith("/-") else model.name] = error
+            out[name] = error
     return out
 
 

@@ -44,6 +44,11 @@ class Configuration:
         for error in self._settings.untrusted.values():
             raise error
 
+    @property
+    def registry(self) -> Registry:
+        """Return the newest registry."""
+        return self._settings.registry
+
     def gateway(self) -> Gateway:
         """Return a gateway of the newest settings. Raises `CnllmError`."""
         gateway = self._make(self._settings)

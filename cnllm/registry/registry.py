@@ -316,6 +316,20 @@ class Registry:
                 self._models[key] = model
         return model
 
+    def endpoint(self, provider: str) -> Model:
+        """Return the endpoint of a provider: a model of which nothing more is known. Raises `UnknownModel`.
+
+        The catalogue is read only for a provider that no other file has.
+        """
+        self._refresh()
+        name = f"{_text('provider', provider)}/any"
+        key = (f"{provider}/", None, None)  # no model has such a name
+        if key not in self._models:
+            with self._lock:
+                resolver = self._with_catalogue() if self._is_catalogued(name) else self._resolver
+                self._models[key] = resolver.build(name, None, None, suggest=False)
+        return self._models[key]
+
     def _find_model(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name, over the catalogue where the other files do not describe it."""
         if "/" in name and self._is_catalogued(name):

@@ -80,8 +80,14 @@ def _build_model(registry: Registry, name: str, group: SiteGroup, choice: _Choic
 def unsure_sites(registry: Registry) -> list[Note]:
     """Return a note for each vendor whose default site is asked with a key that may be one of another site."""
     found: dict[str, Note] = {}
-    for name in registry.family_aliases:
-        group = registry.site_group(name, suggest=False)
+    has_keys: dict[str, bool] = {}  # by provider: most vendors have one site, or no key
+    for name, target in registry.family_aliases.items():
+        provider = target.partition("/")[0]
+        if provider not in has_keys:
+            has_keys[provider] = bool(
+                _present([k for site in registry.sites(provider) for k in _variables(registry, site)])
+            )
+        group = registry.site_group(name, suggest=False) if has_keys[provider] else None
         if group is None or group.vendor in found:
             continue
         choice = _choose(registry, group, None, None, None)
@@ -208,7 +214,7 @@ def _present(names: Sequence[str]) -> list[str]:
 
 
 def _variables(registry: Registry, provider: str) -> list[str]:
-    return registry.resolve(f"{provider}/any", suggest=False).flags.keys or []
+    return registry.endpoint(provider).flags.keys or []
 
 
 def _owners(registry: Registry, provider: str) -> Mapping[str, str]:

@@ -92,7 +92,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         if any("keys" in d.data.get("providers", {}).get(name, {}) for d in registry._documents if d is not document):
             continue  # a file of the user's has other variables
         for key in site.get("keys", ()):
-            if key not in (registry.resolve(f"{name}/any", suggest=False).flags.keys or ()):
+            if key not in (registry.endpoint(name).flags.keys or ()):
                 yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is not a variable of its `keys`")
     for name in document.data.get("models", {}):
         provider = name.partition("/")[0]

@@ -12,10 +12,12 @@ from examples import SHARE
 from program import completed
 
 from cnllm import Client, Registry, UnknownModel
+from cnllm.client.credentials import untrusted_models
 from cnllm.registry import registry as module
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.files import data_folder
 from cnllm.registry.read import catalogue_path, read
+from cnllm.registry.sites import unsure_sites
 from cnllm.registry_files import sources
 
 NAME = "kilo/openai/gpt-4o"
@@ -77,6 +79,28 @@ def test_what_is_described_by_hand_is_found_without_it(monkeypatch: pytest.Monke
     registry = Registry.load()
     for name in ("glm-4.7", "deepseek", "zai/glm-4.7", "claude"):
         assert registry.resolve(name).flags.base_url
+
+
+def test_the_endpoints_of_all_providers_are_found_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        '[providers.mine]\nbase_url = "https://mine.example/v1"\nkeys = ["MINE_KEY"]\nprotocol = "openai-chat"\n'
+    )
+    monkeypatch.setenv("CNLLM_PROVIDERS", str(own))
+    monkeypatch.setenv("MINE_KEY", "k")
+    monkeypatch.setenv("MOONSHOT_API_KEY", "k")  # fits two sites
+    monkeypatch.setattr(module, "catalogue_path", lambda: tmp_path / "no catalogue")
+    registry = Registry.load()
+    for name in registry.providers:
+        assert registry.endpoint(name).provider == name
+    assert list(untrusted_models(registry)) == ["mine"]
+    assert [note.did.partition(" ")[0] for note in unsure_sites(registry)] == ["moonshotai"]
+
+
+def test_an_endpoint_of_a_provider_that_only_it_has(registry: Registry) -> None:
+    assert registry.endpoint("kilo").flags.base_url
+    with pytest.raises(UnknownModel):
+        registry.endpoint("nobody")
 
 
 def test_the_order_of_look_ups_changes_nothing() -> None:

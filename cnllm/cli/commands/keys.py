@@ -131,7 +131,7 @@ def _stored_variable(name: str, names: list[str]) -> str:
 
     registry = Registry.load()
     provider = next((p for p in all_providers(registry) if p.casefold() == name.casefold()), None)
-    variables = (registry.resolve(f"{provider}/any").flags.keys or []) if provider is not None else []
+    variables = (registry.endpoint(provider).flags.keys or []) if provider is not None else []
     stored = [variable for variable in variables if variable in names]
     if not stored:
         shown = "that name" if looks_secret(name) else name or "''"

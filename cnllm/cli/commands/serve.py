@@ -225,8 +225,8 @@ def serve(context: click.Context, /, **params: Any) -> None:
             trusted_proxies=params["proxies"],
         )
 
-    unsure = [] if params["simulate"] else unsure_sites(Registry.load())
     configuration = Configuration(read, make)
+    unsure = [] if params["simulate"] else unsure_sites(configuration.registry)
     beginnings = [f"{name}={model}" for name, model in models.items()]
     with _named("--map", *beginnings) if beginnings else contextlib.nullcontext():
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed

@@ -218,7 +218,7 @@ def _moved(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
             if ours and urls and ours not in map(_host_of, urls):
                 theirs[one.name] = min(urls)
         if theirs:
-            model = registry.resolve(f"{provider}/any")
+            model = registry.endpoint(provider)
             ours_url, where = model.flags.base_url, model.where("base_url")
             url = next(iter(theirs.values()))
             yield Change(provider, "base_url", "moved", "by-hand", ours_url, url, tuple(theirs), where)
@@ -433,7 +433,7 @@ def _possible_numbers(values: Mapping[str, float], table: str, most: float) -> d
 def _host(registry: Registry, provider: str) -> str:
     """Return the host of a provider; "" where it has none, or more than one can be."""
     try:
-        return _host_of(registry.resolve(f"{provider}/any").flags.base_url or "")
+        return _host_of(registry.endpoint(provider).flags.base_url or "")
     except CnllmError:  # `cnllm registry check` reports it
         return ""
 
