@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from typing import TypeVar
 
 from cnllm.bills.exports import Export, Kind
 from cnllm.bills.reader import BillLine
@@ -23,11 +25,28 @@ class _Part:
     """The rows of one export in a sum."""
 
     def __init__(self) -> None:
-        self.counts: dict[Kind, Decimal] = {}
-        self.money: dict[str, Decimal] = {}
-        self.list_money: dict[str, Decimal] = {}
+        self.counts: defaultdict[Kind, Decimal] = defaultdict(Decimal)
+        self.money: defaultdict[str, Decimal] = defaultdict(Decimal)
+        self.list_money: defaultdict[str, Decimal] = defaultdict(Decimal)
         self.slack = _ZERO
         self.is_unknown = False
+
+    def join(self, other: _Part) -> None:
+        """Add the rows of another sum."""
+        self.slack += other.slack
+        self.is_unknown = self.is_unknown or other.is_unknown
+        _add(self.money, other.money)
+        _add(self.list_money, other.list_money)
+        _add(self.counts, other.counts)
+
+
+K = TypeVar("K")
+
+
+def _add(sums: defaultdict[K, Decimal], more: Mapping[K, Decimal]) -> None:
+    """Add numbers to sums, key by key."""
+    for key, number in more.items():
+        sums[key] += number
 
 
 class BillSum:
@@ -44,13 +63,12 @@ class BillSum:
         """Add a row."""
         part = self._parts.setdefault(name, _Part())
         self._kinds[name] = _counted_kinds(export)
-        for kind, number in line.counts.items():
-            part.counts[kind] = part.counts.get(kind, _ZERO) + number
+        _add(part.counts, line.counts)
         if line.amount is not None and line.currency is not None:
-            part.money[line.currency] = part.money.get(line.currency, _ZERO) + line.amount
+            part.money[line.currency] += line.amount
             part.slack += _rounding(len(export.amount), export.places)
             if line.list_amount is not None:
-                part.list_money[line.currency] = part.list_money.get(line.currency, _ZERO) + line.list_amount
+                part.list_money[line.currency] += line.list_amount
         if line.kind is not None and line.rate is not None and any(line.counts.values()):
             self.rates.setdefault(line.kind, set()).add(line.rate)
         part.is_unknown = part.is_unknown or line.unknown is not None
@@ -61,15 +79,8 @@ class BillSum:
     def join(self, other: BillSum) -> None:
         """Add another sum."""
         for name, theirs in other._parts.items():
-            part = self._parts.setdefault(name, _Part())
             self._kinds[name] = other._kinds[name]
-            part.slack += theirs.slack
-            part.is_unknown = part.is_unknown or theirs.is_unknown
-            for own, more in ((part.money, theirs.money), (part.list_money, theirs.list_money)):
-                for currency, amount in more.items():
-                    own[currency] = own.get(currency, _ZERO) + amount
-            for kind, number in theirs.counts.items():
-                part.counts[kind] = part.counts.get(kind, _ZERO) + number
+            self._parts.setdefault(name, _Part()).join(theirs)
         self.is_fee = False
 
     @property
@@ -100,21 +111,14 @@ class BillSum:
             return {}
         name = max(counted, key=lambda name: len(self._kinds[name]))
         kinds, counts = self._kinds[name], self._parts[name].counts
-        tokens: dict[str, Decimal] = {}
-        if "prompt" in kinds:
-            tokens["prompt"] = counts.get("prompt", _ZERO)
-        elif "input" in kinds:
-            parts: tuple[Kind, ...] = ("input", "cached", *_WRITES)
-            tokens["prompt"] = sum((counts.get(kind, _ZERO) for kind in parts), _ZERO)
-        if "cached" in kinds:
-            tokens["cached"] = counts.get("cached", _ZERO)
-        if kinds & {*_WRITES}:
-            tokens["cache_write"] = sum((counts.get(kind, _ZERO) for kind in _WRITES), _ZERO)
-        if "cache_write_1h" in kinds:
-            tokens["cache_write_1h"] = counts.get("cache_write_1h", _ZERO)
-        if "output" in kinds:
-            tokens["output"] = counts.get("output", _ZERO)
-        return tokens
+        sums: dict[str, tuple[Kind, ...]] = {
+            "prompt": ("prompt",) if "prompt" in kinds else ("input", "cached", *_WRITES) if "input" in kinds else (),
+            "cached": ("cached",) if "cached" in kinds else (),
+            "cache_write": _WRITES if kinds & {*_WRITES} else (),
+            "cache_write_1h": ("cache_write_1h",) if "cache_write_1h" in kinds else (),
+            "output": ("output",) if "output" in kinds else (),
+        }
+        return {kind: sum((counts.get(part, _ZERO) for part in parts), _ZERO) for kind, parts in sums.items() if parts}
 
     @property
     def requests(self) -> Decimal | None:
