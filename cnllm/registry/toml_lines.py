@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-__all__ = ["Lines", "items", "key_lines", "line_of", "open_brackets", "read_keys", "value_end"]
+__all__ = ["Lines", "Statement", "items", "key_lines", "line_of", "read_keys", "statements", "value_end"]
 
 Lines = dict[str, int]
 """Path → line, from 1. The keys of a path are joined by NUL, because a key may hold any other character."""
 
 _KEY = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
-_TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|#|[\[\]{}]')
+_SKIPPED = re.compile(r"(?:\s+|#[^\n]*)*")
 
 
 def read_keys(text: str, position: int) -> tuple[list[str], int]:
@@ -89,19 +90,37 @@ def _has_multiline_strings(text: str) -> bool:
     return '\\"""' in text or any("\n" in part for part in between)
 
 
-def _lines(text: str, position: int) -> Iterator[str]:
-    """Yield lines one by one: a table is a few lines of thousands."""
-    while (end := text.find("\n", position)) >= 0:
-        yield text[position:end]
-        position = end + 1
-    yield text[position:]
-
-
 def _is_inline_value(text: str, number: int) -> bool:
     """Whether a line sets a key to an inline table or array, which cannot be extended elsewhere."""
     line = text.split("\n", number)[number - 1]
     _, position = read_keys(line, 0)
     return line[position : position + 1] == "=" and line[position + 1 :].lstrip()[:1] in ("{", "[")
+
+
+class Statement(NamedTuple):
+    """The head of a table, or a key with its value: where it begins, where its keys end, where it ends, its keys."""
+
+    begin: int
+    after_keys: int
+    end: int
+    keys: list[str]
+    is_head: bool
+    is_array: bool
+
+
+def statements(text: str, begin: int = 0) -> Iterator[Statement]:
+    """Yield the statements of a valid TOML text from a position on, without the comments behind and between them."""
+    position = begin
+    while (skipped := _SKIPPED.match(text, position)) is not None and (start := skipped.end()) < len(text):
+        if is_head := text[start] == "[":
+            is_array = text.startswith("[[", start)
+            keys, after_keys = read_keys(text, start + 1 + is_array)
+            position = after_keys + 1 + is_array
+        else:
+            is_array = False
+            keys, after_keys = read_keys(text, start)
+            position = value_end(text, after_keys + 1)
+        yield Statement(start, after_keys, position, keys, is_head, is_array)
 
 
 def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
@@ -114,34 +133,25 @@ def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
     implied: Lines = {}
     counts: dict[str, int] = {}
     table: list[str] = []
-    depth = 0
-    quote = ""
-    for number, line in enumerate(_lines(text, begin), 1):
-        position = 0
-        if not quote and depth == 0:
-            stripped = line.lstrip()
-            if not stripped or stripped[0] == "#":
-                continue
-            if stripped[0] == "[":
-                if first and number > 1:
-                    break
-                is_array = stripped.startswith("[[")
-                keys, _ = read_keys(line, line.index("[") + (2 if is_array else 1))
-                table = _numbered_path(keys, counts)
-                if is_array:
-                    name = "\0".join(table)
-                    counts[name] = counts.get(name, -1) + 1
-                    table = [*table, str(counts[name])]
-                for length in range(1, len(table)):
-                    implied.setdefault("\0".join(table[:length]), number)
-                lines.setdefault("\0".join(table), number)
-                continue
-            keys, position = read_keys(line, 0)
+    number, position = 1, begin
+    for start, _, _, keys, is_head, is_array in statements(text, begin):
+        number, position = number + text.count("\n", position, start), start
+        if not is_head:
             path = list(table)
             for key in keys:
                 path.append(key)
                 lines.setdefault("\0".join(path), number)
-        depth, quote = open_brackets(line, position, depth, quote)
+            continue
+        if first and number > 1:
+            break
+        table = _numbered_path(keys, counts)
+        if is_array:
+            name = "\0".join(table)
+            counts[name] = counts.get(name, -1) + 1
+            table = [*table, str(counts[name])]
+        for length in range(1, len(table)):
+            implied.setdefault("\0".join(table[:length]), number)
+        lines.setdefault("\0".join(table), number)
     return {**implied, **lines}
 
 
@@ -154,44 +164,6 @@ def _numbered_path(keys: list[str], counts: dict[str, int]) -> list[str]:
         if count is not None and index < len(keys) - 1:
             path.append(str(count))
     return path
-
-
-def open_brackets(line: str, position: int, depth: int, quote: str) -> tuple[int, str]:
-    """Return the brackets and multi-line strings that are open at the end of a line, read from `position`."""
-    while True:
-        if quote:
-            end = line.find(quote, position)
-            while quote == '"""' and end > 0 and _escaped(line, end):
-                end = line.find(quote, end + 1)
-            if end < 0:
-                return depth, quote
-            position = end + 3
-            while (
-                position < end + 5 and line[position : position + 1] == quote[0]
-            ):  # one or two quotes may end the string
-                position += 1
-            quote = ""
-        token = _TOKEN.search(line, position)
-        if token is None:
-            return depth, ""
-        position = token.end()
-        match token[0]:
-            case "#":
-                return depth, ""
-            case "[" | "{":
-                depth += 1
-            case "]" | "}":
-                depth -= 1
-            case '"""' | "'''" as mark:
-                quote = mark
-
-
-def _escaped(line: str, position: int) -> bool:
-    """Whether a character is escaped by a backslash."""
-    slashes = 0
-    while position > slashes and line[position - 1 - slashes] == "\\":
-        slashes += 1
-    return slashes % 2 == 1
 
 
 _PART = re.compile(

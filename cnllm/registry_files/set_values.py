@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.documents import parse
 from cnllm.registry.provenance import INFERRED, precision_of, written_citations
-from cnllm.registry.toml_lines import items, key_lines, open_brackets, read_keys, value_end
+from cnllm.registry.toml_lines import items, key_lines, read_keys, statements, value_end
 from cnllm.registry_files.toml_format import format_toml
 from cnllm.registry_files.updates.patch_file import toml_key, toml_value
 
@@ -282,20 +283,11 @@ def _in_value(text: str, position: int, rest: list[str], value: Any, *, is_group
 
 def _with_line(text: str, begin: int, rest: list[str], value: Any, *, is_grouped: bool, is_dotted: bool = False) -> str:
     """Return the text with a key after the last one of the table whose head begins there."""
-    last = position = text.find("\n", begin) + 1
-    depth, quote = 0, ""
-    while position < len(text):
-        end = text.find("\n", position) + 1 or len(text)
-        line = text[position : end - 1]
-        mark = line.lstrip()[:1]
-        if not depth and not quote and mark == "[":
-            break
-        is_text = bool(depth or quote) or mark not in ("", "#")
-        start = 0 if depth or quote or not is_text else read_keys(line, 0)[1]
-        if is_text:
-            depth, quote = open_brackets(line, start, depth, quote)
-            last = end
-        position = end
+    scan = statements(text, begin)
+    end = next(scan).end
+    for statement in takewhile(lambda one: not one.is_head, scan):
+        end = statement.end
+    last = text.find("\n", end) + 1
     line = _line(rest, value, is_grouped=is_grouped)
     if is_dotted:
         line = f"{'.'.join(map(toml_key, rest))} = {_text(value, is_grouped=is_grouped)}"

@@ -22,7 +22,7 @@ from msgspec.structs import fields
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import read_sources
-from cnllm.registry.toml_lines import items, open_brackets, read_keys, value_end
+from cnllm.registry.toml_lines import items, read_keys, statements, value_end
 
 __all__ = ["changed_lines", "format_toml"]
 
@@ -63,7 +63,7 @@ def format_toml(text: str, label: str) -> str:
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     plain = text.removeprefix(mark).replace("\r\n", "\n")
     data = read_sources(parse_toml(plain))
-    parts = [part for table in _tables(_statements(plain.split("\n"))) for part in _split(table)]
+    parts = [part for table in _tables(_statements(plain)) for part in _split(table)]
     tables = [_aligned(_ordered([_wrapped(one) for one in table])) for table in _with_short_sources(parts)]
     statements = [statement for table in tables for statement in table]
     lines = _with_contents(_spaced(statements))
@@ -88,30 +88,18 @@ def _canonical(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, default=repr)
 
 
-def _statements(lines: list[str]) -> Iterator[_Statement]:
-    """Yield the statements of a text that tomllib has accepted."""
-    start = 0
-    while start < len(lines):
-        line = lines[start]
-        stripped = line.strip()
-        if not stripped or stripped[0] == "#":
-            yield _Statement((line.rstrip(),))
-            start += 1
-        elif stripped[0] == "[":
-            keys, _ = read_keys(line, line.index("[") + (2 if stripped.startswith("[[") else 1))
-            yield _Statement((stripped,), tuple(keys), is_head=True)
-            start += 1
-        else:
-            keys, equals = read_keys(line, 0)
-            depth, quote = open_brackets(line, equals, 0, "")
-            end = start + 1
-            while (depth or quote) and end < len(lines):
-                depth, quote = open_brackets(lines[end], 0, depth, quote)
-                end += 1
-            value = "\n".join([line[equals + 1 :].lstrip(), *lines[start + 1 : end]])
-            key = line[:equals].strip()
-            yield _Statement((f"{key} = {value.rstrip()}",), tuple(keys))
-            start = end
+def _statements(text: str) -> Iterator[_Statement]:
+    """Yield the statements of a text that tomllib has accepted, with its comments and blank lines."""
+    position = 0
+    for one in statements(text):
+        begin, end = text.rfind("\n", 0, one.begin) + 1, f"{text}\n".index("\n", one.end)
+        yield from (_Statement((line.rstrip(),)) for line in text[position:begin].split("\n")[:-1])
+        position = end + 1
+        line = text[one.begin : end].rstrip()
+        if not one.is_head:
+            line = f"{text[one.begin : one.after_keys].rstrip()} = {text[one.after_keys + 1 : end].strip()}"
+        yield _Statement((line,), tuple(one.keys), is_head=one.is_head)
+    yield from (_Statement((line.rstrip(),)) for line in text[position:].split("\n"))
 
 
 def _tables(statements: Iterable[_Statement]) -> Iterator[list[_Statement]]:
@@ -177,7 +165,7 @@ def _inner_table(head: _Statement, statement: _Statement) -> list[_Statement]:
     comment = value[value_end(value, 0) :].strip()
     name = f"{head.first[1 : value_end(head.first, 1)]}.{key}"
     first = _Statement((f"[{name}]{'  ' if comment else ''}{comment}",), (*head.keys, *statement.keys), is_head=True)
-    return [first, *_statements(members)]
+    return [first, *_statements("\n".join(members))]
 
 
 def _wrapped(statement: _Statement) -> _Statement:
