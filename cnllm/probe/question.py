@@ -111,10 +111,8 @@ class ProbeContext(Struct, frozen=True):
         """
         mode = self.plain if patch is None else patch
         reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
-        takes_whole = not self.known.get("stream.required") or (
-            patch is None and bool(mode) and "_whole_in_plain_mode" in self.known
-        )
-        stream = stream or not takes_whole
+        key = f"when.{'reasoning' if reasons else 'no-reasoning'}.stream.required"
+        stream = stream or self.known.get(key, self.known.get("stream.required", False))
         values = {**leaves(dict(mode)), **(set or {})}
         body = self.bodies.build(messages, stream=stream, values=values, reasons=reasons, **parts)
         return Ask(body=body, why=why, control=control, stream=stream, most=most, joint=joint)

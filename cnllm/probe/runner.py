@@ -32,8 +32,16 @@ __all__ = ["Investigation", "ProbeOutcome", "ProbeStep", "investigate"]
 
 _MOST_REFUSED = 8
 _PASSED, _PROMPTS = 10, 4
-_TOPICS = ("tool_choice.", "schema.", "params.temperature", "params.top_p")
-"""The flags that may depend on whether the model reasons, for which a question asks in that mode."""
+_TOPICS = {
+    "tool_choice.": "plain",
+    "schema.": "plain",
+    "params.temperature": "plain",
+    "params.top_p": "plain",
+    "stream.required": "default",
+    "reasoning.tags_at": "reasoning",
+}
+"""The flags that may depend on whether the model reasons, and how a question asks for them: without reasoning where
+that can be turned off, without any switch, or with reasoning."""
 _REASONING = ("reasoning.", "when.reasoning.", "when.no-reasoning.")
 _THOROUGH = 100
 """From so many requests on, a server is also asked what it says of itself."""
@@ -96,15 +104,6 @@ def investigate(
         facts = {flag: fact for flag, fact in facts.items() if _supported(fact, passed)}
         if not is_proven(run.learnt, facts, run.exchanges):
             facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
-        if "_open_tags" in facts:
-            own = facts["_open_tags"]
-            by_choice = "reasoning.mode" in facts and facts["reasoning.mode"].value == "toggle"
-            flag = "when.reasoning.reasoning.tags_at" if by_choice else "reasoning.tags_at"
-            facts[flag] = replace(own, flag=flag, value="start-open")
-        if "_whole_in_plain_mode" in facts:
-            required = facts.pop("stream.required")
-            flag = "when.reasoning.stream.required"
-            facts[flag] = replace(required, flag=flag)
         facts = _by_mode(facts, run.known)
         model = model_at(registry, run.found.place, run.found.id)
         limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")
@@ -313,31 +312,42 @@ def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tu
 
 
 def _repeats_mode(fact: FlagFact, known: Mapping[str, Any]) -> bool:
-    """Whether a fact of one mode says what holds in every mode."""
+    """Whether a fact of one mode says what holds in every mode, or nothing where that is known to be the same."""
     mode, _, flag = fact.flag.removeprefix("when.").partition(".")
-    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
+    if not fact.flag.startswith("when.") or not mode:
+        return False
+    if fact.answer == "unknown":
+        return any(key.startswith(SAME) and flag.startswith(key.removeprefix(SAME)) for key in known)
+    return flag in known and known[flag] == fact.value
 
 
 def _by_mode(facts: dict[str, FlagFact], known: Mapping[str, Any]) -> dict[str, FlagFact]:
-    """Return the facts, those of requests in one mode of reasoning under that mode where nobody asked in the other one.
+    """Return the facts, those that were seen in one mode of reasoning alone under that mode.
+
+    What was asked in both modes stands under no mode, and what differs in the other one under that.
+    """
+
+    def name(fact: FlagFact) -> str:
+        topic = next((topic for topic in _TOPICS if fact.flag.startswith(topic) and fact.answer != "unknown"), None)
+        mode = None if topic is None else _mode_of(topic, known)
+        other = "no-reasoning" if mode == "reasoning" else "reasoning"
+        if mode is None or any(key.startswith((f"{SAME}{topic}", f"when.{other}.{topic}")) for key in known):
+            return fact.flag
+        return f"when.{mode}.{fact.flag}"
+
+    return {name(fact): replace(fact, flag=name(fact)) for fact in facts.values()}
+
+
+def _mode_of(topic: str, known: Mapping[str, Any]) -> str | None:
+    """Return the mode in which a topic was asked; None where the model has one mode or nobody knows.
 
     A model that reasons by itself was asked while it did, unless a switch for off was found.
     """
+    is_on = known.get("reasoning.default") == "on"
     if known.get("reasoning.mode") == "toggle":
-        mode = "no-reasoning"
-    elif known.get("reasoning.default") == "on" and "reasoning.mode" not in known:
-        mode = "reasoning"
-    else:
-        return facts
-
-    def name(fact: FlagFact) -> str:
-        flag = fact.flag
-        topic = next((topic for topic in _TOPICS if flag.startswith(topic) and fact.answer != "unknown"), None)
-        if topic is None or any(key.startswith((f"{SAME}{topic}", f"when.reasoning.{topic}")) for key in known):
-            return flag
-        return f"when.{mode}.{flag}"
-
-    return {name(fact): replace(fact, flag=name(fact)) for fact in facts.values()}
+        asked = _TOPICS[topic]
+        return "reasoning" if asked == "reasoning" or (asked == "default" and is_on) else "no-reasoning"
+    return "reasoning" if is_on and "reasoning.mode" not in known else None
 
 
 def _check(run: ProbeState) -> Asking[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ def enabled(request: Json) -> bool:
 @pytest.mark.parametrize("cumulative", [False, long(True)])
 def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     found = values(probed(Odd(only_streams=True, cumulative=cumulative, thinks=always, field="reasoning_content"), 60))
-    assert found["stream.required"] is True
+    assert found["when.reasoning.stream.required"] is True
     assert found["reasoning.fields"] == ["reasoning_content"]
     assert found["reasoning.shape"] == "field"
     assert found["finish.stop"] == "stop"
@@ -79,21 +80,21 @@ def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     assert found.get("stream.deltas") == ("cumulative" if cumulative else None)
 
 
-def test_an_endpoint_that_only_streams_while_it_reasons() -> None:
-    """The model reasons unless a switch says otherwise. The first refusal is one of that mode."""
-
-    def thinks(request: Json) -> bool:
-        return request.get("enable_thinking") is not False
+@pytest.mark.parametrize("is_enough", [lambda r: r.get("enable_thinking") is False, long(lambda r: False)])
+def test_an_endpoint_that_only_streams_in_one_mode_or_in_both(is_enough: Callable[[Json], bool]) -> None:
+    """The model reasons unless a switch says otherwise. The first refusal may be one of that mode."""
 
     def refuses(request: Json) -> str | None:
-        return None if request.get("stream") or not thinks(request) else "enable_thinking needs stream=true."
+        return None if request.get("stream") or is_enough(request) else "this request needs stream=true."
 
-    outcome = probed(Odd(refuses, thinks=thinks, field="reasoning_content"), 60)
+    odd = Odd(refuses, thinks=lambda r: r.get("enable_thinking") is not False, field="reasoning_content")
+    outcome = probed(odd, 60)
     found = values(outcome)
     assert found["reasoning.off.set.enable_thinking"] is False
-    assert "stream.required" not in found
-    assert found["when.reasoning.stream.required"] is True
-    assert [e for e in outcome.exchanges if e.answer.passed and not e.answer.streamed]
+    assert found["stream.required"] is True
+    whole = [e for e in outcome.exchanges if e.answer.passed and not e.answer.streamed and e.ask.body]
+    assert found.get("when.no-reasoning.stream.required") is (False if whole else None)
+    assert bool(whole) is is_enough({"enable_thinking": False})
 
 
 @pytest.mark.parametrize("field", ["inner_voice", long("cot.text"), long("musings")])
@@ -146,14 +147,7 @@ def test_tags_that_nobody_has_and_those_that_the_template_opens(tags: tuple[str,
     found = values(probed(Odd(thinks=always, tags=arrives), 60))
     assert found["reasoning.shape"] == "tags"
     assert found["reasoning.tags"] == list(tags)
-    assert found.get("reasoning.tags_at") == ("start-open" if opened else None)
-
-
-@pytest.mark.long
-def test_a_template_that_opens_the_tag_only_while_the_model_reasons() -> None:
-    found = values(probed(Odd(thinks=enabled, tags=("", "</think>"))))
-    assert found["when.reasoning.reasoning.tags_at"] == "start-open"
-    assert "reasoning.tags_at" not in found
+    assert found.get("when.reasoning.reasoning.tags_at") == ("start-open" if opened else None)  # no other mode is known
 
 
 @pytest.mark.long
@@ -212,6 +206,10 @@ def forced_while_it_thinks(request: Json) -> str | None:
     return "a forced call is not possible now" if enabled(request) and choice not in (None, "auto") else None
 
 
+def refuses_none(request: Json) -> str | None:
+    return "there is no such choice" if request.get("tool_choice") == "none" else None
+
+
 def test_choices_that_are_refused_while_the_model_reasons_stand_under_that_mode() -> None:
     found = values(probed(Odd(forced_while_it_thinks, thinks=enabled, field="reasoning_content")))
     assert set(found["tool_choice.allowed"]) == {"auto", "none", "required", "named"}
@@ -246,19 +244,32 @@ def test_a_parameter_that_only_a_mode_takes_and_a_bound_that_a_mode_moves() -> N
     assert (found["params.top_p.max"], found["when.reasoning.params.top_p.max"]) == (0.9, 1)
 
 
-@pytest.mark.long
-def test_what_was_asked_in_one_mode_alone_is_said_of_that_mode() -> None:
-    """The probe ends right after the choices, before the same with reasoning."""
+def only_streams(request: Json) -> str | None:
+    return None if request.get("stream") else "this request needs stream=true."
 
-    def none(request: Json) -> str | None:
-        return "there is no such choice" if request.get("tool_choice") == "none" else None
 
-    endpoint = Odd(none, forced_while_it_thinks, thinks=enabled, field="reasoning_content")
-    choices = [e for e in probed(endpoint).exchanges if e.ask.why.startswith("tool_choice")]
-    last = max(e.number for e in choices if not enabled(e.ask.body or {}))
-    found = values(probed(endpoint, last + 1))
-    assert "tool_choice.allowed" not in found
-    assert found["when.no-reasoning.tool_choice.allowed"] == ["auto", "required", "named"]
+@pytest.mark.parametrize(
+    ("endpoint", "why", "flag", "value"),
+    [
+        (Odd(thinks=enabled, tags=("", "</think>")), "", "reasoning.reasoning.tags_at", "start-open"),
+        long(
+            Odd(refuses_none, forced_while_it_thinks, thinks=enabled, field="reasoning"),
+            "tool_choice",
+            "no-reasoning.tool_choice.allowed",
+            ["auto", "required", "named"],
+        ),
+        long(Odd(only_streams, thinks=always, field="reasoning"), "", "reasoning.stream.required", True),
+    ],
+)
+def test_what_was_seen_in_one_mode_alone_is_said_of_that_mode(endpoint: Odd, why: str, flag: str, value: Any) -> None:
+    """With `why` the probe ends right after these requests without reasoning, before the same with it."""
+    most = 200
+    if why:
+        asked = [e for e in probed(endpoint).exchanges if e.ask.why.startswith(why) and not enabled(e.ask.body or {})]
+        most = max(e.number for e in asked) + 1
+    found = values(probed(endpoint, most))
+    assert found[f"when.{flag}"] == value
+    assert flag.partition(".")[2] not in found
 
 
 def test_words_that_repeat_a_key_of_the_request_say_nothing_of_the_model() -> None:

@@ -22,7 +22,7 @@ __all__ = ["QUESTIONS"]
 QUESTIONS: tuple[Question, ...] = (
     reasoning.default,
     reasoning.switch_off,
-    stream.whole_without_reasoning,
+    stream.whole_in_other_mode,
     reasoning.switch_on,
     tools.tools,
     messages.developer,

@@ -103,7 +103,7 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
         yield Finding("reasoning.shape", "tags", "works")
         yield Finding("reasoning.tags", list(tags[:2]), "works")
         if tags[2]:
-            yield Finding("_open_tags", True, "works")
+            yield Finding("reasoning.tags_at", "start-open", "works")
 
 
 def _form_of(thought: Any) -> str:

@@ -10,11 +10,11 @@ from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import counts_in, repeats
-from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.question import SAME, WEATHER, ProbeContext, Steps, offers_tools, question, reasons_by_choice
 from cnllm.types import Message
 
 _HELLO = [Message("user", "Say hello in one short sentence.")]
-__all__ = ["stream", "stream_tools", "whole_without_reasoning"]
+__all__ = ["stream", "stream_tools", "whole_in_other_mode"]
 
 
 _SWITCH = "stream_options.include_usage"
@@ -79,19 +79,30 @@ def _has_numbers(chunks: list[Any]) -> bool:
 
 
 @question(
-    "a whole answer without reasoning",
-    "_whole_in_plain_mode",
+    "whole answers in the other mode",
+    "when.no-reasoning.stream.required",
     requests=1,
-    applies=lambda c: bool(c.known.get("stream.required") and c.known.get("reasoning.default") == "on" and c.off),
+    applies=lambda c: bool(c.known.get("stream.required")) and reasons_by_choice(c),
 )
-def whole_without_reasoning(context: ProbeContext) -> Steps:
-    """Ask an endpoint that answers only in streams for a whole answer without reasoning.
+def whole_in_other_mode(context: ProbeContext) -> Steps:
+    """Ask an endpoint that answers only in streams for a whole answer in the mode that it does not have by itself.
 
-    Proof: the whole answer comes; the refusal was one of a request in which the model reasons.
+    Proof: the whole answer comes, so that the refusal was one of a request in the other mode.
     """
-    plain = replace(context, known={**context.known, "_whole_in_plain_mode": True})
-    answer = yield plain.ask(_HELLO, why="a whole answer without reasoning")
-    return [Finding("_whole_in_plain_mode", True, "works")] if answer.passed and not answer.streamed else []
+    mode, patch = (
+        ("no-reasoning", context.off)
+        if context.known.get("reasoning.default") == "on"
+        else (
+            "reasoning",
+            context.on,
+        )
+    )
+    flag = f"when.{mode}.stream.required"
+    whole = replace(context, known={**context.known, flag: False})
+    answer = yield whole.ask(_HELLO, why=f"a whole answer, {mode}", patch=patch)
+    if answer.refused:
+        return [Finding(f"{SAME}stream.required", True, "works")]
+    return [Finding(flag, False, "works")] if answer.passed and not answer.streamed else []
 
 
 @question("stream with tools", "stream.tools", requests=1, by_model=True, capable=True, applies=offers_tools)
