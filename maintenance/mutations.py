@@ -3,7 +3,8 @@
 A copy of the checkout holds all mutations at once: each is an expression that has its other form while the variable
 MUTANT holds its number. The tests run once to record which of them reach which mutation. Then a process that has
 collected all tests forks for each mutation, and runs those that reach it until one fails. Tests that take much longer
-than they do without the mutation count as failed. Results are kept, so that a run that was stopped goes on.
+than they do without the mutation count as failed, and are listed. Results are kept, so that a run that was stopped goes
+on.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
 }  # fmt: skip
-CPU_SECONDS = 60
-SECONDS = 900
+CPU_SECONDS = 60  # of an endless loop, for tests that are quick without it
 
 
 class Mutation(NamedTuple):
@@ -241,21 +241,21 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Start a process for each mutation without a result."""
         items = {item.nodeid: item for item in session.items}
-        reached = reaching_tests(self.folder)
+        reached, times = reaching_tests(self.folder), read_times(self.folder)
         results = read_results(self.folder)
         for number in range(self.shard, len(drawn_mutations(self.folder)), self.shards):
             tests = [items[name] for name in reached.get(number, ()) if name in items]
             if str(number) not in results and tests:
-                outcome = self._run(number, session, tests)
+                outcome = self._run(number, session, tests, CPU_SECONDS + 2 * sum(times[one.nodeid] for one in tests))
                 with (self.folder / "results.jsonl").open("a") as file:
                     file.write(json.dumps([number, outcome, len(tests)]) + "\n")
         return True
 
-    def _run(self, number: int, session: pytest.Session, tests: list[pytest.Item]) -> str:
+    def _run(self, number: int, session: pytest.Session, tests: list[pytest.Item], seconds: float) -> str:
         child = os.fork()
         if not child:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
             os.environ["MUTANT"] = str(number)
             sys.modules["cnllm._mutations"]._ACTIVE = number  # type: ignore[attr-defined]
             os.dup2(os.open(self.folder / f"output-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 1)
@@ -269,12 +269,13 @@ class Runner:
             except BaseException:  # noqa: BLE001 - a test that ends the process has failed
                 failed = 1
             os._exit(failed)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + 5 * seconds  # beside other work
         while time.monotonic() < deadline:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 os.killpg(child, signal.SIGKILL) if _lives(child) else None
-                return "survived" if status == 0 else "killed"
+                slow = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+                return "timeout" if slow else "survived" if status == 0 else "killed"
             time.sleep(0.05)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -312,20 +313,25 @@ def read_results(folder: Path) -> dict[str, str]:
     return {str(number): outcome for number, outcome, _ in rows}
 
 
-def reaching_tests(folder: Path) -> dict[int, list[str]]:
-    """Return the tests that reach each mutation and pass without it, the quick ones first."""
+def read_times(folder: Path) -> dict[str, float]:
+    """Return how long the tests take that pass without a mutation."""
     times: dict[str, float] = defaultdict(float)
     bad = set()
     for name, outcome, duration in map(json.loads, (folder / "times.jsonl").read_text().splitlines()):
         times[name] += duration
         if outcome != "passed":
             bad.add(name)
+    return {name: seconds for name, seconds in times.items() if name not in bad}
+
+
+def reaching_tests(folder: Path) -> dict[int, list[str]]:
+    """Return the tests that reach each mutation and pass without it, the quick ones first."""
+    times = read_times(folder)
     reached: dict[int, set[str]] = defaultdict(set)
     for line in (folder / "reached.txt").read_text().splitlines():
         number, _, test = line.partition(" ")
         reached[int(number)].add(test)
-    good = times.keys() - bad
-    return {number: sorted(tests & good, key=lambda name: times[name]) for number, tests in reached.items()}
+    return {number: sorted(tests & times.keys(), key=lambda name: times[name]) for number, tests in reached.items()}
 
 
 def _environment(folder: Path, **more: str) -> dict[str, str]:
@@ -357,7 +363,7 @@ def report(folder: Path) -> Iterator[str]:
     for number, one in enumerate(drawn_mutations(folder)):
         outcome = results.get(str(number), "not reached")
         counts[outcome] += 1
-        if outcome in ("survived", "not reached"):
+        if outcome in ("survived", "not reached", "timeout"):
             yield f"{number} {one.file}:{one.line}: {outcome}"
             yield from list(difflib.ndiff(one.before.splitlines(), one.after.splitlines()))
     killed = counts["killed"] + counts["timeout"]
