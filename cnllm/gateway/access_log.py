@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "logged_call"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
-_KEPT_BYTES = 8 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
-_ENTRY_BYTES = 1024  # of an entry without its notes, about
+_KEPT_BYTES = 6 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
+_ENTRY_BYTES = 2560  # of an entry with some short notes, about
 _NOTES_BYTES = 32 * 1024  # of the notes of one of them
 _LONGEST_TEXT = 1000  # characters of a text in an entry: clients choose some of its words
 _REPEAT_SECONDS = 60.0  # between two lines, or two tracebacks, about the same fault

@@ -8,6 +8,7 @@ import os
 import random
 import sqlite3
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,6 +141,22 @@ def test_the_oldest_go_first(make: Make) -> None:
     every = store.find_turns("me", call_ids=[f"b{n}" for n in range(100)], prefixes=[b"%d" % n for n in range(100)])
     assert set(every.by_call) == {f"b{n}" for n in range(80, 100)}
     assert set(every.by_prefix) == {b"%d" % n for n in range(80, 100)}
+
+
+@pytest.mark.parametrize("length", [10, 500, 5000])
+def test_the_bytes_in_memory_are_those_that_it_takes(length: int) -> None:
+    store = MemoryStore(StoreBounds(bytes=2_000_000, share=1))
+
+    def keep(first: int) -> None:
+        for number in range(first, first + 4000):
+            store.keep_turn("me", turn("r", size=length), [f"call_{number}"], number.to_bytes(24))
+
+    keep(0)  # it is full
+    tracemalloc.start()
+    keep(4000)  # every item is a new one
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 2_200_000
 
 
 def test_bytes_are_bounded(make: Make) -> None:

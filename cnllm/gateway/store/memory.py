@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from cnllm.gateway.store.items import Item, StateStore, StoreBounds, item_size
+from cnllm.gateway.store.items import Item, StateStore, StoreBounds
 from cnllm.system.processes import fork_safe
 
 __all__ = ["MemoryStore"]
@@ -86,10 +86,10 @@ class MemoryStore(StateStore):
         clear = []
         for key in new.keys:
             if (earlier := self._live(key, now)) is not None and earlier.digest != new.digest:
-                self._add(_Item(new.owner, now, b"", b"", [key], item_size(b"", 1)))
+                self._add(_Item(new.owner, now, b"", b"", [key], _size(b"", 1)))
             else:
                 clear.append(key)
-        item = _Item(new.owner, now, new.digest, bytes(new.blob), clear, item_size(new.blob, len(clear)))
+        item = _Item(new.owner, now, new.digest, bytes(new.blob), clear, _size(new.blob, len(clear)))
         fits = bool(clear) and item.size <= self._bounds.identity_bytes
         if fits:
             self._add(item)
@@ -140,3 +140,8 @@ class MemoryStore(StateStore):
             if oldest is None or oldest.at >= now - bounds.seconds:
                 return
             self._drop(oldest)
+
+
+def _size(blob: bytes, keys: int) -> int:
+    """Return the bytes that an item takes: those of its content, its objects, and its places in the dictionaries."""
+    return len(blob) + 400 + 128 * keys
