@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -126,23 +126,27 @@ class Call:
         """Return the reply in one piece; an endpoint that only streams is collected."""
         if self.plan.stream:  # an endpoint that only streams
             return (yield from map_events(self._stream(), lambda _: []))
+        return (yield from self._attempts(self._read_whole))
+
+    def _attempts(self, read: Callable[[int, Mapping[str, str]], Steps]) -> Steps:
+        """Send the request until a response comes, and return the reply that `read` makes of it.
+
+        Nothing is sent again once an event was delivered.
+        """
         tries = 0
         try:
             while True:
                 tries += 1
                 head = yield Send(self.plan)
-                error: CnllmError
-                if isinstance(head, TransportError):
-                    error = head
-                else:
-                    status, headers = head
-                    body = yield from self._read_body(status)
-                    try:
-                        return self._parse(status, headers, body)
-                    except EndpointError as reported:
-                        error = reported
-                yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
-                self._failed += error.costs
+                try:
+                    if isinstance(head, TransportError):
+                        raise head
+                    return (yield from read(*head))
+                except (EndpointError, TransportError) as error:
+                    if self._delivered:
+                        raise
+                    yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+                    self._failed += error.costs
         except CnllmError as last_error:
             self.add_attempts(last_error)
             raise
@@ -169,12 +173,22 @@ class Call:
             raise error
         return body
 
-    def _parse(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Parse a whole response."""
+    def _read_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
+        """Read and parse a whole response."""
+        body = yield from self._read_body(status)
         if (reply := read_usual_reply(self.plan, status, body)) is not None:
             return reply
-        self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
+        parser = self._open_parser(status, headers)
         parser.feed(body)
+        return self._close(parser)
+
+    def _open_parser(self, status: int, headers: Mapping[str, str]) -> StreamParser:
+        """Return the parser of a response."""
+        self.parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
+        return self.parser
+
+    def _close(self, parser: StreamParser) -> Reply:
+        """Return the reply of a whole response; one that was cut where the plan keeps it."""
         try:
             return parser.close()
         except StreamCut as cut:
@@ -217,52 +231,32 @@ class Call:
 
     def _stream(self) -> Steps:
         """Return the reply and deliver its events, with retries before the first event."""
-        tries = 0
-        try:
-            while True:
-                tries += 1
-                head = yield Send(self.plan)
-                try:
-                    if isinstance(head, TransportError):
-                        raise head
-                    status, headers = head
-                    if status >= 300 or not self.plan.stream:
-                        body = yield from self._read_body(status)
-                        return (yield from self._deliver_whole(status, headers, body))
-                    return (yield from self._read(status, headers))
-                except (EndpointError, TransportError) as error:
-                    if self._delivered:
-                        raise
-                    yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
-                    self._failed += error.costs
-        except CnllmError as last_error:
-            self.add_attempts(last_error)
-            raise
+        return (yield from self._attempts(self._read if self.plan.stream else self._deliver_whole))
 
-    def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
-        """Parse a whole response and deliver its events."""
-        self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
+    def _deliver_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
+        """Read a whole response and deliver its events."""
+        body = yield from self._read_body(status)
+        parser = self._open_parser(status, headers)
         events = [*parser.feed(body), *parser.end()]
         try:
-            reply = parser.close()
-        except EndpointError as error:
-            if status < 300 and not error.retryable:
-                self._delivered = True
-                yield FinalEvents(events)
+            reply = self._close(parser)
+        except (EndpointError, StreamCut) as error:
+            if isinstance(error, StreamCut) or (status < 300 and not error.retryable):
+                yield self._last(events)
             raise
-        except StreamCut as cut:
-            self._delivered = True
-            yield FinalEvents(events)
-            if self.plan.if_cut != "keep" or cut.reply is None or isinstance(cut, ReplyTooLarge):
-                raise
-            return cut.reply
-        self._delivered = True
-        yield FinalEvents(events)
+        yield self._last(events)
         return reply
+
+    def _last(self, events: Sequence[Event]) -> FinalEvents:
+        """Return the effect that delivers the last events of a response."""
+        self._delivered = True
+        return FinalEvents(events)
 
     def _read(self, status: int, headers: Mapping[str, str]) -> Steps:
         """Read a stream and deliver its events."""
-        self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
+        if status >= 300:
+            return (yield from self._deliver_whole(status, headers))
+        parser = self._open_parser(status, headers)
         feed = parser.feed
         clock = self._clock
         progress_timeout = self._timeouts.progress
@@ -309,8 +303,7 @@ class Call:
                 yield Observed("cut", str(transport_error or cut))
             if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
                 return (yield from self._retry_whole(last, cut))
-            self._delivered = True
-            yield FinalEvents(last)
+            yield self._last(last)
             if self.plan.if_cut == "keep" and cut.reply is not None:
                 return cut.reply
             if isinstance(transport_error, IdleTimeout):
@@ -318,11 +311,9 @@ class Call:
             raise cut from transport_error
         except EndpointError as error:
             if self._delivered or not error.retryable:
-                self._delivered = True
-                yield FinalEvents(last)
+                yield self._last(last)
             raise
-        self._delivered = True
-        yield FinalEvents(last)
+        yield self._last(last)
         if parser.done and transport_error is None:
             yield DrainBody()
         return reply
@@ -424,8 +415,7 @@ class Call:
         Delivered text is not delivered again if the new reply continues it.
         """
         before = [e for e in last if not isinstance(e, BlockEnd | ToolCallEnd | Finished)]
-        self._delivered = True
-        yield FinalEvents(before)
+        yield self._last(before)
         assert cut.reply is not None
         retry = replace(self._retry, attempts=1)
         last_error: CnllmError = cut

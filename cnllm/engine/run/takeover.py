@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cnllm.engine.encode import prefill
-from cnllm.types import Event, ReasoningDelta, Reply, Text, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from cnllm.types.delivered import Diverged, RepeatedText
 
 __all__ = ["Follower", "RepeatedStart", "continued_reply"]
@@ -89,8 +89,4 @@ class RepeatedStart:
 
 def continued_reply(before: Reply, rest: Reply, *, repeats: bool) -> Reply:
     """Join the beginning of a reply with its rest, which may repeat the beginning."""
-    if repeats:
-        text = rest.text.removeprefix(before.text)
-        parts = tuple(part for part in rest.message.parts if type(part) is not Text)
-        rest = replace(rest, text=text, message=replace(rest.message, parts=(Text(text), *parts)))
-    return prefill.join_halves(before, rest)
+    return prefill.join_halves(before, replace(rest, text=rest.text.removeprefix(before.text)) if repeats else rest)
