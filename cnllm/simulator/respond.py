@@ -21,10 +21,10 @@ __all__ = [
     "MARK",
     "NDJSON",
     "Change",
+    "Endpoints",
     "ModelLookup",
     "SimulatedResponse",
     "error_body",
-    "is_unlisted",
     "json_response",
     "reject",
     "respond",
@@ -57,11 +57,35 @@ class SimulatedResponse(Struct, frozen=True):
     pieces: Iterable[bytes]
 
 
-def is_unlisted(registry: ModelLookup | None, model: Model) -> bool:
-    """Whether the registry lists the endpoint's models but not this one."""
-    if all(note.code != "unknown-model" for note in model.notes):
-        return False
-    return registry is None or any(name.startswith(f"{model.provider}/") for name in registry.names())
+class Endpoints(Struct, frozen=True):
+    """The endpoints of a registry. `strict`: refuse everything that the flags deny. `change` changes each reply."""
+
+    registry: ModelLookup | None = None
+    strict: bool = False
+    change: Change | None = None
+
+    def respond(
+        self, model: Model, headers: Mapping[str, str], content: bytes, path: str, public_name: str | None = None
+    ) -> SimulatedResponse:
+        """Return the response of a model's endpoint."""
+        return respond(
+            model,
+            headers,
+            content,
+            path,
+            strict=self.strict,
+            unlisted=self._is_unlisted(model),
+            public_name=public_name,
+            change=self.change,
+        )
+
+    def _is_unlisted(self, model: Model) -> bool:
+        """Whether the registry lists the endpoint's models but not this one."""
+        if all(note.code != "unknown-model" for note in model.notes):
+            return False
+        if self.registry is None:
+            return self.strict
+        return any(name.startswith(f"{model.provider}/") for name in self.registry.names())
 
 
 def respond(

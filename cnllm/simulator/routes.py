@@ -14,7 +14,7 @@ from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator.batch import BatchRequest, answer_step
-from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, json_response, reject, respond
+from cnllm.simulator.respond import ModelLookup, SimulatedResponse, json_response, reject
 from cnllm.simulator.served_models import ServedModels, batch_step
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
@@ -58,30 +58,7 @@ def route(
         return reject(Violation("registry", error.message), status=500, protocol=wire)
     if model is None:
         return reject(Violation("path", f"There is nothing at {path}."), status=404, protocol=wire)
-    return _require_post(method) or _respond(catalog, model, headers, content, path)
-
-
-def _respond(
-    catalog: ServedModels,
-    model: Model,
-    headers: Mapping[str, str],
-    content: bytes,
-    path: str,
-    public_name: str | None = None,
-) -> SimulatedResponse:
-    unlisted = is_unlisted(catalog.registry, model)
-    if catalog.hidden_names is None:
-        public_name = None
-    return respond(
-        model,
-        headers,
-        content,
-        unquote(path),
-        strict=catalog.strict,
-        unlisted=unlisted,
-        public_name=public_name,
-        change=None if catalog.unfaithful is None else catalog.unfaithful.change,
-    )
+    return _require_post(method) or catalog.endpoints.respond(model, headers, content, unquote(path))
 
 
 def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
@@ -104,7 +81,8 @@ def _respond_to_shared(
     if path_id is None:
         with contextlib.suppress(UnicodeError, RecursionError):  # the endpoint's own check reports it
             content = msgspec.json.encode({**msgspec.json.decode(content), "model": model.id})
-    return _respond(catalog, model, headers, content, path, name)
+    public_name = None if catalog.hidden_names is None else name
+    return catalog.endpoints.respond(model, headers, content, unquote(path), public_name)
 
 
 @cache

@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cnllm.simulator.batch import BatchStep, BatchStore
-from cnllm.simulator.respond import ModelLookup
-from cnllm.simulator.unfaithful import UnfaithfulHost
+from cnllm.simulator.respond import Endpoints, ModelLookup
 
 __all__ = ["HiddenNames", "ServedModels", "batch_step"]
 
@@ -29,16 +28,16 @@ class HiddenNames(Struct, frozen=True):
 
 
 class ServedModels(Struct, frozen=True):
-    """The models that the server serves, and its batches. `strict`: refuse everything that the flags deny.
+    """The models that the server serves, and its batches."""
 
-    `unfaithful` is a host with faults that answers for each of them.
-    """
-
-    registry: ModelLookup
+    endpoints: Endpoints
     batches: BatchStore
-    strict: bool = False
     hidden_names: HiddenNames | None = None
-    unfaithful: UnfaithfulHost | None = None
+
+    @property
+    def registry(self) -> ModelLookup:
+        """Return the registry with the models."""
+        return self.batches.registry
 
 
 def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, InjectedFault, read_fault
-from cnllm.simulator.respond import NDJSON, ModelLookup, SimulatedResponse, reject
+from cnllm.simulator.respond import NDJSON, Endpoints, ModelLookup, SimulatedResponse, reject
 from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
@@ -73,9 +73,9 @@ class Server:
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
         hidden_names = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
         faults = read_host_faults(unfaithful)
-        host_with_faults = UnfaithfulHost(faults) if faults != HostFaults() else None
+        change = UnfaithfulHost(faults).change if faults != HostFaults() else None
         batches = BatchStore(registry, strict=strict)
-        self.catalog = ServedModels(registry, batches, strict, hidden_names, host_with_faults)
+        self.catalog = ServedModels(Endpoints(registry, strict, change), batches, hidden_names)
         self.slow = faults.slow
         self.host = host
         self.port = port

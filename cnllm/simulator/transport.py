@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
-from cnllm.simulator.respond import Change, ModelLookup, SimulatedResponse, is_unlisted, respond
+from cnllm.simulator.respond import Change, Endpoints, ModelLookup, SimulatedResponse
 
 if TYPE_CHECKING:
     from cnllm.simulator.batch import BatchStore
@@ -39,7 +39,7 @@ class OutgoingRequest(Protocol):
         """Return the body as bytes."""
 
 
-class _Endpoints:
+class _Network:
     """The endpoints behind a transport, and their batches. `pace` is the seconds between the pieces of a stream.
 
     If `strict`, they refuse everything that the flags deny, even if real endpoints are not known to refuse it. `change`
@@ -54,10 +54,8 @@ class _Endpoints:
         strict: bool = False,
         change: Change | None = None,
     ) -> None:
-        self.registry = registry
         self.pace = pace
-        self.strict = strict
-        self._change = change
+        self._endpoints = Endpoints(registry, strict, change)
         self._batches: BatchStore | None = None
         self._lock = threading.Lock()
 
@@ -65,28 +63,19 @@ class _Endpoints:
         """Return the response to a plan."""
         method: str = getattr(plan, "method", "POST")
         path = unquote(urlsplit(plan.url).path)
-        is_step = self.registry is not None and not _is_call(plan.model, method, path)
-        if is_step and (response := self._respond_to_step(plan, method, path)) is not None:
+        if not _is_call(plan.model, method, path) and (response := self._respond_to_step(plan, method, path)):
             return response
-        unlisted = (self.strict or self.registry is not None) and is_unlisted(self.registry, plan.model)
-        return respond(
-            plan.model,
-            plan.headers,
-            plan.content,
-            path,
-            strict=self.strict,
-            unlisted=unlisted,
-            change=self._change,
-        )
+        return self._endpoints.respond(plan.model, plan.headers, plan.content, path)
 
     def _respond_to_step(self, plan: OutgoingRequest, method: str, path: str) -> SimulatedResponse | None:
         """Return the response to a step of a batch; None for another request. The base URL may be any."""
         from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step  # few need it
 
-        registry = self.registry
-        assert registry is not None
+        registry = self._endpoints.registry
+        if registry is None:
+            return None
         with self._lock:
-            self._batches = self._batches or BatchStore(registry, strict=self.strict)
+            self._batches = self._batches or BatchStore(registry, strict=self._endpoints.strict)
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
             step = self._batches.find_step(plan.model.provider, method, path[start:])
             if step is not None:
@@ -104,7 +93,7 @@ def _is_call(model: Model, method: str, path: str) -> bool:
     return method == "POST" and path.endswith(tuple(paths))
 
 
-class SimTransport(_Endpoints):
+class SimTransport(_Network):
     """A transport that answers from the registry."""
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
@@ -122,7 +111,7 @@ class SimTransport(_Endpoints):
         """Do nothing: no connection is open."""
 
 
-class AsyncSimTransport(_Endpoints):
+class AsyncSimTransport(_Network):
     """The same for async code, under asyncio and trio."""
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:

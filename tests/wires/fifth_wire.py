@@ -9,6 +9,7 @@ from typing import Any
 from cnllm import Client, Registry, engine
 from cnllm.registry.model import Model
 from cnllm.simulator.batch import BatchStore
+from cnllm.simulator.respond import Endpoints
 from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import ServedModels
 
@@ -56,7 +57,7 @@ def served(registry: Registry, model: Model, options: dict[str, Any]) -> list[An
     shared = f"/copied{shared}" if model.protocol.startswith("copied-") else shared
     body = json.dumps({**plan.body, "model": model.name} if "model" in plan.body else plan.body).encode()
     for target, content in ((f"/{model.provider}{path}", plan.content), (shared, body)):
-        response = route(ServedModels(registry, BatchStore(registry)), "POST", target, plan.headers, content)
+        response = route(ServedModels(Endpoints(registry), BatchStore(registry)), "POST", target, plan.headers, content)
         text = b"".join(response.pieces)
         assert response.status == 200, (target, text)
         out.append(sorted(json.loads(text)))
@@ -65,7 +66,9 @@ def served(registry: Registry, model: Model, options: dict[str, Any]) -> list[An
         encoded = engine.encode_reply(model.protocol, reply, request=plan.body)
         again = engine.parse_response(model, 200, response.headers, json.dumps(encoded).encode())
         assert (again.text, again.finish) == (reply.text, reply.finish)
-    wrong = route(ServedModels(registry, BatchStore(registry)), "POST", f"/nowhere{shared}", plan.headers, b"{}")
+    wrong = route(
+        ServedModels(Endpoints(registry), BatchStore(registry)), "POST", f"/nowhere{shared}", plan.headers, b"{}"
+    )
     out += [wrong.status, shape(json.loads(b"".join(wrong.pieces)))]
     request = engine.decode_request(model.protocol, plan.body, path=path, origin=model)
     return [*out, request.options, [message.text for message in request.messages]]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from cnllm.jsonpath import contains, get
 from cnllm.registry.flags.batch import BatchRow
 from cnllm.simulator.batch.steps import Interface
-from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.respond import Endpoints, ModelLookup, SimulatedResponse, reject
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
@@ -120,9 +120,7 @@ def answer_row(
         content = msgspec.json.encode(body)
     except (UnicodeError, RecursionError) as error:
         return _refused(offer, row, f"The body cannot be read: {error}")
-    unlisted = is_unlisted(registry, model)
-    response = respond(model, headers, content, path, strict=strict, unlisted=unlisted)
-    return _outcome(row, response)
+    return _outcome(row, Endpoints(registry, strict).respond(model, headers, content, path))
 
 
 def _refused(offer: Interface, row: JobRow, message: str) -> RowOutcome:
