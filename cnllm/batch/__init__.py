@@ -11,8 +11,8 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
 
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
 from cnllm.system import processes
@@ -20,7 +20,7 @@ from cnllm.system import processes
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
     from cnllm.batch.report import Report
-    from cnllm.batch.session import Interruptible
+    from cnllm.batch.session import BatchSession
     from cnllm.registry.model import Model
 
 __all__ = ["BatchOptions", "run", "run_async"]
@@ -91,17 +91,11 @@ def estimate_session(settings: BatchSettings) -> Estimate:
         session.discard_if_empty()
 
 
-async def _run(session: Any) -> Report:
-    loop = asyncio.get_running_loop()
-    ends: list[Callable[[], object]] = []
-
-    def on_start(runner: Interruptible) -> None:
-        if threading.current_thread() is threading.main_thread():
-            ends.append(processes.handle_interrupt(loop, runner.interrupt))
-
+async def _run(session: BatchSession) -> Report:
+    if threading.current_thread() is not threading.main_thread():
+        return await session.run()
+    end = processes.handle_interrupt(asyncio.get_running_loop(), session.interrupt)
     try:
-        report: Report = await session.run(on_start)
-        return report
+        return await session.run()
     finally:
-        for end in ends:
-            end()
+        end()

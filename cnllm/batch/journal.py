@@ -25,10 +25,8 @@ _PAUSE = 0.01  # seconds between two groups while there is enough to send
 class _Group(Struct):
     """Data that are written together, with the callbacks for afterwards."""
 
-    marks: list[RowMark]
-    marked: list[Callable[[Record | None], None]]
-    finishes: list[Finish]
-    finished: list[Callable[[], None]]
+    marks: list[tuple[RowMark, Callable[[Record | None], None]]] = []
+    finishes: list[tuple[Finish, Callable[[], None]]] = []
 
 
 class Journal:
@@ -43,7 +41,7 @@ class Journal:
         self._facts = facts
         self.first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
-        self._group = _Group([], [], [], [])
+        self._group = _Group()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -51,14 +49,12 @@ class Journal:
 
     def mark(self, mark: RowMark, then: Callable[[Record | None], None]) -> None:
         """Store that a request is about to be sent, then call back with the row as it was."""
-        self._group.marks.append(mark)
-        self._group.marked.append(then)
+        self._group.marks.append((mark, then))
         self._notify()
 
     def finish(self, finish: Finish, then: Callable[[], None]) -> None:
         """Write the line of a row, then call back."""
-        self._group.finishes.append(finish)
-        self._group.finished.append(then)
+        self._group.finishes.append((finish, then))
         self._notify()
 
     def _notify(self) -> None:
@@ -74,12 +70,12 @@ class Journal:
             if not self.hurry:
                 await asyncio.sleep(_PAUSE)
             self._wake.clear()
-            group, self._group = self._group, _Group([], [], [], [])
+            group, self._group = self._group, _Group()
             found = await loop.run_in_executor(self._thread, self._write, group, self._facts())
-            for finished in group.finished:
+            for _, finished in group.finishes:
                 finished()
-            for then, record in zip(group.marked, found, strict=True):
-                then(record)
+            for (_, marked), record in zip(group.marks, found, strict=True):
+                marked(record)
             written()
             if not self._wake.is_set():
                 self._idle.set()
@@ -101,9 +97,9 @@ class Journal:
 
         def mark() -> None:
             nonlocal found
-            found = self.state.mark(group.marks, self.first_seq)
+            found = self.state.mark([mark for mark, _ in group.marks], self.first_seq)
 
-        write_finishes(self._output, self.state, group.finishes, facts, mark)
+        write_finishes(self._output, self.state, [finish for finish, _ in group.finishes], facts, mark)
         return found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -51,7 +51,7 @@ from cnllm.types.call_options import LoopOptions
 if TYPE_CHECKING:
     from cnllm.client.call_record import CallRecorder
 
-__all__ = ["BatchSession", "Interruptible"]
+__all__ = ["BatchSession"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
@@ -66,19 +66,13 @@ def _part(options: Mapping[str, Any], *, of_loop: bool) -> dict[str, Any]:
     return {name: value for name, value in options.items() if (name in LoopOptions.__annotations__) is of_loop}
 
 
-class Interruptible(Protocol):
-    """The part of a run that runs now, and can be stopped."""
-
-    def interrupt(self) -> None:
-        """Stop; the second time at once."""
-
-
 class BatchSession:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self.settings = settings
         self.total: int | None = None
+        self._running: VendorPhase | Runner | None = None
         self.template = None if settings.prompt is None else PromptTemplate(settings.prompt)
         if self.template is not None and not self.template.columns:
             raise CnllmError(
@@ -138,8 +132,8 @@ class BatchSession:
         self.budget.reserve(self.parts.reserved())
         self._learned_at = f"{lane.model.name} over {lane.model.protocol}"
         self.price.learn_added((state.fact("added_input") or {}).get(self._learned_at))
-        price, at = (self.price, lane) if self.vendor is None else (self.vendor.price, self.vendor.lane)
-        shortest = at.prepare(_SHORTEST, options).plan
+        price = self.price if self.vendor is None else self.vendor.price
+        shortest = (lane if self.vendor is None else self.vendor.lane).prepare(_SHORTEST, options).plan
         self.budget.require_room_for_one(
             price.cost_of(shortest) or 0, lambda room: price.output_with_room(shortest, room)
         )
@@ -347,11 +341,16 @@ class BatchSession:
 
     # ── the run ──────────────────────────────────────────────────────────────
 
-    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> Report:
+    def interrupt(self) -> None:
+        """Stop what runs now; the second time at once."""
+        if self._running is not None:
+            self._running.interrupt()
+
+    async def run(self) -> Report:
         """Ask what is left, and return the report."""
         tally = Tally(time.monotonic())
         if self.vendor is not None:
-            on_start(self.vendor)
+            self._running = self.vendor
             watcher = asyncio.create_task(self._watch(tally))
             try:
                 await self.vendor.run(self._row_chunks(), tally)
@@ -361,7 +360,7 @@ class BatchSession:
             finally:
                 watcher.cancel()
         rows = self._row_chunks() if self.vendor is None else self._leftover_chunks(self.vendor)
-        return await self._run_single(tally, rows, on_start)
+        return await self._run_single(tally, rows)
 
     async def _leftover_chunks(self, vendor: VendorPhase) -> AsyncIterator[Sequence[InputRow]]:
         """Yield the rows that the vendor left for single calls."""
@@ -371,21 +370,18 @@ class BatchSession:
         while chunk := list(islice(rows, _CHUNK)):
             yield chunk
 
-    async def _run_single(
-        self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]], on_start: Callable[[Interruptible], object]
-    ) -> Report:
+    async def _run_single(self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]]) -> Report:
         """Ask rows one by one, finish the files, and return the report."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
         journal = Journal(self.output, self.state, self._facts, self.state.last_seq() + 1)
         loop_options = None if settings.max_steps is None else self.loop_options
-        runner = Runner(
+        self._running = runner = Runner(
             self,
             journal,
             tally,
             Sender(settings.attempts, self.price, loop_options),
             lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
         )
-        on_start(runner)
         counter = asyncio.create_task(self._count())
         watcher = asyncio.create_task(self._watch(tally))
         try:

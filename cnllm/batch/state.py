@@ -29,18 +29,26 @@ SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
 
 _MARK = 0x636E6C62  # "cnlb", SQLite's application_id
-_VERSION, _PARTS_VERSION = 1, 2  # a state without parts can be read by versions that know none
+_VERSION = 2
 _TABLES = """
-CREATE TABLE settings (number INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, data TEXT NOT NULL) STRICT;
-CREATE TABLE rows (
+CREATE TABLE IF NOT EXISTS settings (number INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, data TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS rows (
   seq INTEGER PRIMARY KEY, id BLOB NOT NULL, number INTEGER NOT NULL, key BLOB, identity BLOB, setting INTEGER,
   state INTEGER NOT NULL, place INTEGER, length INTEGER, cost INTEGER, attempts INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX rows_by_id ON rows (id);
-CREATE INDEX rows_unanswered ON rows (seq) WHERE state = 0;
-CREATE INDEX rows_failed ON rows (state, place) WHERE state >= 2;
-CREATE TABLE superseded (place INTEGER PRIMARY KEY, length INTEGER NOT NULL) STRICT;
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS rows_by_id ON rows (id);
+CREATE INDEX IF NOT EXISTS rows_unanswered ON rows (seq) WHERE state = 0;
+CREATE INDEX IF NOT EXISTS rows_failed ON rows (state, place) WHERE state >= 2;
+CREATE TABLE IF NOT EXISTS superseded (place INTEGER PRIMARY KEY, length INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS parts (
+  number INTEGER PRIMARY KEY, mark TEXT NOT NULL UNIQUE, model TEXT NOT NULL, setting INTEGER NOT NULL,
+  created REAL NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, file TEXT, job TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS part_rows (
+  seq INTEGER PRIMARY KEY, part INTEGER NOT NULL, position INTEGER NOT NULL, cost INTEGER
+) STRICT;
+CREATE INDEX IF NOT EXISTS part_rows_by_part ON part_rows (part, position);
 """
 _INSERT = (
     "INSERT INTO rows (seq, id, number, key, identity, setting, state, cost, attempts) VALUES (?,?,?,?,?,?,0,?,0) "
@@ -124,13 +132,12 @@ class BatchState:
             empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
             if not empty and mark != _MARK:
                 raise CnllmError(f"{self.path} is a database of another program", hint="choose another -o OUT")
-            if version > _PARTS_VERSION:
+            if version > _VERSION:
                 raise CnllmError(f"{self.path} was written by a newer cnllm", hint="upgrade cnllm")
-            if empty:
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id = {_MARK}")
-                db.execute(f"PRAGMA user_version = {_VERSION}")
+            for statement in filter(str.strip, _TABLES.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {_MARK}")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Close the file and give up the lock."""
@@ -246,12 +253,6 @@ class BatchState:
             self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
         rows = zip(finishes, places, strict=True)
         self._db.executemany(_RESULT, [(f.state, place, len(f.line), f.cost, f.attempts, f.seq) for f, place in rows])
-
-    def create_part_tables(self, statements: str) -> None:
-        """Create the tables of `vendor/parts.py`. Call it in `writing`."""
-        for statement in filter(str.strip, statements.split(";")):
-            self._db.execute(statement)
-        self._db.execute(f"PRAGMA user_version = {_PARTS_VERSION}")
 
     def drop(self, seqs: Iterable[int]) -> None:
         """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -120,14 +120,9 @@ class RowSender:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def ask(self, rows: Sequence[PendingRow]) -> Coroutine[Any, Any, list[Result]]:
-        """Ask rows, and return a coroutine of their results in the same order."""
-        future = asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop)
-
-        async def wait() -> list[Result]:
-            return await asyncio.wrap_future(future)
-
-        return wait()
+    async def ask(self, rows: Sequence[PendingRow]) -> list[Result]:
+        """Ask rows, and return their results in the same order."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop))
 
     def ask_and_wait(self, rows: Sequence[PendingRow]) -> list[Result]:
         """Ask rows, and return their results; this thread waits."""

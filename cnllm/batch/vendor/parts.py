@@ -21,16 +21,6 @@ __all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "JobPart", "VendorParts
 INTENT, UPLOADED, SUBMITTED, FETCHED = "intent", "uploaded", "submitted", "fetched"
 """The states of a part: stored; its file is at the vendor, so that it may be submitted; its job is known; finished."""
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS parts (
-  number INTEGER PRIMARY KEY, mark TEXT NOT NULL UNIQUE, model TEXT NOT NULL, setting INTEGER NOT NULL,
-  created REAL NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, file TEXT, job TEXT
-) STRICT;
-CREATE TABLE IF NOT EXISTS part_rows (
-  seq INTEGER PRIMARY KEY, part INTEGER NOT NULL, position INTEGER NOT NULL, cost INTEGER
-) STRICT;
-CREATE INDEX IF NOT EXISTS part_rows_by_part ON part_rows (part, position);
-"""
 _COLUMNS = "number, mark, model, setting, created, size, state, file, job"
 _MARK_BYTES = 8
 
@@ -77,41 +67,32 @@ class WaitingRow(Struct, frozen=True, array_like=True):
 
 
 class VendorParts:
-    """The parts of a state. The tables are made when the first part is stored."""
+    """The parts of a state."""
 
     def __init__(self, state: BatchState) -> None:
         self._state = state
-        self._exists = bool(state.execute("SELECT 1 FROM sqlite_master WHERE name = 'part_rows'").fetchone())
-        if self._exists:  # a crash may have left lines in the output whose rows still wait here
-            with state.writing():
-                state.execute("DELETE FROM part_rows WHERE seq NOT IN (SELECT seq FROM rows WHERE state = 0)")
+        with state.writing():  # a crash may have left lines in the output whose rows still wait here
+            state.execute("DELETE FROM part_rows WHERE seq NOT IN (SELECT seq FROM rows WHERE state = 0)")
 
     def open_parts(self) -> list[JobPart]:
         """Return the parts that are not finished, the oldest first."""
-        if not self._exists:
-            return []
         query = f"SELECT {_COLUMNS} FROM parts WHERE state != ? ORDER BY number"
         return [JobPart(*row) for row in self._state.execute(query, FETCHED).fetchall()]
 
     def known_jobs(self) -> frozenset[str]:
         """Return the ids of the jobs of all parts, finished ones too."""
-        if not self._exists:
-            return frozenset()
         rows = self._state.execute("SELECT job FROM parts WHERE job IS NOT NULL").fetchall()
         return frozenset(row[0] for row in rows)
 
     def waiting(self) -> Bits:
         """Return the rows that wait, by their `seq`."""
         found = Bits()
-        if self._exists:
-            for (seq,) in self._state.execute("SELECT seq FROM part_rows"):
-                found.add(seq)
+        for (seq,) in self._state.execute("SELECT seq FROM part_rows"):
+            found.add(seq)
         return found
 
     def reserved(self) -> int:
         """Return the most that all waiting rows can cost, in units."""
-        if not self._exists:
-            return 0
         return int(self._state.execute("SELECT total(cost) FROM part_rows").fetchone()[0])
 
     def count(self, part: JobPart) -> int:
@@ -136,8 +117,6 @@ class VendorParts:
         created, mark = time.time(), secrets.token_hex(_MARK_BYTES)
         doubled: list[int] = []
         with state.writing():
-            if not self._exists:
-                state.create_part_tables(_TABLES)
             found = state.mark(marks, first_seq)
             number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts").fetchone()[0])
             position = 0
@@ -153,7 +132,6 @@ class VendorParts:
                 f"INSERT INTO parts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",
                 *(getattr(part, name) for name in part.__struct_fields__),
             )
-        self._exists = True
         return part, doubled
 
     def advance(self, part: JobPart, state: str, *, file: str | None = None, job: str | None = None) -> JobPart:
