@@ -134,6 +134,7 @@ class Server:
                 peer.close()
                 return
             peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a second write would wait 40 ms for an ACK
             task = asyncio.create_task(self._serve(peer))
             self._connections[task] = peer
             task.add_done_callback(self._connections.pop)
