@@ -109,7 +109,7 @@ def test_a_server_of_ones_own_gets_no_endless_prompt_unless_it_names_its_window(
 
 def test_nobody_there_is_a_network_error() -> None:
     with pytest.raises(CnllmError, match="cannot be reached"):
-        probe.run("http://127.0.0.1:9", model="m", max_requests=30)
+        probe.run("http://127.0.0.1:9", model="m", max_requests=30, sleep=lambda seconds: None)
 
 
 def values(report: probe.Report) -> dict[str, object]:
@@ -133,7 +133,7 @@ def test_an_endpoint_that_streams_whatever_is_asked_is_named() -> None:
 @pytest.mark.parametrize("last", [None, refused("the service has ended"), refused("boom", 500)])
 def test_one_that_dies_in_the_middle_proves_nothing_by_that(last: Answer | None) -> None:
     with serving(posts(lambda r, n: ok() if n < 8 else last)) as endpoint:
-        report = probe.run(endpoint.url, api_key=KEY, max_requests=60)
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60, sleep=lambda seconds: None)
     assert "refused" not in {fact.answer for fact in report.facts}
     assert report.stopped
     assert "models" in tomllib.loads(report.overlay)
