@@ -1,26 +1,41 @@
 """Parameters without effect in a mode are left out with a note, however they were given."""
 
-import functools
 from typing import Any
 
 import pytest
 from builtin import BUILTIN
 
 import cnllm
-from cnllm import Registry, engine
+from cnllm import Model, engine
 from cnllm.cli import option_parsing
+from cnllm.protocols import PROTOCOLS
 
-PRO = "deepseek/deepseek-v4-pro"
+from .conftest import Home
+
 GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}
+IGNORES = """
+reasoning.mode = "toggle"
+reasoning.default = "on"
+reasoning.on.set.think = true
+reasoning.off.set.think = false
+reasoning.effort = { at = "effort", low = "low", high = "high" }
+[models."home/m".when.reasoning.params]
+temperature = "ignored"
+top_p = "ignored"
+presence_penalty = "ignored"
+frequency_penalty = "ignored"
+"""
+"""An endpoint that thinks, and takes none of these parameters then."""
 
 
-@functools.cache
-def registry() -> Registry:
-    return BUILTIN
+@pytest.fixture
+def ignoring(home: Home) -> Model:
+    return home(more=IGNORES)
 
 
 def plan(name: str, wire: str | None = None, **options: Any) -> cnllm.Plan:
-    return engine.build_request(registry().resolve(name, protocol=wire), "hi", **options)
+    """The plan for a model of the built-in registry."""
+    return engine.build_request(BUILTIN.resolve(name, protocol=wire), "hi", **options)
 
 
 def told(made: cnllm.Plan) -> dict[str, str]:
@@ -31,12 +46,13 @@ def told(made: cnllm.Plan) -> dict[str, str]:
     }
 
 
-def test_while_thinking_they_are_left_out_and_without_it_they_are_sent() -> None:
-    for level in ("on", "low", "high", 4000, None):
-        made = plan(PRO, reasoning=level, **GIVEN)
+def test_while_thinking_they_are_left_out_and_without_it_they_are_sent(ignoring: Model) -> None:
+    levels: tuple[Any, ...] = ("on", "low", "high", 4000, None)
+    for level in levels:
+        made = engine.build_request(ignoring, "hi", reasoning=level, **GIVEN)
         assert not GIVEN.keys() & made.body.keys(), level
         assert told(made) == dict.fromkeys(GIVEN, "param-dropped"), level
-    made = plan(PRO, reasoning="off", **GIVEN)
+    made = engine.build_request(ignoring, "hi", reasoning="off", **GIVEN)
     assert {name: made.body.get(name) for name in GIVEN} == GIVEN
     assert told(made) == {}
 
@@ -51,30 +67,36 @@ def test_the_words_of_the_command_line_come_to_the_same() -> None:
     }
 
 
-def test_the_caller_decides() -> None:
+def test_the_caller_decides(ignoring: Model) -> None:
     for name, value in GIVEN.items():
         with pytest.raises(cnllm.CannotSend, match=name):
-            plan(PRO, reasoning="on", on_unsupported="error", **{name: value})
-    made = plan(PRO, reasoning="on", on_unsupported="send", **GIVEN)
+            engine.build_request(ignoring, "hi", reasoning="on", on_unsupported="error", **{name: value})
+    made = engine.build_request(ignoring, "hi", reasoning="on", on_unsupported="send", **GIVEN)
     assert {name: made.body.get(name) for name in GIVEN} == GIVEN
 
 
-def test_extra_body_goes_out_verbatim_and_is_noted() -> None:
+def test_extra_body_goes_out_verbatim_and_is_noted(ignoring: Model) -> None:
+    def made(**options: Any) -> cnllm.Plan:
+        return engine.build_request(ignoring, "hi", extra_body=dict(GIVEN), **options)
+
     for policy in ("adjust", "error"):
-        made = plan(PRO, reasoning="on", extra_body=dict(GIVEN), on_unsupported=policy)
-        assert {name: made.body.get(name) for name in GIVEN} == GIVEN
-        assert told(made) == dict.fromkeys(GIVEN, "param-verbatim")
-    assert told(plan(PRO, reasoning="on", extra_body=dict(GIVEN), on_unsupported="send")) == {}
-    assert told(plan(PRO, reasoning="off", extra_body=dict(GIVEN))) == {}
+        thinking = made(reasoning="on", on_unsupported=policy)
+        assert {name: thinking.body.get(name) for name in GIVEN} == GIVEN
+        assert told(thinking) == dict.fromkeys(GIVEN, "param-verbatim")
+    assert told(made(reasoning="on", on_unsupported="send")) == {}
+    assert told(made(reasoning="off")) == {}
 
 
-def test_on_every_wire() -> None:
-    for wire in ("openai-chat", "openai-responses", "anthropic-messages"):
-        made = plan(PRO, wire, reasoning="on", **GIVEN)
-        assert not GIVEN.keys() & made.body.keys(), (wire, told(made))
+def test_parameters_without_effect_are_left_out_on_every_wire(home: Home) -> None:
+    for wire in PROTOCOLS:
+        model = home(more=f'protocol = "{wire}"\n{IGNORES}')
+        made = engine.build_request(model, "hi", reasoning="on", **GIVEN)
+        assert not any(name in made.content.decode() for name in ("0.3", "0.5", "0.4", "0.2")), (wire, made.body)
         assert told(made) == dict.fromkeys(GIVEN, "param-dropped"), wire
-    made = plan("google/gemini-3.8-flash", "gemini", presence_penalty=0.4, on_unsupported="send")
-    assert made.body["generationConfig"]["presencePenalty"] == 0.4
+    never = 'params.presence_penalty = { as = "generationConfig.presencePenalty", fixed = 0, otherwise = "drop" }'
+    gemini = home(more=f'protocol = "gemini"\n{never}')
+    sent = engine.build_request(gemini, "hi", presence_penalty=0.4, on_unsupported="send").body
+    assert sent["generationConfig"]["presencePenalty"] == 0.4
 
 
 SAMPLING = {"temperature": 0.3, "top_p": 0.5}
@@ -145,7 +167,7 @@ def test_what_extra_body_gives_in_spite_of_a_fixed_value_is_noted() -> None:
 
 
 def test_a_parameter_that_the_registry_says_nothing_of_goes_under_its_own_name() -> None:
-    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+    model = BUILTIN.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
     body = engine.build_request(model, "hi", top_k=3, presence_penalty=1, logit_bias={"5": 1}).body
     assert (body["top_k"], body["presence_penalty"], body["logit_bias"]) == (3, 1, {"5": 1})
     with pytest.raises(TypeError, match="presence_penaltie"):

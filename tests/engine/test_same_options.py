@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import CannotSend, Plan, engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
+
+from .conftest import Home
 
 REGISTRY = BUILTIN
 NAMES = st.deferred(
@@ -43,8 +46,8 @@ CONVERSATIONS: list[Any] = [
 ]
 
 
-def test_what_is_kept_of_a_request_with_other_messages_is_no_object_of_the_caller() -> None:
-    model = REGISTRY.resolve("zai/glm-4.6v")
+def test_what_is_kept_of_a_request_with_other_messages_is_no_object_of_the_caller(home: Home) -> None:
+    model = home(more='input = ["text", "image"]')
     mine: list[Any] = copy.deepcopy(TOOLS[:1])
     own = copy.deepcopy(TOOLS[:1])
     picture = CONVERSATIONS[2]
@@ -110,11 +113,9 @@ def test_a_request_does_not_depend_on_those_before_it(
     assert [request(model, messages, options, stream) for messages in conversations] == alone
 
 
-@pytest.mark.parametrize(
-    "name", ["deepseek/deepseek-flash", "zai/glm-5.3", "anthropic/claude-sonnet-5-5", "google/gemini-4-argon"]
-)
-def test_what_a_caller_changes_afterwards_changes_no_later_request(name: str) -> None:
-    model = REGISTRY.resolve(name)
+@pytest.mark.parametrize("wire", PROTOCOLS)
+def test_what_a_caller_changes_afterwards_changes_no_later_request(wire: str, home: Home) -> None:
+    model = home(more=f'protocol = "{wire}"')
     options: dict[str, Any] = {"tools": copy.deepcopy(TOOLS), "stop": ["x"], "schema": copy.deepcopy(PARAMETERS)}
     first = engine.build_request(model, "Hi", **options)
     content, body = first.content, copy.deepcopy(first.body)
@@ -142,17 +143,15 @@ def spoil(value: Any) -> None:
         value.append("spoiled")
 
 
-def test_numbers_of_another_type_are_other_options() -> None:
-    model = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
-    bodies = [engine.build_request(model, "Hi", temperature=value).content for value in (1, 1.0)]
+def test_numbers_of_another_type_are_other_options(plain: Model) -> None:
+    bodies = [engine.build_request(plain, "Hi", temperature=value).content for value in (1, 1.0)]
     assert [body.partition(b'"temperature":')[2] for body in bodies] == [b"1}", b"1.0}"]
     values: list[Any] = [1, True]
-    bodies = [engine.build_request(model, "Hi", logprobs=value).content for value in values]
+    bodies = [engine.build_request(plain, "Hi", logprobs=value).content for value in values]
     assert [body.partition(b'"logprobs":')[2] for body in bodies] == [b"1}", b"true}"]
 
 
-def test_a_model_keeps_a_bounded_number_of_options() -> None:
-    model = REGISTRY.resolve("deepseek/deepseek-flash")
+def test_a_model_keeps_a_bounded_number_of_options(plain: Model) -> None:
     for number in range(1000):
-        engine.build_request(model, "Hi", max_tokens=number + 1)
-    assert len(model.memo) <= 64
+        engine.build_request(plain, "Hi", max_tokens=number + 1)
+    assert len(plain.memo) <= 64
