@@ -60,7 +60,7 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 """Name of a page in docs/reference → the function that writes it."""
 
-PAGES_ZH: dict[str, Callable[[], str]] = {"wires": wires.page_zh}
+PAGES_ZH: dict[str, Callable[[], str]] = {"commands": commands.page_zh, "wires": wires.page_zh}
 """The same for docs/zh/reference."""
 
 MODULES: dict[Path, Callable[[], str]] = {

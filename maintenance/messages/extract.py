@@ -243,6 +243,9 @@ OTHER = (
     "there is no currency {0}",
     "{0} tok/s",
     "{0} tokens/s",
+    "It completes commands, options, models and providers.",
+    "To install:",
+    "Then open a new shell.",
 )
 """Messages of click and of the system, as the command line prints them, and texts that are put together from words."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -206,12 +207,15 @@ def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:
     """Print what would be asked, and the most that it can cost."""
     from cnllm.comparison import plan_costs
 
-    rows = []
+    rows, sums = [], dict[str, Decimal]()
     for plan in plan_costs(hosts, tasks):
+        if plan.at_most is not None and plan.currency is not None:
+            sums[plan.currency] = sums.get(plan.currency, Decimal(0)) + plan.at_most
         cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
         rows.append((plan.host, str(plan.requests), cost))
     answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
-    then = "--max-cost 5USD asks them" if len(hosts) > 1 else "a comparison needs two hosts"
+    caps = " --max-cost ".join(f"{math.ceil(amount)}{code}" for code, amount in sums.items())
+    then = f"--max-cost {caps} asks them" if len(hosts) > 1 else "a comparison needs two hosts"
     stdio.print_line(f"{len(hosts)} hosts, {len(tasks)} tasks each; nothing was asked: {then}")
 
 
