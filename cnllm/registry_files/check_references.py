@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.correction import corrected_line, suggested_word
@@ -34,39 +34,30 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         corrected = corrected_line(lines, line, path[-1], suggested_word(message) or None) if path else ""
         return Problem(document.label, line, message, corrected=corrected)
 
+    def unknown(path: list[str], place: str, noun: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+        if name not in names:
+            yield problem(path, f"{place}: no {noun} is called '{name}'{did_you_mean(name, names)}")
+
     for path, table in layer_tables(document.data):
-        wire = table.get("protocol")
-        if wire is not None and wire not in protocols:
-            yield problem(
-                [*path, "protocol"],
-                f"{dotted_path(path)}: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
-            )
+        place = dotted_path(path)
+        if (wire := table.get("protocol")) is not None:
+            yield from unknown([*path, "protocol"], place, "protocol", wire, protocols)
         for mode, flags in table.get("when", {}).items():
-            wire = flags.get("protocol")
-            if wire is not None and wire not in protocols:
-                yield problem(
-                    [*path, "when", mode, "protocol"],
-                    f"{dotted_path(path)}.when: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
-                )
+            if (wire := flags.get("protocol")) is not None:
+                yield from unknown([*path, "when", mode, "protocol"], f"{place}.when", "protocol", wire, protocols)
         for kind, noun, names in (("on", "protocol", protocols), ("families", "family", families)):
             for name in table.get(kind, {}):
-                if name not in names:
-                    yield problem(
-                        [*path, kind, name],
-                        f"{dotted_path([*path, kind])}: no {noun} is called '{name}'{did_you_mean(name, names)}",
-                    )
+                yield from unknown([*path, kind, name], f"{place}.{kind}", noun, name, names)
         use = table.get("status", {}).get("use")
-        if use is not None and use not in models:
-            yield problem(
-                [*path, "status"], f"{dotted_path(path)}: no model is called '{use}'{did_you_mean(use, models)}"
-            )
+        if use is not None:
+            yield from unknown([*path, "status"], place, "model", use, models)
         if table.get("status", {}).get("is") == "retired" and use is None and not document.is_data:
-            yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
+            yield problem([*path, "status"], f"{place} is retired and names no successor")
         for flag in table.get("corrects", {}):
             if not has_flag(table, flag):
                 yield problem(
                     [*path, "corrects", flag],
-                    f"{dotted_path(path)}.corrects names '{flag}', which is not there: set the right value as well",
+                    f"{place}.corrects names '{flag}', which is not there: set the right value as well",
                 )
     if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
         yield Problem(
@@ -77,8 +68,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             "warning",
         )
     for name in document.data.get("prefer", ()):
-        if name not in providers:
-            yield problem(["prefer"], f"prefer: no provider is called '{name}'{did_you_mean(name, providers)}")
+        yield from unknown(["prefer"], "prefer", "provider", name, providers)
     for name in document.data.get("providers", {}):
         try:
             registry._layers.extends_chain("providers", name)
@@ -98,10 +88,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         provider = name.partition("/")[0]
         path = ["models", name]
         if provider not in providers:
-            yield problem(
-                path,
-                f"models.\"{name}\": no provider is called '{provider}'{did_you_mean(provider, providers)}",
-            )
+            yield from unknown(path, f'models."{name}"', "provider", provider, providers)
             continue
         try:
             model = registry.resolve(name)
@@ -124,29 +111,17 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                     f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
                 )
     for target in document.data.get("default_models", ()):
-        if target not in models:
-            yield problem(
-                ["default_models"], f"default_models: no model is called '{target}'{did_you_mean(target, models)}"
-            )
+        yield from unknown(["default_models"], "default_models", "model", target, models)
     for tier, targets in document.data.get("tiers", {}).items():
         for target in targets:
-            if target not in models and target.partition("/")[0] not in providers:
-                yield problem(
-                    ["tiers", tier], f"tiers.{tier}: no model is called '{target}'{did_you_mean(target, models)}"
-                )
+            if target.partition("/")[0] not in providers:
+                yield from unknown(["tiers", tier], f"tiers.{tier}", "model", target, models)
     gateway = document.data.get("gateway", {})
     for name, route in gateway.get("routes", {}).items():
         path = ["gateway", "routes", name]
         targets = route.get("targets", [])
         try:
-            Fallback(
-                targets=targets[1:],
-                first_token=route.get("first_token"),
-                cooldown=route.get("cooldown", 30.0),
-                weights=route.get("weights"),
-                order=route.get("order"),
-                report=route.get("report"),
-            )
+            Fallback(**route | {"targets": targets[1:]})
         except (TypeError, ValueError) as error:
             yield problem(path, f"{dotted_path(path)}: {error}")
         if not targets:
