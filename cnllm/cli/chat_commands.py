@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "completions", "foreign_hint", "run"]
 
-COMMANDS = {
-    "/help": "show this list",
-    "/model NAME": "ask another model from now on; alone: pick one",
-    "/reasoning LEVEL": "set how much models reason, or default; alone: show it",
-    "/system TEXT": "replace the system message, - removes it; alone: show it",
-    "/file FILE": "attach a text, picture or other file to the next question",
-    "/tools": "list the tools that the model may call",
-    "/retry": "ask the last turn again",
-    "/undo": "take the last turn back, in the logs too",
-    "/clear": "begin a new conversation; the old one stays in the logs",
-    "/save FILE": "write the conversation; FILE.json: as JSON, else Markdown",
-    "/cost": "show what this chat has used",
-    "/thinking": "show the models' reasoning, or fold it into a line",
-    "/quit": "leave, as exit, quit and Ctrl-D do",
-}
 _DEFAULT = "default"
 _FOREIGN = {
     "!multi": "Alt-Enter begins a new line; lines between two ``` are one turn",
@@ -54,14 +39,12 @@ def run(session: ChatSession, line: str) -> bool:
     """Run a slash command. Return False if it ends the chat."""
     name, argument = (*line.split(maxsplit=1), "")[:2]
     name = name.lower()
-    if name in ("/quit", "/exit"):
-        return False
     command = _HANDLERS.get(name)
     if command is None:
         errors.print_error(f"there is no command {name}", "/help lists them; // begins a text with a slash")
         return True
     try:
-        command(session, argument.strip())
+        return not command(session, argument.strip())
     except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError, OSError) as error:
         errors.print_error(*errors.error_text(error))
     return True
@@ -87,7 +70,7 @@ def _help(session: ChatSession, argument: str) -> None:
 
     width, columns = max(map(len, COMMANDS)), shutil.get_terminal_size().columns
     lines = []
-    for name, description in COMMANDS.items():
+    for name, (description, _) in COMMANDS.items():
         first, *rest = wrap(translate(description), columns - width - 4)
         lines += [f"  {name:<{width}}  {first}", *(" " * (width + 4) + line for line in rest)]
     lines += [line for sentence in TYPING.splitlines() for line in wrap(translate(sentence), columns)]
@@ -224,20 +207,30 @@ def _safe_text(text: str) -> str:
     return terminal.escape(text) if sys.stderr.isatty() else text
 
 
-_HANDLERS: dict[str, Callable[[ChatSession, str], None]] = {
-    "/help": _help,
-    "/model": _model,
-    "/reasoning": _reasoning,
-    "/system": _system,
-    "/file": _file,
-    "/tools": _tools,
-    "/clear": _clear,
-    "/save": _save,
-    "/retry": _retry,
-    "/undo": _undo,
-    "/cost": _cost,
-    "/thinking": _thinking,
+def _quit(session: ChatSession, argument: str) -> bool:
+    return True
+
+
+_Handler = Callable[["ChatSession", str], bool | None]
+"""Runs a command with its argument. Returns whether the chat ends."""
+
+COMMANDS: dict[str, tuple[str, _Handler]] = {
+    "/help": ("show this list", _help),
+    "/model NAME": ("ask another model from now on; alone: pick one", _model),
+    "/reasoning LEVEL": ("set how much models reason, or default; alone: show it", _reasoning),
+    "/system TEXT": ("replace the system message, - removes it; alone: show it", _system),
+    "/file FILE": ("attach a text, picture or other file to the next question", _file),
+    "/tools": ("list the tools that the model may call", _tools),
+    "/retry": ("ask the last turn again", _retry),
+    "/undo": ("take the last turn back, in the logs too", _undo),
+    "/clear": ("begin a new conversation; the old one stays in the logs", _clear),
+    "/save FILE": ("write the conversation; FILE.json: as JSON, else Markdown", _save),
+    "/cost": ("show what this chat has used", _cost),
+    "/thinking": ("show the models' reasoning, or fold it into a line", _thinking),
+    "/quit": ("leave, as exit, quit and Ctrl-D do", _quit),
 }
+"""The commands, with what each does."""
+_HANDLERS = {"/exit": _quit} | {name.split()[0]: handler for name, (_, handler) in COMMANDS.items()}
 
 
 # ── the conversation as a file ───────────────────────────────────────────────

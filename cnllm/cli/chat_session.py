@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.cli import chat_view, client_factory, turn_log
 from cnllm.cli.output import errors, stdio
@@ -20,27 +21,28 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Part
 
-__all__ = ["ChatEndpoint", "ChatSession", "ChatSettings"]
+__all__ = ["ChatSession", "ChatSettings"]
 
 AGAIN = "/retry asks again"
 
 
-class ChatEndpoint(msgspec.Struct, frozen=True):
-    """The protocol, address and key of the model, where the user gives them."""
+class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a chat; `protocol`, `base_url` and `key` are those of the endpoint that the user gives.
+
+    `options` are those of each call. `pick` lets the user pick one of several names; None where nobody can.
+    """
 
     protocol: str | None = None
     base_url: str | None = None
     key: str | None = None
-
-
-class ChatSettings(msgspec.Struct, frozen=True):
-    """The settings of a chat. `pick` lets the user pick one of several names; None where nobody can."""
-
-    endpoint: ChatEndpoint
-    system: str | None
-    options: dict[str, Any]
-    markdown: bool
+    options: dict[str, Any] = {}
+    markdown: bool = False
     pick: Callable[[Sequence[str]], str | None]
+
+    @property
+    def call_options(self) -> dict[str, Any]:
+        """Return the options of a call, with the key."""
+        return self.options if self.key is None else {**self.options, "api_key": self.key}
 
 
 class CompletedTurn(msgspec.Struct, frozen=True):
@@ -63,7 +65,13 @@ class ChatSession:
     """The state of a chat. The store holds its turns too, unless logging is off."""
 
     def __init__(
-        self, client: Client, log: turn_log.TurnLog, box: CommandTools, model: Model, settings: ChatSettings
+        self,
+        client: Client,
+        log: turn_log.TurnLog,
+        box: CommandTools,
+        model: Model,
+        settings: ChatSettings,
+        system: str | None = None,
     ) -> None:
         self.model = model
         self.box = box
@@ -72,18 +80,15 @@ class ChatSession:
         self.unpaid = 0  # turns without an answer that the endpoint may charge
         self._client = client
         self._log = log
-        self._endpoint = settings.endpoint
-        self._system = Message("system", [Text(settings.system)]) if settings.system else None
-        self._options = settings.options
-        self._markdown = settings.markdown
-        self._pick = settings.pick
+        self._settings = settings
+        self._system = Message("system", [Text(system)]) if system else None
         self._files: list[Part] = []  # for the next question
         self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
         self._failed: FailedTurn | None = None  # the last turn, if it failed
         self._worst_failure = errors.WHOLE  # of failed turns before the last one
-        self._check(model, self._endpoint, self._options)
+        self._check(model, settings)
 
     @property
     def registry(self) -> Registry:
@@ -93,7 +98,7 @@ class ChatSession:
     @property
     def reasoning(self) -> str | int | None:
         """Return the reasoning level; None leaves it to the model."""
-        level: str | int | None = self._options.get("reasoning")
+        level: str | int | None = self._settings.options.get("reasoning")
         return level
 
     @property
@@ -127,12 +132,12 @@ class ChatSession:
     def ask(self, question: Message) -> None:
         """Run one turn and show its result. A failed turn is taken back."""
         new = self._new(question)
-        view = chat_view.ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._markdown)
+        view = chat_view.ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._settings.markdown)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
             self._worst_failure = errors.worst_status(self._worst_failure, self._failed.status)
-        endpoint, self._failed = self._endpoint, FailedTurn(None, question)
-        with self._log.turn(new, self.model, origin, endpoint.protocol, endpoint.base_url) as turn:
+        self._failed = FailedTurn(None, question)
+        with self._log.turn(new, self.model, origin, self._settings.protocol, self._settings.base_url) as turn:
             self._failed = FailedTurn(turn.number, question)
             result = self._run_turn(new, view)
             if result.reply is not None:
@@ -167,7 +172,7 @@ class ChatSession:
                 errors.print_error(message, hint or AGAIN)
 
     def _run_turn(self, new: list[Message], view: chat_view.ChatView) -> TurnResult:
-        options = _call_options(self._options, self._endpoint)
+        options = self._settings.call_options
         try:
             return run_turn(self._client, self.model, self._messages(*new), self.box, view, **options)
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
@@ -252,7 +257,7 @@ class ChatSession:
         from cnllm.cli.attachments import read_attachment, require_readable
 
         part = read_attachment(source)
-        require_readable(self.registry, self.model, [Message("user", [part])], self._options)
+        require_readable(self.registry, self.model, [Message("user", [part])], self._settings.options)
         self._files.append(part)
         return part
 
@@ -267,7 +272,7 @@ class ChatSession:
         from cnllm.cli import default_model
 
         names = default_model.usable_models(self.registry, offline=self._client.simulate)
-        return self._pick(names) if names else None
+        return self._settings.pick(names) if names else None
 
     def switch(self, name: str) -> None:
         """Ask another model from now on. Print what the request to it changes in the conversation."""
@@ -275,35 +280,32 @@ class ChatSession:
             self.registry,
             name,
             self._messages(),
-            self._options,
+            self._settings.options,
             protocol=None,
             base_url=None,
             offline=self._client.simulate,
         )
         client_factory.read_key(model, None, required=False)
-        self._check(model, ChatEndpoint(), self._options)
-        self.model, self._endpoint = model, ChatEndpoint()
+        settings = replace(self._settings, protocol=None, base_url=None, key=None)
+        self._check(model, settings)
+        self.model, self._settings = model, settings
 
     def reason(self, level: str | int | None) -> None:
         """Set the reasoning level from now on; None restores the default. Print what the model cannot do of it."""
-        rest = {name: value for name, value in self._options.items() if name != "reasoning"}
-        new_options = rest if level is None else {**rest, "reasoning": level}
-        self._check(self.model, self._endpoint, new_options)
-        self._options = new_options
+        options = {name: value for name, value in self._settings.options.items() if name != "reasoning"}
+        if level is not None:
+            options["reasoning"] = level
+        settings = replace(self._settings, options=options)
+        self._check(self.model, settings)
+        self._settings = settings
 
-    def _check(self, model: Model, endpoint: ChatEndpoint, options: dict[str, Any]) -> None:
+    def _check(self, model: Model, settings: ChatSettings) -> None:
         """Raise what is wrong with a request to this model, its key included, before the user types a question."""
         question = Message("user", [Text("?")])
-        tools = self.box.tools or None
-        probe = self._client.stream(
-            model, self._messages(*self._new(question)), tools=tools, **_call_options(options, endpoint)
-        )
+        messages = self._messages(*self._new(question))
+        probe = self._client.stream(model, messages, tools=self.box.tools or None, **settings.call_options)
         probe.close()
         chat_view.print_notes(probe.plan.notes, self._seen_notes)
-
-
-def _call_options(options: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:
-    return options if endpoint.key is None else {**options, "api_key": endpoint.key}
 
 
 def _question(messages: Sequence[Message]) -> Message | None:

@@ -32,7 +32,7 @@ def page() -> str:
     parts += [
         "## In a chat",
         "`cnllm chat` takes these at the beginning of a line.",
-        table(["command", "what it does"], [[f"`{name}`", cell(text)] for name, text in COMMANDS.items()]),
+        table(["command", "what it does"], [[f"`{name}`", cell(text)] for name, (text, _) in COMMANDS.items()]),
     ]
     return "\n\n".join(parts) + "\n"
 

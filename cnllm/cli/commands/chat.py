@@ -79,7 +79,7 @@ def chat(**params: Any) -> int:
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
     from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools, turn_log
     from cnllm.cli.attachments import require_readable
-    from cnllm.cli.chat_session import ChatEndpoint, ChatSession, ChatSettings
+    from cnllm.cli.chat_session import ChatSession, ChatSettings
     from cnllm.cli.input import decode_argument, read_extras
     from cnllm.registry import Registry
     from cnllm.types import Message
@@ -105,15 +105,21 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
         key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
         records = (log.exchange,) if log.exchange else ()
         system = decode_argument(params["system"], "--system") if params["system"] else None
-        endpoint = ChatEndpoint(params.get("protocol"), params["base_url"], key)
-        settings = ChatSettings(endpoint, system, call_options, not params["plain"], turns.pick)
+        settings = ChatSettings(
+            protocol=params.get("protocol"),
+            base_url=params["base_url"],
+            key=key,
+            options=call_options,
+            markdown=not params["plain"],
+            pick=turns.pick,
+        )
         with client_factory.build_client(
             registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
         ) as client:
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
             try:
-                sessions.append(ChatSession(client, log, box, model, settings))
+                sessions.append(ChatSession(client, log, box, model, settings, system))
             except (ValueError, TypeError) as error:
                 raise errors.UsageError(str(error), errors.CORRECT) from error
             log.print_beginning()

@@ -55,6 +55,18 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
 
 
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection: there is no garbage before the end, and the search takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @click.command("list", cls=ListCommand, epilog=EXAMPLES)
 @click.argument("part", required=False)
 @options.providers
@@ -84,6 +96,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 @options.as_json("an array")
+@_without_gc()
 def list_(
     part: str | None, *, as_json: bool, with_retired: bool, catalogue: bool, hosts: str | None, **filters: Any
 ) -> None:
@@ -95,19 +108,6 @@ def list_(
     the list is grouped by provider; in a pipe each line is a model with its full name. Prices are for a million tokens,
     each in its own currency.
     """
-    with _without_gc():
-        _list(part, filters, as_json=as_json, with_retired=with_retired, catalogue=catalogue, hosts=hosts)
-
-
-def _list(
-    part: str | None,
-    filters: dict[str, Any],
-    *,
-    as_json: bool,
-    with_retired: bool,
-    catalogue: bool,
-    hosts: str | None,
-) -> None:
     from cnllm.model_facts import summary
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
@@ -185,18 +185,6 @@ def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
         if codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8":
             os.environ.setdefault("LESSCHARSET", "utf-8")  # less shows bytes where the locale is not installed
         click.echo_via_pager("\n".join(lines) + "\n")
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Disable garbage collection: there is no garbage before the end, and the search takes a fifth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Filters:
