@@ -421,8 +421,7 @@ def _mark_shifts(rows: list[BillRow]) -> list[BillRow]:
             cause = BillCause(
                 "day", "the day before or after has the opposite difference: a call near midnight", certain=True
             )
-            for index in (before, place):
-                marked[index] = replace(marked[index], causes=[cause, *marked[index].causes])
+            _explain(marked, (before, place), cause)
     return marked
 
 
@@ -439,8 +438,7 @@ def _mark_fees(rows: list[BillRow]) -> list[BillRow]:
         gap = _sum(rows[place].difference for place in others) + _sum(rows[place].bill for place in fees)
         if fees and others and abs(gap) <= _SHIFT_SLACK:
             cause = BillCause("fee", "the bill has the fees of these calls in rows of their own", certain=True)
-            for place in (*fees, *others):
-                marked[place] = replace(marked[place], causes=[cause, *marked[place].causes])
+            _explain(marked, (*fees, *others), cause)
     return marked
 
 
@@ -461,10 +459,14 @@ def _mark_names(rows: list[BillRow]) -> list[BillRow]:
                 detail = f"the log has the same amount for {name}: it may be another name of the model"
             else:
                 detail = f"the bill has the same amount for {name}: it may be another name of the model"
-            marked[place] = replace(
-                rows[place], causes=[BillCause("name", detail, certain=True), *marked[place].causes]
-            )
+            _explain(marked, (place,), BillCause("name", detail, certain=True))
     return marked
+
+
+def _explain(rows: list[BillRow], places: Iterable[int], cause: BillCause) -> None:
+    """Put a cause before the others of some rows."""
+    for place in places:
+        rows[place] = replace(rows[place], causes=[cause, *rows[place].causes])
 
 
 @lru_cache(maxsize=1024)

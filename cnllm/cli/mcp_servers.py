@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.errors import UsageError
 from cnllm.config import paths
@@ -174,9 +176,6 @@ class Approvals:
     def _read(self) -> dict[str, dict[str, str]]:
         try:
             content = files.read_safe_file(self._path)
-            stored: dict[str, dict[str, str]] = {} if content is None else json.loads(content)
-            if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
-                raise ValueError("it is not a JSON object of objects")
+            return {} if content is None else msgspec.json.decode(content, type=dict[str, dict[str, str]])
         except (OSError, ValueError) as error:
             raise CnllmError(f"{self._path} cannot be used: {error}", hint="delete it and approve again") from error
-        return stored

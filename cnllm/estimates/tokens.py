@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,26 +102,24 @@ def estimate_text(plan: Plan, messages: Iterable[Message] | None = None) -> int:
 
 def text_bytes(plan: Plan) -> int:
     """Return the bytes of the text of a request. No text has more tokens."""
-    total = 0
-    for message in plan.messages:
-        for part in message.parts:
-            total += _part_bytes(part)
+    total = sum(_part_size(part, _bytes, 0) for message in plan.messages for part in message.parts)
     return total + sum(len(msgspec.json.encode(value)) for value in (plan.body.get("tools"), plan.schema) if value)
 
 
-def _part_bytes(part: Any) -> int:
-    """Return the bytes of the text of a part."""
+def _part_size(part: Any, size: Callable[[str], int], picture: int) -> int:
+    """Return the size of the texts of a part; that of a medium without text is that of a picture."""
     match part:
         case Text() | Reasoning():
-            return _bytes(part.text)
+            return size(part.text)
         case ToolCall():
-            return _bytes(part.name) + _bytes(part.raw)
+            return size(part.name) + size(part.raw)
         case ToolResult():
-            return _bytes(part.text) + sum(map(_part_bytes, (*part.media, *part.blocks)))
+            return size(part.text) + sum(_part_size(one, size, picture) for one in (*part.media, *part.blocks))
         case Media():
-            return _bytes(file_text(part) or "")
+            text = file_text(part)
+            return picture if text is None else size(text)
         case Opaque():
-            return len(msgspec.json.encode(part.data))
+            return size(msgspec.json.encode(part.data).decode())
     return 0
 
 
@@ -147,27 +145,8 @@ def _message_tokens(messages: Iterable[Message]) -> int:
     """Return about how many tokens messages have."""
     total = 0
     for message in messages:
-        total += _PER_MESSAGE
-        for part in message.parts:
-            total += _part_tokens(part)
+        total += _PER_MESSAGE + sum(_part_size(part, _text_tokens, _PER_PICTURE) for part in message.parts)
     return total
-
-
-def _part_tokens(part: Any) -> int:
-    """Return about how many tokens a part has."""
-    match part:
-        case Text() | Reasoning():
-            return _text_tokens(part.text)
-        case ToolCall():
-            return _text_tokens(part.name) + _text_tokens(part.raw)
-        case ToolResult():
-            return _text_tokens(part.text) + sum(map(_part_tokens, (*part.media, *part.blocks)))
-        case Media():
-            text = file_text(part)
-            return _PER_PICTURE if text is None else _text_tokens(text)
-        case Opaque():
-            return _text_tokens(msgspec.json.encode(part.data).decode())
-    return 0
 
 
 def _text_tokens(text: str) -> int:

@@ -195,13 +195,9 @@ class Registry:
     def parameters(self) -> set[str]:
         """Return the names of the parameters that the files have rules for, whatever the layer."""
         self._refresh()
-        names: set[str] = set()
-        for document in self._documents:
-            for _, table in layer_tables(document.data):
-                names.update(table.get("params", ()))
-                for flags in table.get("when", {}).values():
-                    names.update(flags.get("params", ()))
-        return names
+        tables = (table for document in self._documents for _, table in layer_tables(document.data))
+        modes = (flags for table in tables for flags in (table, *table.get("when", {}).values()))
+        return {name for flags in modes for name in flags.get("params", ())}
 
     def flag_tables(self, protocol: str) -> Iterator[dict[str, Any]]:
         """Yield the tables of all layers that describe endpoints on one wire, without those of the catalogue."""
@@ -246,19 +242,17 @@ class Registry:
     def gateway_models(self) -> dict[str, str]:
         """Return the names and patterns of a gateway's clients, with the model that each stands for."""
         self._refresh()
-        models: dict[str, str] = {}
-        for document in self._documents:
-            models.update(document.data.get("gateway", {}).get("models", {}))
-        return models
+        return self._gateway_tables("models")
 
     @property
     def gateway_routes(self) -> dict[str, dict[str, Any]]:
         """Return the names of a gateway's clients that stand for several models, with the table of each."""
         self._refresh()
-        routes: dict[str, dict[str, Any]] = {}
-        for document in self._documents:
-            routes.update(document.data.get("gateway", {}).get("routes", {}))
-        return routes
+        return self._gateway_tables("routes")
+
+    def _gateway_tables(self, name: str) -> dict[str, Any]:
+        """Return a table of `gateway`, with later files over earlier ones."""
+        return dict(pair for d in self._documents for pair in d.data.get("gateway", {}).get(name, {}).items())
 
     @property
     def families(self) -> dict[str, list[str]]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from cnllm.config import keys, paths
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
@@ -245,15 +247,8 @@ def _choices() -> dict[str, dict[str, str]]:
 
 def _decode(content: bytes | None, file: str) -> dict[str, dict[str, str]]:
     try:
-        sites = json.loads(content or b"{}")
-    except ValueError:
-        sites = None
-    texts = isinstance(sites, dict) and all(
-        isinstance(choices, dict) and all(isinstance(site, str) for site in choices.values())
-        for choices in sites.values()
-    )
-    if not texts:
+        return msgspec.json.decode(content or b"{}", type=dict[str, dict[str, str]])
+    except (ValueError, RecursionError) as error:
         raise CnllmError(
             f"{file} is not an object of objects of strings", hint="delete it: cnllm asks again which site a key is for"
-        )
-    return dict(sites)
+        ) from error

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.errors import ERRORS, EndpointError
 from cnllm.store.records import TurnError, stored_cost, sum_by_currency
@@ -43,7 +44,10 @@ _REPEATED = ("again-whole", "step-again")
 
 _NO_TAG = "(no tag)"
 _NO_KEY = "(no key)"
-_HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
+_COST_COLUMNS = (
+    "usage, cost, currency, bill, error, notes, "
+    "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
+)
 
 
 class CostRow(Struct, frozen=True, kw_only=True):
@@ -106,10 +110,8 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
-    columns = "conversation, began, model, tag, key, origin, usage, cost, currency, bill, error, notes"
-    query = f"SELECT {columns}, {_HAS_REPLY} FROM turns WHERE {where} ORDER BY id"
-    for row in file.rows(query, *values):
-        id_, began, model, tag, key, origin, usage, amount, currency, bill, error, notes, has_reply = row
+    query = f"SELECT conversation, began, model, tag, key, origin, {_COST_COLUMNS} FROM turns WHERE {where} ORDER BY id"
+    for id_, began, model, tag, key, origin, *charge in file.rows(query, *values):
         if origin in ("simulated", "replayed"):
             yield None
             continue
@@ -117,22 +119,29 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         labels["provider"] = labels["model"].partition("/")[0]
         labels["key"] = as_text(key) or _NO_KEY
         label = labels.get(by) or _local_day(as_text(began))
-        if _is_free(error) and not (amount or usage or has_reply):
-            yield _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
-            continue
-        cost = _cost(amount, currency, bill)
-        # the cost of a turn that failed is that of the steps before
-        codes = _note_codes(notes)
-        if "price-peak" in codes and bill is None:  # of an earlier version: the most that it may have cost
-            cost = None
-        repeated = not codes.isdisjoint(_REPEATED)
-        yield _TurnCost(
-            label,
-            _decode(usage, Usage),
-            cost,
-            cost is not None and cost.complete and not error and not repeated,
-            repeated,
+        found = _charge(*charge)
+        yield (
+            _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
+            if found is None
+            else replace(found, label=label)
         )
+
+
+def _charge(
+    usage: object, amount: object, currency: object, bill: object, error: object, notes: object, has_reply: object
+) -> _TurnCost | None:
+    """Return what the columns of a turn say of its cost; None for one that no endpoint charges.
+
+    The cost of a turn that failed is that of the steps before.
+    """
+    if _is_free(error) and not (amount or usage or has_reply):
+        return None
+    codes = _note_codes(notes)
+    # a note without a bill is of an earlier version: the most that it may have cost
+    cost = None if "price-peak" in codes and bill is None else _cost(amount, currency, bill)
+    repeated = not codes.isdisjoint(_REPEATED)
+    is_complete = cost is not None and cost.complete and not error and not repeated
+    return _TurnCost("", _decode(usage, Usage), cost, is_complete, repeated)
 
 
 def _row(label: str, turns: list[_TurnCost]) -> CostRow:
@@ -233,11 +242,11 @@ def billed_calls(file: DatabaseFile, providers: Sequence[str], since: str, until
 
     Requests that were not sent, or that the endpoint refused before it did any work, are left out.
     """
-    columns = "id, began, model, reply_id, reply_model, usage, cost, currency, bill, error, notes, price"
+    columns = f"id, began, model, reply_id, reply_model, price, {_COST_COLUMNS}"
     where = "id > ? AND origin = 'endpoint' AND began >= ? AND began < ? AND " + _provider_condition(providers)
     last = 0
     while True:
-        query = f"SELECT {columns}, {_HAS_REPLY} FROM turns WHERE {where} ORDER BY id LIMIT {_BILLED_ROWS}"
+        query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id LIMIT {_BILLED_ROWS}"
         rows = file.rows(query, last, since, until, *providers)
         for row in rows:
             if (call := _billed_call(row)) is not None:
@@ -266,21 +275,17 @@ def _provider_condition(providers: Sequence[str]) -> str:
 
 
 def _billed_call(row: Sequence[Any]) -> BilledCall | None:
-    number, began, model, reply_id, reply_model, usage, amount, currency, bill, error, notes, price, has_reply = row
-    if _is_free(error) and not (amount or usage or has_reply):
+    number, began, model, reply_id, reply_model, price, *charge = row
+    if (found := _charge(*charge)) is None:
         return None
-    codes = _note_codes(notes)
-    # a note without a bill is of an earlier version: the most that it may have cost
-    cost = None if "price-peak" in codes and bill is None else _cost(amount, currency, bill)
-    is_whole = not error and codes.isdisjoint(_REPEATED)
     return BilledCall(
         number=number,
         began=as_text(began),
         model=as_text(model),
         reply_id=as_text(reply_id) or None,
         reply_model=as_text(reply_model) or None,
-        usage=_decode(usage, Usage) or Usage(),
-        cost=cost,
-        complete=cost is not None and cost.complete and is_whole,
+        usage=found.usage or Usage(),
+        cost=found.cost,
+        complete=found.complete,
         price=price if type(price) is int else None,
     )
