@@ -28,7 +28,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer"]
+__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "reads_more"]
 
 Kind = Literal["passed", "refused", "none"]
 """What an answer says: a reply, a refusal of this very request, or nothing (429, 5xx, network, no key)."""
@@ -115,6 +115,14 @@ class ProbeExchange(Struct, frozen=True):
     number: int
     ask: Ask
     answer: ProbeAnswer
+
+
+def reads_more(answer: ProbeAnswer, control: ProbeAnswer, least: int) -> bool:
+    """Whether the endpoint counted at least so many tokens of input more than for the control."""
+    if answer.reply is None or control.reply is None:
+        return False
+    more, less = answer.reply.usage.input, control.reply.usage.input
+    return more is not None and less is not None and more - less >= least
 
 
 def on_one_line(text: str, most: int) -> str:

@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks.probe import variants
 from benchmarks.probe.invented import invent
-from benchmarks.probe.judge import hidden, judge
+from benchmarks.probe.judge import Verdict, hidden, judge
 from benchmarks.probe.models import draw
 from benchmarks.probe.shown import Endpoint
+from benchmarks.probe.table import LIMIT, Run, passes, report
 from cnllm import Registry, engine
 from cnllm.registry.model import Model, modes
 from cnllm.simulator.respond import respond
@@ -152,3 +153,28 @@ def test_a_header_that_takes_the_key_is_right_where_no_plain_request_is_taken(
     for header, value, word in (("Authorization", "Bearer {key}", "another"), ("x-nothing", "{key}", "wrong")):
         said = [fact("auth.header", header), fact("auth.value", value)]
         assert {v.flag: v.word for v in judge(odd, [], said)}["auth.header"] == word
+
+
+# ── what a run is to reach ───────────────────────────────────────────────────
+def run_of(budget: int, found: int, *words: str) -> Run:
+    """A run over 100 flags that differ: so many found, the next ones with these words, the others missed."""
+    every = [*["recovered"] * found, *words, *["missed"] * 100][:100]
+    verdicts = tuple(Verdict(f"flag-{n}", word) for n, word in enumerate(every))
+    return Run("m", "openai-chat", budget, 59, 1.0, verdicts, differing=frozenset(v.flag for v in verdicts))
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "minutes", "is_good"),
+    [
+        (run_of(60, 70), run_of(200, 95), LIMIT, True),
+        (run_of(60, 70), run_of(200, 95), LIMIT + 0.1, False),
+        (run_of(60, 69), run_of(200, 95), 1, False),
+        (run_of(60, 70), run_of(200, 94), 1, False),
+        (run_of(60, 70, "wrong"), run_of(200, 95), 1, False),
+    ],
+)
+def test_a_run_ends_in_time_says_nothing_wrong_and_finds_enough(
+    few: Run, many: Run, minutes: float, is_good: bool
+) -> None:
+    assert passes([few, many], minutes) is is_good
+    assert f"within {LIMIT} minutes" in " ".join(report([few, many], 1, command="c").split())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
 
@@ -67,6 +68,35 @@ def test_an_answer_without_an_end_is_left_early() -> None:
     with serving(handler) as endpoint, pytest.raises(EndpointError, match="without an end"):
         probe.run(endpoint.url, model="m", max_requests=30)
     assert len(endpoint.requests) <= 12
+
+
+class Drip:
+    """A transport whose replies do not end: half a minute before each piece. `pieces` counts those of each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pieces: list[int] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
+        self.pieces.append(0)
+        return 200, {"content-type": "text/event-stream"}, self._chunks()
+
+    def _chunks(self) -> Iterator[bytes]:
+        while True:
+            self.now += 30
+            self.pieces[-1] += 1
+            yield STREAM.split(b"\n\n")[0] + b"\n\n"
+
+
+def test_an_answer_that_comes_too_slowly_is_left_after_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    drip = Drip()
+    monkeypatch.setattr(sys.modules[probe.run.__module__], "time", drip)
+    with pytest.raises(EndpointError, match="without an end"):
+        probe.run("http://127.0.0.1:9/v1", model="m", transport=drip, max_requests=30)
+    assert set(drip.pieces) == {5}
 
 
 def test_a_request_that_is_never_answered_is_sent_once() -> None:

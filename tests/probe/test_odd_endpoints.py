@@ -11,7 +11,7 @@ import pytest
 
 from cnllm import probe
 
-from .endpoint import KEY, Json, refused, serving
+from .endpoint import KEY, Answer, Json, listing, refused, serving
 from .odd import Odd, Rule
 
 
@@ -389,6 +389,25 @@ def keys_of(schema: Any) -> set[str]:
     if isinstance(schema, dict):
         return set(schema) | {key for value in schema.values() for key in keys_of(value)}
     return {key for item in schema for key in keys_of(item)} if isinstance(schema, list) else set()
+
+
+@pytest.mark.parametrize(("read", "said"), [(None, False), ({"name", "description", "parameters"}, None)])
+def test_a_server_that_shows_its_model_whatever_a_tool_says_of_itself(read: set[str] | None, said: bool | None) -> None:
+    """The Responses wire says of each tool whether it is strict."""
+
+    def answer(request: Json | None, number: int) -> Answer:
+        if request is None:
+            return listing()
+        tools = [{k: v for k, v in tool.items() if read is None or k in read} for tool in request.get("tools") or ()]
+        counts = {"input_tokens": len(json.dumps([request["input"], tools])) // 4, "output_tokens": 3}
+        content = [{"type": "output_text", "text": "Hello there.", "annotations": []}]
+        message = {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": content}
+        body = {"id": "r", "object": "response", "status": "completed", "output": [message], "usage": counts}
+        return 200, "application/json", json.dumps(body).encode()
+
+    with serving(answer) as server:
+        report = probe.run(server.url, protocol="openai-responses", max_requests=100, sleep=lambda seconds: None)
+    assert values(report).get("tools.strict") is said
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from cnllm import Client, Model, Registry, Reply, probe
 
-from .conftest import Servers
+from .conftest import FORCED, Servers
 from .test_llamacpp import ANSWERS, TOOLS
 
 WEATHER, TIME = ("get_weather", {"city": "Bern"}), ("get_time", {"zone": "UTC"})
@@ -40,12 +42,12 @@ def check_answers(client: Client, model: Model) -> None:
     assert run.reply.text.startswith("It is 21 degree"), run.reply
 
 
-def check_forced(client: Client, forced: dict[str, Model]) -> None:
-    """Ask for the two other answers of servers that force them."""
-    for reply in replies(client, forced["5"], "say 5", tools=TOOLS):
+def check_forced(client: Client, forced: dict[str, Model], **options: Any) -> None:
+    """Ask for the two other answers of servers that force them, by a grammar or by options of a request."""
+    for reply in replies(client, forced["5"], "say 5", tools=TOOLS, **options.get("5", {})):
         assert [(call.name, call.arguments) for call in reply.tool_calls] == [WEATHER], reply
         assert (reply.reasoning.strip(), reply.text) == ("Need weather.", ""), reply
-    for reply in replies(client, forced["8"], "say 8", tools=TOOLS):
+    for reply in replies(client, forced["8"], "say 8", tools=TOOLS, **options.get("8", {})):
         assert (reply.tool_calls, reply.finish) == ([], "stop"), reply
         assert "{" not in reply.text, reply
 
@@ -76,20 +78,35 @@ def test_the_answers_come_out_right_by_the_overlay_of_a_probe(servers: Servers, 
             check_forced(client, forced)
 
 
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>")
+"""The tokens after the bytes, in their order."""
+
+
+def bias_to(text: str) -> dict[str, Any]:
+    """Return options with which transformers' server can only write a text: each beginning of it wants the next token.
+
+    It has no grammars, and the model is too small for two of its answers.
+    """
+    pieces = re.split(f"({'|'.join(map(re.escape, SPECIAL))})", f"{text}<|im_end|>")
+    tokens = [n for p in pieces for n in ([256 + SPECIAL.index(p)] if p in SPECIAL else p.encode())]
+    bias = [[tokens[:length], 100.0 * length] for length in range(1, len(tokens) + 1)]
+    settings = {"sequence_bias": bias, "do_sample": False, "max_new_tokens": 200}
+    return {"extra_body": {"generation_config": json.dumps(settings)}}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 def test_the_answers_of_transformers_do_too(protocol: str, transformers_url: str, tmp_path: Path) -> None:
+    """The Responses wire says of each tool whether it is strict. The server takes that and shows it to the model, which
+    has never seen it, and is too small to read over it.
+    """
     found = probe.run(transformers_url, protocol=protocol, max_requests=100)
     values = {fact.flag: fact.value for fact in found.facts if fact.answer != "unknown"}
     assert values.get("params.stop") != "ignored"  # the text ends with it
+    assert values.get("tools.strict") is (False if protocol == "openai-responses" else None)
     assert not [flag for flag in values if flag.startswith("reasoning.")]
-    files = [tmp_path / "probed.toml"]
-    by_overlay(found, files[0])
-    if protocol == "openai-responses":
-        # This wire says of each tool whether it is strict. The server takes that and shows it to the model, which has
-        # never seen it, and is too small to read over it.
-        files.append(tmp_path / "own.toml")
-        files[1].write_text(f'[models."{found.name}".tools]\nstrict = false\n', encoding="utf-8")
-    registry = Registry.load(*files)
+    registry = by_overlay(found, tmp_path / "probed.toml")
+    model = registry.resolve(found.name)
     with Client(registry=registry) as client:
-        check_answers(client, registry.resolve(found.name))
+        check_answers(client, model)
+        check_forced(client, dict.fromkeys(FORCED, model), **{key: bias_to(text) for key, text in FORCED.items()})

@@ -69,6 +69,7 @@ QUESTIONS: tuple[Question, ...] = (
     reasoning.late_off,
     output.json_word,
     tool_rules.result_media,
+    tool_rules.mark,
     messages.fields,
     messages.prefill,
     params.top_logprobs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 
-from cnllm.probe.exchange import Ask
+from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
@@ -39,7 +39,6 @@ def kinds(context: ProbeContext) -> Steps:
     Proof: its tokens are counted, or the endpoint takes it and refuses other kinds by name.
     """
     control = yield context.ask([Message("user", _TEXT)], why="text alone", control=True)
-    before = control.reply.usage.input if control.reply is not None else None
     taken: list[str] = []
     counted: list[str] = []
     quotes: list[str] = []
@@ -61,8 +60,7 @@ def kinds(context: ProbeContext) -> Steps:
         if not answer.passed:
             return []
         taken.append(kind)
-        after = answer.reply.usage.input if answer.reply is not None else None
-        if before is not None and after is not None and after - before >= _LEAST:
+        if reads_more(answer, control, _LEAST):
             counted.append(kind)
     if not asked or (not quotes and counted != taken):
         return []  # everything passes, and nothing shows that it is read

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.types import Message, Text
@@ -21,14 +21,6 @@ _LEAST = 15
 """The tokens by which the input grows at least where a long message is read."""
 
 
-def _reads(answer: ProbeAnswer, control: ProbeAnswer) -> bool:
-    """Whether the endpoint counted the tokens of the message that the control does not have."""
-    if answer.reply is None or control.reply is None:
-        return False
-    more, less = answer.reply.usage.input, control.reply.usage.input
-    return more is not None and less is not None and more - less >= _LEAST
-
-
 def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refused: Any, read: Any, why: str) -> Steps:
     """Ask with one message more than the control's."""
     ask = context.ask(messages, why=why)
@@ -38,7 +30,7 @@ def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refuse
     answer = yield ask
     if answer.refused:
         return [Finding(flag, refused, "refused", answer.message)]
-    return [Finding(flag, read, "works")] if _reads(answer, control) else []
+    return [Finding(flag, read, "works")] if reads_more(answer, control, _LEAST) else []
 
 
 @question("role developer", "messages.developer", requests=2)
@@ -82,7 +74,7 @@ def system(context: ProbeContext) -> Steps:
         first = yield context.ask([_SYSTEM, _USER], why="a system message at the beginning", control=True)
         value = "first" if first.passed else "user"
         return [Finding("messages.system", value, "refused", answer.message)]
-    return [Finding("messages.system", "any", "works")] if _reads(answer, control) else []
+    return [Finding("messages.system", "any", "works")] if reads_more(answer, control, _LEAST) else []
 
 
 @question("first message", "messages.first_user", requests=1)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.probe.bounds import ProvenBound, find_bound
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, ProbeAnswer, reads_more
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import earlier, takes_calls
@@ -22,6 +22,7 @@ __all__ = [
     "content",
     "ids",
     "keywords",
+    "mark",
     "name_length",
     "parameters",
     "result_media",
@@ -250,6 +251,33 @@ def strict(context: ProbeContext) -> Steps:
     )
     control = context.ask(_TEXT, why="the same, not strict", tools=(plain,), control=True)
     return found if found and (yield control).passed else []
+
+
+@question(
+    "marks of tools",
+    "tools.strict",
+    requests=3,
+    applies=lambda c: c.known.get("tools.supported") is not False and "tools.strict" not in c.known,
+)
+def mark(context: ProbeContext) -> Steps:
+    """Leave out what the wire says of each tool, whether it is strict, then say what no wire has in its place.
+
+    Proof: both are counted as a part of the prompt: the server shows its model whatever a tool says of itself.
+    """
+    ask = context.ask(_TEXT, why="a tool that is not strict", tools=(WEATHER,), control=True)
+    tool = ask.body["tools"][0] if ask.body else {}
+    if "strict" not in tool:
+        return []
+    bare = {key: value for key, value in tool.items() if key != "strict"}
+
+    def other(why: str, **more: Any) -> Ask:
+        return replace(ask, body={**(ask.body or {}), "tools": [{**bare, **more}]}, why=why, control=False)
+
+    without = yield other("a tool that says nothing of that")
+    for answer in ((yield ask), (yield other("a tool with a key that does not exist", zq_mark=False))):
+        if not reads_more(answer, without, 1):
+            return []
+    return [Finding("tools.strict", False, "ignored")]
 
 
 @question("tools without parameters", "tools.parameters", requests=1, applies=offers_tools)
