@@ -14,13 +14,15 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from msgspec.structs import replace
+
+from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
 from cnllm.system import processes
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
     from cnllm.batch.report import Report
-    from cnllm.batch.session import BatchSession
     from cnllm.registry.model import Model
 
 __all__ = ["BatchOptions", "run", "run_async"]
@@ -53,8 +55,6 @@ async def run_async(
     **options: Unpack[BatchOptions],
 ) -> Report:
     """Ask a model every request, inside of a running event loop (asyncio's). The arguments are those of `run`."""
-    from cnllm.batch.session import BatchSession
-
     session = BatchSession(make_settings(requests, model, out=out, **options))
     try:
         return await session.run()
@@ -64,8 +64,6 @@ async def run_async(
 
 def run_session(settings: BatchSettings) -> Report:
     """Run a batch in an event loop of its own. Ctrl-C ends it in order, where this is the main thread."""
-    from cnllm.batch.session import BatchSession
-
     session = BatchSession(settings)
     threshold = gc.get_threshold()
     gc.set_threshold(_COLLECTION, *threshold[1:])
@@ -79,10 +77,6 @@ def run_session(settings: BatchSettings) -> Report:
 
 def estimate_session(settings: BatchSettings) -> Estimate:
     """Return what a run would take. Nothing is sent, and an output that is not there is not made."""
-    from msgspec.structs import replace
-
-    from cnllm.batch.session import BatchSession
-
     session = BatchSession(replace(settings, api_keys=("none-is-needed-to-estimate",), cache=None))
     try:
         return session.estimate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -65,8 +66,6 @@ def encode_line(data: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(data) + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
-        import json
-
         return json.dumps(data).encode() + b"\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
@@ -65,8 +66,6 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON can hold it."""
-        import msgspec
-
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 

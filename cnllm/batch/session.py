@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -39,6 +39,7 @@ from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
+from cnllm.client.call_record import CallLog, CallRecorder
 from cnllm.config.settings import read_setting
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
@@ -47,9 +48,6 @@ from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site, has_key
 from cnllm.system.files import write_file
 from cnllm.types.call_options import LoopOptions
-
-if TYPE_CHECKING:
-    from cnllm.client.call_record import CallRecorder
 
 __all__ = ["BatchSession"]
 
@@ -207,8 +205,6 @@ class BatchSession:
         settings = self.settings
         if not (read_setting("log_calls") if settings.log_calls is None else settings.log_calls):
             return None
-        from cnllm.client.call_record import CallLog, CallRecorder
-
         conversation: str | None = self.state.fact("conversation")
         if conversation is None:
             conversation = secrets.token_hex(5)

@@ -13,7 +13,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.bills.times import zone_of
 from cnllm.errors import CnllmError
+from cnllm.system.files import read_bounded
 
 __all__ = ["KINDS", "Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
 
@@ -88,8 +90,6 @@ def built_in_exports() -> dict[str, Export]:
 
 def read_exports(path: str) -> dict[str, Export]:
     """Return the exports of a file. Raises `CnllmError` with the place of a fault."""
-    from cnllm.system.files import read_bounded
-
     hint = "docs/how-to/bills.md has the keys; cnllm/bills/exports.toml has examples"
     try:
         content = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
@@ -108,8 +108,6 @@ def read_exports(path: str) -> dict[str, Export]:
 
 def _fault(export: Export) -> str | None:
     """Return what is wrong with an export that a user has described; None where nothing is."""
-    from cnllm.bills.times import zone_of
-
     if not export.header:
         return "header is empty, so that every table would be this export"
     if not export.amount and not export.count and not export.counts:

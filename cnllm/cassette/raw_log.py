@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
 import os
 import re
 from pathlib import Path
@@ -91,8 +92,6 @@ class RawLog:
 
     def _report(self, error: CnllmError | OSError) -> None:
         if self.failed is None:
-            import logging
-
             self.failed = (
                 error if isinstance(error, CnllmError) else CnllmError(f"cannot log to {self.folder}: {error}")
             )

@@ -13,6 +13,7 @@ from cnllm.comparison import report as reports
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
 from cnllm.comparison.run import ComparisonResult, Host, HostEntry, TaskChoice, first_request, open_host
+from cnllm.comparison.simulated import simulated_transport
 from cnllm.comparison.tasks import ComparisonTask
 from cnllm.config.keys import find_key
 from cnllm.errors import CnllmError, UnknownModel
@@ -179,8 +180,6 @@ def compare(
     if needs_keys:
         _require_caps(chosen, caps)
     if simulate:
-        from cnllm.comparison.simulated import simulated_transport
-
         shared: Any = simulated_transport(registry, settings.tasks)
     else:
         shared = None if own else NewConnections()

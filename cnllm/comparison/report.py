@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cnllm._version import VERSION
 from cnllm.comparison.figures import ComparisonData, Verdict, find_verdicts, sum_up
+from cnllm.comparison.page import render_drawing, render_page
 from cnllm.comparison.run import (
     Ask,
     Budget,
@@ -65,14 +66,10 @@ class Comparison(ComparisonData, frozen=True):
 
     def to_html(self) -> str:
         """Return the report as one HTML page."""
-        from cnllm.comparison.page import render_page
-
         return render_page(self)
 
     def to_svg(self) -> str:
         """Return the main figures as one SVG drawing."""
-        from cnllm.comparison.page import render_drawing
-
         return render_drawing(self)
 
     def sign(self, pem: bytes) -> Comparison:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 from cnllm._version import MARKER, VERSION
@@ -50,7 +52,6 @@ def _requirement(extra: str | None = None) -> str:
 
 def _origin() -> dict[str, Any]:
     """Return what pip recorded of the installation from a folder, a file or an address; empty for none."""
-    import json
     from importlib import metadata
 
     try:
@@ -93,8 +94,6 @@ def replacement() -> tuple[str, str] | None:
 
     The usual answer takes no look at what is installed.
     """
-    import sys
-
     module = sys.modules[_PACKAGE]
     if getattr(module, "_MARKER", None) is MARKER:
         return None

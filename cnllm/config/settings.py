@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
+from cnllm.errors import CnllmError
+
 if TYPE_CHECKING:
     from cnllm.types.policy import Limits, Retry, Timeouts
 
@@ -240,8 +242,6 @@ def _parse(name: str, text: str, place: str, hint: str | None) -> Any:
         return setting.read(text)
     except ValueError as error:  # it holds the text, which may be a secret: ours is raised without it
         fault = str(error) if isinstance(error, _NoHome) else f"it must be {setting.values}"
-    from cnllm.errors import CnllmError
-
     example = f"write {setting.values}, for example {_PREFIX}{name.upper()}={setting.examples[0]}"
     raise CnllmError(f"{place}: {fault}", hint=hint or example)
 

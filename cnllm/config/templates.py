@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from msgspec import Struct
 
 from cnllm.config import paths
@@ -135,8 +136,6 @@ def _as_text(value: Any) -> str:
 
 def write_template(template: Template) -> tuple[Path, Path | None]:
     """Write a template to the folder, in one step. Return its path, and where the one before it went to, if any."""
-    import tomli_w
-
     path = template_path(template.name)
     if path.parent != templates_dir():
         raise CnllmError(f"{template.name!r} is not a template's name", hint="use letters, digits, dots and dashes")

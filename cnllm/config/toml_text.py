@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from typing import Any
 
 __all__ = ["find_newer_syntax", "parse_toml"]
@@ -18,8 +19,6 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML 1.0, with `\\n` at the end of lines. Raise `tomllib.TOMLDecodeError`, TOML 1.1 included."""
-    import tomllib
-
     data = tomllib.loads(text)
     if sys.version_info >= (3, 15) and (found := find_newer_syntax(text)) is not None:
         raise tomllib.TOMLDecodeError(found[0], text, found[1])

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from cnllm._version import VERSION
+from cnllm.errors import CnllmError
 from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.registry.levels import LEVELS
@@ -128,8 +129,6 @@ def listing(*, catalogue: bool = False) -> Listing:
 
 def _packed_row(registry: Registry, name: str) -> list[Any] | None:
     """Return what `Listing.row` unpacks; None for a model with a fault, which is reported when that model is used."""
-    from cnllm.errors import CnllmError
-
     try:
         facts = row(registry.resolve(name), [])
     except CnllmError:

@@ -27,6 +27,7 @@ from cnllm.probe.recording import ProbeRecording
 from cnllm.probe.runner import Investigation, ProbeOutcome, ProbeStep, investigate
 from cnllm.probe.state import RawResponse, SendPlan
 from cnllm.registry.registry import Registry
+from cnllm.transports import default_transport
 from cnllm.types import checks
 from cnllm.types.policy import Timeouts
 
@@ -126,8 +127,6 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
     with contextlib.ExitStack() as stack:
         transport: Any = settings.transport
         if transport is None:
-            from cnllm.transports import default_transport
-
             transport = default_transport()
             stack.callback(transport.close)
         outcome = _drive(investigation, transport, target.api_key, settings)

@@ -16,6 +16,7 @@ from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
 from cnllm.jsonpath import path_fault
 from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
+from cnllm.registry.data_rules import DataFile, data_faults
 from cnllm.registry.flags import (
     CallFlags,
     Flags,
@@ -91,8 +92,6 @@ def _file_faults(document: Document) -> Iterator[ValueProblem]:
     if not document.is_data:
         yield from _check_table(document.data, RegistryFile, [])
         return
-    from cnllm.registry.data_rules import DataFile, data_faults
-
     yield from _check_table(document.data, DataFile, [])
     yield from data_faults(document.data)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cnllm.errors import RegistryError
+from cnllm.registry.problem import write_hint
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 from cnllm.system.processes import cached_property
 
@@ -160,7 +162,6 @@ def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
     import tomllib
 
     from cnllm.config.toml_text import parse_toml
-    from cnllm.registry.problem import write_hint
     from cnllm.registry.toml_advice import advice
 
     def failure(text: str) -> int | None:
@@ -180,8 +181,6 @@ def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
 
 
 def _error_line(error: Exception, source: str) -> int:
-    import re
-
     match = re.search(r"at line (\d+)", str(error))
     return int(match[1]) if match else source.count("\n") + 1
 

@@ -12,6 +12,7 @@ from cnllm.config import paths, redact
 from cnllm.errors import RegistryError
 from cnllm.registry import ownership
 from cnllm.registry.problem import Problem
+from cnllm.registry.read import overlay_paths, read
 
 if TYPE_CHECKING:
     from cnllm.registry.documents import Document
@@ -89,16 +90,12 @@ def _own_path() -> Path:
 
 def _own_document() -> Document | None:
     """Return the file in the config folder; None where there is none."""
-    from cnllm.registry.read import read
-
     path = _own_path()
     return read(path) if path.exists() else None
 
 
 def _refuse_others(name: str) -> None:
     """Raise `RegistryError` where another of the user's files has the table."""
-    from cnllm.registry.read import overlay_paths, read
-
     for path in overlay_paths():
         if ownership.is_user_file(path):
             continue

@@ -11,8 +11,10 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from cnllm.registry.documents import Document
+from cnllm.registry.flags import Table, about, inner_table
 
 __all__ = [
     "OFFERED_FLAGS",
@@ -97,10 +99,6 @@ def merge_layers(layers: Iterable[Layer], under: Mapping[str, Any] | None = None
 @cache
 def _flags_on_every_wire() -> dict[str, bool | frozenset[str]]:
     """Return the flags that hold on every wire: for each key True, or the names of its inner flags that do."""
-    from msgspec.structs import fields
-
-    from cnllm.registry.flags import Table, about, inner_table
-
     flags: dict[str, bool | frozenset[str]] = {}
     for field in fields(Table):
         if about(field.type).get("every_wire"):

@@ -9,6 +9,7 @@ them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -147,13 +148,9 @@ def _cache_entry(text: bytes, kind: bytes) -> str | None:
     The same text as another kind of file, which is checked by other rules, has another entry. A password stays only
     in its owner's file.
     """
-    if kind != b"built-in" and any(
-        word in text for word in (b"headers", b"auth", b"@")
-    ):  # quick test: most files have none
-        import re
-
-        if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
-            return None
+    may_have_password = kind != b"built-in" and any(word in text for word in (b"headers", b"auth", b"@"))  # quick test
+    if may_have_password and re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
+        return None
     return cache.cache_entry("registry", _FORMAT, text, person=kind)
 
 

@@ -14,6 +14,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.layers import Layers, SharedTables
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Model, ModelSource
+from cnllm.registry.problem import did_you_mean, dotted_path
 from cnllm.registry.routing import path_problem
 from cnllm.system.processes import cached_property
 from cnllm.types import Note
@@ -260,8 +261,6 @@ class Resolver:
 
     def _unknown_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
         """Return the error for an unknown protocol."""
-        from cnllm.registry.problem import did_you_mean, dotted_path
-
         layer = next(la for la in reversed(layers) if "protocol" in la.table)
         suggestion = did_you_mean(name, self.layers.names("protocols"))
         return self.layers.error(

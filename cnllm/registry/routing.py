@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 __all__ = ["host_entry", "origin_of", "path_problem", "routing_entry", "split_wire"]
 
@@ -60,8 +61,6 @@ def _mode_tables(table: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, A
 
 def origin_of(url: str) -> str:
     """Return the scheme, host and port of a URL, in lower case, without the scheme's default port."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port and (parts.scheme, parts.port) not in (("https", 443), ("http", 80)) else ""
     host = parts.hostname or ""

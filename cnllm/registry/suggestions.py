@@ -5,6 +5,7 @@ This is used for errors only, so it may resolve models.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
@@ -137,8 +138,6 @@ class NameSearch:
 
     def _spelt_alike(self, query: str, keys: dict[str, str]) -> list[str]:
         """List the names whose spelling is close to a name's, nearest first."""
-        import difflib
-
         word = _key(query)
         ids = {candidate: _key(candidate.partition("/")[2] or candidate) for candidate in keys}
         matcher = difflib.SequenceMatcher(b=word)

@@ -11,9 +11,12 @@ from cnllm.registry.check import type_problems
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.mcp_servers import mcp_server_problems
 from cnllm.registry.problem import Problem, dotted_path, problem_from_error
+from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
+from cnllm.registry.registry import Registry
 from cnllm.registry_files.check_citations import citation_problems
 from cnllm.registry_files.check_effects import effect_problems
 from cnllm.registry_files.check_references import reference_problems
+from cnllm.schemas.whole import whole_problem
 from cnllm.system.files import read_bounded
 
 __all__ = ["check", "pattern_faults"]
@@ -24,9 +27,6 @@ def check(paths: list[str] | None = None, *, builtin_file: Path | None = None) -
 
     `builtin_file` is a file to check in the place of the built-in one: that of a checkout, or a new text of it.
     """
-    from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
-    from cnllm.registry.registry import Registry
-
     data = data_paths() if paths is None else []
     overlays = overlay_paths() if paths is None else [Path(path) for path in paths]
     files = [(builtin_file or builtin_path(), True), *((path, False) for path in (*data, *overlays))]
@@ -103,7 +103,6 @@ def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str]
 def _problem(source: str, *, is_whole: bool) -> str | None:
     """Return why a pattern cannot be matched; None where it can."""
     from cnllm.schemas.patterns import ignore_case  # loads the pattern engine, which a listing does not need
-    from cnllm.schemas.whole import whole_problem
 
     if is_whole:
         problem = whole_problem(source)

@@ -22,6 +22,7 @@ from msgspec.structs import fields
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import read_sources
+from cnllm.registry.flags import Flags, Table
 from cnllm.registry.toml_lines import items, read_keys, statements, value_end
 
 __all__ = ["changed_lines", "format_toml"]
@@ -254,8 +255,6 @@ def _is_layer(keys: tuple[str, ...]) -> bool:
 @cache
 def _ranks() -> dict[str, int]:
     """Return the place of each key of a layer: what it is made from, what it says, and what it takes away."""
-    from cnllm.registry.flags import Flags, Table
-
     flags = [field.encode_name for field in fields(Flags)]
     names = [field.encode_name for field in fields(Table)]
     first = [name for name in names if name not in flags and name not in _LAST]

@@ -10,6 +10,7 @@ grammar, `unknown` where nobody can say, neither where the text is right.
 import contextlib
 import json
 import re
+import signal
 import sys
 from typing import Any
 
@@ -206,8 +207,6 @@ def _set_timers(seconds: float) -> None:
     It also ends it after a longer time, for the case that the program that sent the request has gone. Nothing in the
     process itself runs during a search in `re`.
     """
-    import signal
-
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.setitimer(signal.ITIMER_PROF, seconds)
         signal.setitimer(signal.ITIMER_REAL, seconds * _PATIENCE)

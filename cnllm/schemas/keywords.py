@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from jsonschema.exceptions import ValidationError
+from referencing.jsonschema import lookup_recursive_ref
 
 from cnllm.schemas.patterns import compile_pattern
 from cnllm.schemas.work import canonical
@@ -445,8 +446,6 @@ def _applicable_schemas(validator: Any, instance: Any, schema: dict[str, Any]) -
 
 def _references(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
     """Yield the resolved references of a schema."""
-    from referencing.jsonschema import lookup_recursive_ref
-
     for keyword in ("$ref", "$dynamicRef"):
         if keyword in schema:
             yield validator._resolver.lookup(schema[keyword])

@@ -14,6 +14,8 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, NotRequired, Required
 
+from typing_extensions import TypedDict
+
 __all__ = ["PythonType", "is_python_type", "python_type", "readable_type"]
 
 
@@ -71,8 +73,6 @@ def _replaced(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
     if kind in seen:
         return kind
     if _is_old(kind):
-        from typing_extensions import TypedDict
-
         make: Any = TypedDict
         made = make(kind.__name__, dict(_fields(kind, (*seen, kind))))
         made.__doc__, made.__module__ = kind.__doc__, kind.__module__

@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from cnllm.sdk.sync_transport import make_client
+from cnllm.sdk.transport import SdkSettings
+
 if TYPE_CHECKING:
     from cnllm.registry import Registry
 
@@ -40,9 +43,6 @@ def http_client(
     "httpx"; None takes the one that the installed SDKs want. Further options are those of `cnllm.Client`. The client
     may be shared between threads. Raises `CnllmError` where the family is not installed.
     """
-    from cnllm.sdk.sync_transport import make_client
-    from cnllm.sdk.transport import SdkSettings
-
     return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))
 
 
@@ -57,6 +57,5 @@ def async_http_client(
 ) -> Any:
     """Return `http_client` for asynchronous SDKs. Further options are those of `cnllm.AsyncClient`."""
     from cnllm.sdk.async_transport import make_client
-    from cnllm.sdk.transport import SdkSettings
 
     return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))

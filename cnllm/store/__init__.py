@@ -15,6 +15,7 @@ two, the question is in the file, and the turn counts as interrupted. Any number
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,4 @@ def __getattr__(name: str) -> Any:
     """Load SQLite when a store is asked for: the other modules of this package need none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(f"{__name__}.{name.lower()}"), name)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
+from cnllm.store.calls import add_calls
 from cnllm.system.processes import fork_safe, generation
 
 if TYPE_CHECKING:
@@ -127,7 +128,6 @@ class _OpenFile:
     def add(self, calls: list[LoggedCall]) -> None:
         """Write calls."""
         from cnllm.store import Store
-        from cnllm.store.calls import add_calls
 
         if self._store is not None and self._id != _file_id(self._store.path):
             self.close()

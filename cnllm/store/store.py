@@ -12,13 +12,24 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import DatabaseFile
+from cnllm.store.records import (
+    ConversationSummary,
+    Origin,
+    PrefixRecord,
+    RecordedConversation,
+    RecordedTurn,
+    TurnError,
+    state_of,
+    stored_cost,
+    sum_by_currency,
+)
 from cnllm.store.text import as_text, from_json
 from cnllm.system.closing import Closing
-from cnllm.types import checks
+from cnllm.types import Note, ToolCall, Usage, checks
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, Grouping
-    from cnllm.store.records import ConversationSummary, Origin, RecordedConversation, RecordedTurn, SearchHit
+    from cnllm.store.records import SearchHit
     from cnllm.types import Cost
 
 __all__ = ["Store", "store_path"]
@@ -129,8 +140,6 @@ class Store(Closing):
 
     def summary(self, id_: str) -> ConversationSummary:
         """Return the summary of a conversation that has a turn."""
-        from cnllm.store.records import ConversationSummary, state_of, sum_by_currency
-
         turns = self._file.rows(
             "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
             "ORDER BY id",
@@ -155,16 +164,12 @@ class Store(Closing):
 
     # ── values that may be damaged ───────────────────────────────────────────
     def _origin(self, value: Any, place: str) -> Origin:
-        from cnllm.store.records import Origin
-
         if value in get_args(Origin):
             return value  # type: ignore[no-any-return]
         self._damage(place, "the origin")
         return "endpoint"
 
     def _cost(self, amount: Any, currency: Any, bill: Any, place: str) -> Cost | None:
-        from cnllm.store.records import stored_cost
-
         try:
             return stored_cost(amount, currency, bill)
         except ValueError:
@@ -201,8 +206,6 @@ class Store(Closing):
 
     def records(self, ids: Sequence[str] | None = None, *, exchanges: bool = False) -> Iterator[RecordedConversation]:
         """Yield whole conversations: those with these ids, or all."""
-        from cnllm.store.records import RecordedConversation
-
         for id_ in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
             _require_text("ids: one of them", id_)
             turns = self._file.rows(f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id", id_)
@@ -214,9 +217,6 @@ class Store(Closing):
                 )
 
     def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
-        from cnllm.store.records import PrefixRecord, RecordedTurn, TurnError, state_of
-        from cnllm.types import Note, ToolCall, Usage
-
         row = dict(zip(_COLUMNS, columns, strict=True))
         number, seconds, place = row["id"], row["seconds"], f"turn {row['id']}"
         messages = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
@@ -262,7 +262,6 @@ class Store(Closing):
 
         The file keeps none of their bytes.
         """
-        from cnllm.store.records import state_of
         from cnllm.store.search import unindex
 
         ids = checks.as_list("ids", ids, "a list of ids")

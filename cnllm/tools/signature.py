@@ -15,6 +15,9 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
 
 from cnllm.schemas.python_types import readable_type
 from cnllm.schemas.simplify import inline_references, make_strict, remove_nulls, remove_titles
@@ -69,9 +72,6 @@ def signature(function: Function) -> Signature:
 
 
 def _read(function: Function) -> Signature:
-    from pydantic import ConfigDict, TypeAdapter
-    from typing_extensions import TypedDict
-
     parameters = _parameters(function)
     descriptions = docstring.parse_docstring(_doc(function)).parameters
     fields: dict[str, Any] = {}
@@ -115,8 +115,6 @@ def _parameters(function: Function) -> dict[str, inspect.Parameter]:
         function_signature = _signature_of(function)
     except ValueError as error:
         raise TypeError(f"{_label(function)}: its parameters cannot be read; pass a Tool with parameters") from error
-    from pydantic.fields import FieldInfo
-
     preset = function.keywords if isinstance(function, functools.partial) else {}
     parameters = {name: parameter for name, parameter in function_signature.parameters.items() if name not in preset}
     namespace = _namespace(function)
@@ -171,8 +169,6 @@ def _evaluate(function: Function, name: str, annotation: str, namespace: dict[st
 
 def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     """Return a parameter as a field of a TypedDict, with its description and its default."""
-    from pydantic import Field
-
     kind: Any = Any if parameter.annotation is parameter.empty else readable_type(parameter.annotation)
     metadata = getattr(kind, "__metadata__", ())
     texts = [text for text in metadata if isinstance(text, str)]
@@ -201,8 +197,6 @@ def _default(value: Any) -> dict[str, Any]:
 
 def _unsupported(function: Function, fields: dict[str, Any], error: Exception) -> TypeError:
     """Return the error that names the parameter without a JSON Schema."""
-    from pydantic import TypeAdapter
-
     for name, kind in fields.items():
         try:
             TypeAdapter(get_args(kind)[0] if get_origin(kind) is NotRequired else kind).json_schema()

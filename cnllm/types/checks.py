@@ -6,11 +6,16 @@ otherwise only its type is named, so that no secret gets into a message.
 
 from __future__ import annotations
 
+import numbers
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
+
+import msgspec
 
 __all__ = [
     "FAILURES",
@@ -114,8 +119,6 @@ def is_loopback(host: str) -> bool:
 
 def require_path(name: str, value: Any) -> None:
     """Raise `TypeError` or `ValueError` unless the value can name a file."""
-    import os
-
     if not isinstance(value, str | os.PathLike):
         raise wrong_type(name, value, "a path (a string or a pathlib.Path)")
     text = as_text(name, value)
@@ -202,9 +205,6 @@ def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
 
     Raises `TypeError` or `ValueError` naming the argument.
     """
-    import numbers
-    from decimal import Decimal
-
     if value is None:
         return None
     expected = "a number of seconds" + (" from 0" if zero else " above 0") + ", or None,"
@@ -248,8 +248,6 @@ def check_json_value(name: str, value: Any) -> None:
 
 def _require_encodable(place: str, value: Any) -> None:
     """Raise `TypeError` for a value that is no JSON and has no form in JSON either, unlike dates."""
-    import msgspec
-
     try:
         msgspec.json.encode(value)
     except Exception as error:

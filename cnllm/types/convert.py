@@ -5,6 +5,7 @@ The dicts have OpenAI's shape. Where that shape would lose something, they also 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -187,8 +188,6 @@ def _json_text(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        import json
-
         return json.dumps(value)  # half of a character, as an escape
 
 

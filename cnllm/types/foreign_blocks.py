@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -82,8 +83,6 @@ def media_of(kind: str, data: Any, mime: Any = None) -> Media:
 
 def as_json(value: Any) -> str:
     """Return a value as text: a string as it is, anything else as JSON."""
-    import json
-
     if isinstance(value, str):
         return str.__str__(value)
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -173,8 +174,6 @@ def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
         case {"type": "url", "url": str(url)}:
             return _from_url(url, kind, extra)
         case {"type": "text", "data": str(text)}:
-            import base64
-
             return Media("text/plain", base64.b64encode(text.encode("utf-8", "replace")).decode(), None, None, extra)
     return None
 
@@ -199,8 +198,6 @@ def _from_url(url: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
         mime = head[5:].partition(";")[0]
         if head.lower().endswith(";base64"):
             return Media(mime or _default_mime(kind, extra), content, None, None, extra)
-        import base64
-
         return Media(mime or "text/plain", base64.b64encode(unquote_to_bytes(content)).decode(), None, None, extra)
     return Media(kind, None, url, None, extra)
 

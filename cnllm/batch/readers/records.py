@@ -13,6 +13,8 @@ import msgspec
 from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.tables import columns_content
 from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, check_id, json_kind, row_key
+from cnllm.protocols import PROTOCOLS, server_codec
+from cnllm.protocols.server import decode_request
 from cnllm.types import Message
 
 __all__ = ["json_line_reader", "object_reader"]
@@ -81,15 +83,11 @@ def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -
 @cache
 def _protocols() -> dict[str, str]:
     """Return the protocol of each path that names no model."""
-    from cnllm.protocols import PROTOCOLS, server_codec
-
     return {path: protocol for protocol in PROTOCOLS for path in server_codec(protocol).paths if "{" not in path}
 
 
 def _batch_content(value: Mapping[str, Any]) -> Content:
     """Return the request of a line. The model of its body is not used. Raises `RowFault`."""
-    from cnllm.protocols.server import decode_request
-
     row_id, url, body = value["custom_id"], value.get("url", _DEFAULT_URL), value["body"]
     check_id(row_id)
     protocol = _protocols().get(url) if isinstance(url, str) else None

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cnllm.batch.lane import Lane
 from cnllm.engine.decode.cost import service_rates
 from cnllm.errors import CnllmError
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.batch import Batch
@@ -84,8 +85,6 @@ def require_interface(model: Model, registry: Registry) -> Batch:
 
 def _others(model: Model, registry: Registry) -> Iterator[str]:
     """Yield the endpoints and wires of the same model that have an interface."""
-    from cnllm.protocols import PROTOCOLS
-
     id = model.id.rpartition("/")[2].lower()
     for protocol in PROTOCOLS:
         if protocol != model.protocol and (other := _over(model, protocol)) is not None and has_interface(other):

@@ -29,6 +29,7 @@ from cnllm.batch.vendor.results import ResultCollector, fetch_results
 from cnllm.client.credentials import key_for
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.simulator.transport import AsyncSimTransport
 
 __all__ = ["VendorPhase"]
 
@@ -118,8 +119,6 @@ class VendorPhase:
         settings, registry = self._session.settings, self._session.registry
         transport, key = settings.transport, settings.api_keys[0] if settings.api_keys else None
         if settings.simulate:
-            from cnllm.simulator.transport import AsyncSimTransport
-
             transport, key = AsyncSimTransport(registry), _NO_KEY
         elif key is None:
             key = key_for(self._probe, registry)

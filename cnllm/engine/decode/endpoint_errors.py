@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
@@ -164,8 +165,6 @@ def build_error(
         code = reply.raw_finish or "error"
         fault = ReportedError(f"the endpoint ended the reply with '{code}'", code, "", "")
     elif not isinstance(fault, ReportedError):
-        import msgspec
-
         fault = _fault_in_data(
             fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY], status
         )
@@ -209,8 +208,6 @@ def cut_error(collected: Collector, reply: Reply) -> StreamCut:
 
 def empty_reply_error(status: int, collected: Collector, reply: Reply, plan: Plan | None = None) -> EndpointError:
     """Return the exception for a reply that is empty without a reported reason."""
-    import msgspec
-
     data = replace_surrogates(collected.raw if collected.whole else collected.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
     return EmptyReply(

@@ -6,6 +6,7 @@ frameworks send lists of `{loc, msg}`. All of it is read, within limits. Values 
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -137,8 +138,6 @@ def _embedded(text: str) -> tuple[str, Any]:
         inner = decode_lenient(piece.encode("utf-8", "replace"))
     except NotJson:
         if len(piece) <= _MAX_LITERAL and "'" in piece:
-            import ast
-
             try:
                 inner = ast.literal_eval(piece)
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

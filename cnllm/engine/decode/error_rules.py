@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cnllm.registry.flags import ErrorRule
+from cnllm.schemas.patterns import ignore_case
 
 if TYPE_CHECKING:
     from cnllm.schemas.patterns import Pattern
@@ -56,6 +57,4 @@ def _rank(rule: ErrorRule) -> int:
 @lru_cache(maxsize=512)
 def _compile(source: str) -> Pattern:
     """Compile a pattern that ignores case."""
-    from cnllm.schemas.patterns import ignore_case  # a successful call need not load it
-
     return ignore_case(source)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from cnllm.config.redact import MARK, is_harmless_header
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.protocols import wire
@@ -94,8 +95,6 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def shown_headers(self) -> dict[str, str]:
         """Return the headers for display: every value that may hold a secret is hidden."""
-        from cnllm.config.redact import MARK, is_harmless_header
-
         return {name: value if is_harmless_header(name, value) else MARK for name, value in self.headers.items()}
 
     def __repr__(self) -> str:

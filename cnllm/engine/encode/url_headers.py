@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -62,8 +64,6 @@ def _is_valid_host(host: str) -> bool:
     if _PLAIN_HOST.fullmatch(host) and "xn--" not in host:
         return True
     if ":" in host:
-        import ipaddress
-
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
@@ -113,8 +113,6 @@ def basic_auth(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
         ledger.note("address-password", "base_url", subject, "left out: the key goes into the same header")
         return None
     ledger.note("address-password", "base_url", subject, "sent as `authorization: Basic`")
-    import base64
-
     name, _, password = userinfo.partition(":")
     return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
 

@@ -6,6 +6,7 @@ block may follow a prefix, which the opener shows, and spaces. A tag with anothe
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -119,8 +120,6 @@ def _unescape(value: str) -> str:
     """Return a value without HTML entities. The table of entities is imported only if there may be one."""
     if "&" not in value:
         return value
-    import html
-
     return html.unescape(value)
 
 

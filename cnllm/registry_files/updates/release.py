@@ -19,6 +19,7 @@ from cnllm.registry.check import SCHEMA, require_valid
 from cnllm.registry.data_layer import is_outdated, release_version
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import RELEASE, data_folder
+from cnllm.registry_files.updates.data_store import replace_data_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -97,8 +98,6 @@ def check_release(content: bytes, label: str, keys: Mapping[str, bytes]) -> Rele
 
 def install_release(release: Release) -> Path:
     """Install a release. Raises `RegistryError` for one that is not newer than the present one."""
-    from cnllm.registry_files.updates.data_store import replace_data_file
-
     label, head = release.document.label, release.document.data["release"]
     path = Path(data_folder()) / RELEASE
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -189,8 +191,6 @@ def _read_form(content_type: str, body: bytes) -> UploadForm:
 
 def _part_headers(text: bytes) -> EmailMessage:
     from email.message import EmailMessage  # slow to import, and few need it
-    from email.parser import BytesParser
-    from email.policy import HTTP
 
     message = BytesParser(policy=HTTP).parsebytes(text + b"\r\n\r\n", headersonly=True)
     assert isinstance(message, EmailMessage)
