@@ -40,7 +40,7 @@ COMMANDS = {
         "Serve made-up answers on this machine, without key or network.",
     ),
     "verify": ("cnllm.cli.commands.verify:verify", "Ask models again what the registry claims."),
-    "completion": ("cnllm.cli.completion:completion", "Print the script that lets your shell complete cnllm."),
+    "completion": ("cnllm.cli.commands.completion:completion", "Print the script that lets your shell complete cnllm."),
 }
 """Maps a command's name to its import path and its line in the listing, so that the listing imports no command."""
 

@@ -1,4 +1,4 @@
-"""Complete models, key names and conversations in the shell, and print the script that installs completion."""
+"""Complete models, key names and conversations in the shell, and write the script that installs completion."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cnllm.model_facts.summary import Names
 
 __all__ = [
+    "SHELLS",
     "complete_aliases",
     "complete_conversations",
     "complete_key_names",
@@ -18,7 +19,7 @@ __all__ = [
     "complete_models",
     "complete_providers",
     "complete_templates",
-    "completion",
+    "completion_script",
 ]
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
@@ -112,20 +113,6 @@ complete_templates = completer(_templates)
 complete_conversations = completer(_conversations)
 
 
-EPILOG = """\b
-To install:
-  bash   echo 'eval "$(cnllm completion bash)"' >> ~/.bashrc
-  zsh    echo 'eval "$(cnllm completion zsh)"' >> ~/.zshrc
-  fish   cnllm completion fish > ~/.config/fish/completions/cnllm.fish
-  PowerShell   cnllm completion powershell >> $PROFILE
-Then open a new shell.
-
-\b
-Example:
-  cnllm call --model glm<Tab>
-"""
-
-
 def complete_in_powershell(command: click.Command) -> None:
     """Print the completions of the words that PowerShell passes, each with its help behind a tab."""
     import os
@@ -140,20 +127,12 @@ def complete_in_powershell(command: click.Command) -> None:
         click.echo(f"{item.value}\t{item.help or ''}")
 
 
-@click.command(epilog=EPILOG)
-@click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets your shell complete cnllm.
-
-    It completes commands, options, models and providers.
-    """
+def completion_script(command: click.Command, shell: str) -> str:
+    """Return the script that lets a shell complete a command."""
     if shell == "powershell":
-        click.echo(_POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"})
-        return
+        return _POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"}
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None
-    script = completion_class(ctx.find_root().command, {}, "cnllm", "_CNLLM_COMPLETE").source()
-    click.echo(script)
+    return completion_class(command, {}, "cnllm", "_CNLLM_COMPLETE").source()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
+from cnllm.errors import KeyMissing
 from cnllm.system import files
 from cnllm.system.files import read_bounded
 
@@ -26,19 +29,28 @@ _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/
 
 
 def find(
-    registry: Registry, target: str, id: str | None, protocol: str | None, key_env: str | None, price: str | None
+    registry: Registry,
+    target: str,
+    id: str | None,
+    protocol: str | None,
+    key_env: str | None,
+    price: str | None,
+    *,
+    needs_key: bool = True,
 ) -> ProbeTarget:
-    """Return the target for an address or the name of a provider. Raises `UsageError`, or `KeyMissing`."""
+    """Return the target for an address or the name of a provider. Raises `UsageError`, also for a missing key."""
     from cnllm.probe.place import ProbeTarget
 
     assumed = _price(price)
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
-            from cnllm.cli.output.suggestion import suggest
+            from cnllm.cli.output.suggestion import provider_hint
 
-            hint = suggest(target, registry.providers, "give the URL of an endpoint, with http:// or https://")
+            rest = "give the URL of an endpoint, with http:// or https://"
+            hint = provider_hint(target, registry, catalogue=False, otherwise=rest)
             raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)
-        key = None if key_env is None else client_factory.named_key(key_env)
+        with _missing_keys():
+            key = None if key_env is None else client_factory.named_key(key_env, required=needs_key)
         return ProbeTarget(
             base_url=target,
             id=id,
@@ -51,12 +63,25 @@ def find(
     if id is None and not names:
         raise errors.UsageError(f"the registry lists no model of {target}", "name one: --model ID")
     model = registry.resolve(f"{target}/{id}" if id is not None else names[0], protocol=protocol)
-    found = of_model(model, key_env)
+    with _missing_keys():
+        found = of_model(model, key_env, needs_key=needs_key)
     return found if assumed is None else replace(found, price=assumed)
 
 
-def of_model(model: Model, key_env: str | None = None) -> ProbeTarget:
-    """Return the target for a model of the registry. Raises `KeyMissing` where its key is not set."""
+@contextlib.contextmanager
+def _missing_keys() -> Iterator[None]:
+    """Report a missing key as an error of usage, with what a probe can do without a key."""
+    try:
+        yield
+    except KeyMissing as error:
+        name = error.env[0] if error.env else "NAME"
+        raise errors.UsageError(
+            error.message, f"set {name}, or run: cnllm keys set {name}; --dry-run needs no key"
+        ) from None
+
+
+def of_model(model: Model, key_env: str | None = None, *, needs_key: bool = True) -> ProbeTarget:
+    """Return the target for a model of the registry. Raises `KeyMissing` where a key is needed and not set."""
     from cnllm.client.credentials import key_for
     from cnllm.engine import build_request
     from cnllm.probe.verify import place_of
@@ -65,8 +90,8 @@ def of_model(model: Model, key_env: str | None = None) -> ProbeTarget:
     flags = model.flags
     if not flags.base_url:
         raise errors.UsageError(f"the registry knows no address of {model.provider}", "give the URL of the endpoint")
-    key = client_factory.read_key(model, key_env)
-    if key is None:
+    key = client_factory.read_key(model, key_env, required=needs_key)
+    if key is None and needs_key:
         key = key_for(build_request(model, "x"), Registry.load())
     errors.hide_secrets(key or "")
     return _of_place(model, place_of(model), key)

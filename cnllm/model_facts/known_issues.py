@@ -96,24 +96,27 @@ def _parameter(name: str, value: Any, facts: dict[str, Fact], prefix: str) -> It
     elif part in ("min", "max"):
         low, high = (facts.get(f"{prefix}params.{base}.{bound}") for bound in ("min", "max"))
         if part == "min" or low is None:  # one sentence for both
-            words = "from" if high else "of at least"
-            bounds = [f"{words} {low.value}" if low else "", f"up to {high.value}" if high else ""]
-            range_ = " ".join(filter(None, bounds))
-            yield f"takes {base} {range_} only; cnllm moves other values into the range, or leaves them out"
+            yield _bounds(base, low and low.value, high and high.value)
     elif part == "items":
         yield f"takes one value for {base}" if value == 1 else f"takes at most {value} values for {base}"
 
 
+def _bounds(base: str, low: Any, high: Any) -> str:
+    if high is None:
+        return f"takes {base} of at least {low} only; cnllm moves other values into the range, or leaves them out"
+    if low is None:
+        return f"takes {base} up to {high} only; cnllm moves other values into the range, or leaves them out"
+    return f"takes {base} from {low} up to {high} only; cnllm moves other values into the range, or leaves them out"
+
+
 def _tool_choice(allowed: list[str], otherwise: str) -> Iterator[str]:
-    missing = [words for choice, words in _CHOICES.items() if choice not in allowed]
-    if not missing:
-        return
-    instead = {
-        "narrow": "cnllm sends auto, with the named tool alone",
-        "reasoning-off": "cnllm turns reasoning off instead",
-        "error": "cnllm raises CannotSend",
-    }.get(otherwise, "cnllm sends auto")
-    yield f"refuses tool_choice {', '.join(missing)}; {instead}"
+    missing = ", ".join(words for choice, words in _CHOICES.items() if choice not in allowed)
+    if missing:
+        yield {
+            "narrow": f"refuses tool_choice {missing}; cnllm sends auto, with the named tool alone",
+            "reasoning-off": f"refuses tool_choice {missing}; cnllm turns reasoning off instead",
+            "error": f"refuses tool_choice {missing}; cnllm raises CannotSend",
+        }.get(otherwise, f"refuses tool_choice {missing}; cnllm sends auto")
 
 
 def _schema_methods(methods: list[str]) -> str:
@@ -121,8 +124,12 @@ def _schema_methods(methods: list[str]) -> str:
         return ""
     if "tool" in methods and methods[0] == "tool":
         return "has no JSON Schema for answers; cnllm asks for a tool call with the schema"
-    mode = "its JSON mode and " if "json_object" in methods else ""
-    return f"has no JSON Schema for answers; cnllm uses {mode}the schema in the prompt, and checks the answer"
+    if "json_object" in methods:
+        return (
+            "has no JSON Schema for answers; "
+            "cnllm uses its JSON mode and the schema in the prompt, and checks the answer"
+        )
+    return "has no JSON Schema for answers; cnllm uses the schema in the prompt, and checks the answer"
 
 
 _REPLAY = {
@@ -144,9 +151,11 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "reasoning.replay": lambda v: _REPLAY.get(v, ""),
     "reasoning.if_missing": lambda v: _EMPTY.get(v, "") if isinstance(v, str) else "",
     "reasoning.tags": lambda v: (
-        f"may write its reasoning {f'between {v[0]} and' if v[0] else 'before'} {v[1]} in the text; cnllm takes it out"
-        if len(v) > 1
-        else ""
+        ""
+        if len(v) < 2
+        else f"may write its reasoning between {v[0].strip()} and {v[1]} in the text; cnllm takes it out"
+        if v[0]
+        else f"may write its reasoning before {v[1]} in the text; cnllm takes it out"
     ),
     "leaks": lambda v: "may write tool calls as text; cnllm makes calls of those that were offered" if v else "",
     "tools.supported": lambda v: "takes no tools; cnllm describes them in the prompt" if v is False else "",

@@ -303,7 +303,7 @@ def _line(url: str, answer: ProbeAnswer) -> str:
         case "form":
             return f"{host} answers, but not with a reply of any known wire"
         case "network":
-            return f"{host} cannot be reached: {words}"
+            return f"{host}: {words}"
         case "rate" | "busy" | "failed":
             return f"{host} gives no answer now ({answer.status}): {words}"
     return f"{host} refuses a plain request ({answer.status}): {words}"

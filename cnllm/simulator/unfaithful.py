@@ -55,7 +55,7 @@ def read_host_faults(words: str) -> HostFaults:
     for word in filter(None, (part.strip() for part in words.split(";"))):
         name, equals, text = word.partition("=")
         if name not in _WORDS:
-            raise ValueError(f"{name} is no fault of a host; there are {', '.join(sorted(_WORDS))}")
+            raise ValueError(f"no fault of a host is called {name}; there are {', '.join(sorted(_WORDS))}")
         kind = type(getattr(HostFaults(), _WORDS[name]))
         if kind is bool:
             if equals:

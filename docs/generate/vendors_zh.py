@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+from cnllm.cli.commands.models.show import translate_issue
+from cnllm.cli.language import messages
+from cnllm.cli.language.catalogue import Catalogue, read_catalogue
 from cnllm.cli.output.format import format_count, format_price, to_plain
 from cnllm.model_facts.known_issues import KnownIssue, known_issues
 from cnllm.registry.model import Model
 from docs.generate.builtin import registry
-from docs.generate.issues_zh import in_chinese
 from docs.generate.markdown import code, table
 from docs.generate.provider_pages import example
 
-__all__ = ["VENDORS", "pages"]
+__all__ = ["VENDORS", "in_chinese", "pages"]
 
 
 class Vendor(NamedTuple):
@@ -204,6 +208,19 @@ def _issues(model: Model) -> Iterator[str]:
         return
     yield "\n".join(_issue(issue) for issue in found)
     yield "各个模型可能还有不同：`cnllm models show 模型 --issues`。“推断”表示没有出处明确写明。"
+
+
+def in_chinese(text: str) -> str:
+    """Return the sentence of a known issue in Chinese. Raises `LookupError` where it has none."""
+    translated = translate_issue(text, _catalogue().translate)
+    if translated == text:
+        raise LookupError(f"cnllm/cli/language/zh_CN.po: no Chinese for {text!r}")
+    return translated
+
+
+@functools.cache
+def _catalogue() -> Catalogue:
+    return Catalogue(read_catalogue(Path(messages.__file__).with_name("zh_CN.po").read_text(encoding="utf-8")))
 
 
 def _issue(issue: KnownIssue) -> str:

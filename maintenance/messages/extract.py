@@ -27,7 +27,6 @@ SKIPPED = {
     "__init__.py": "names of the package",
     "batch/plot.py": "a picture",
     "batch/shared/": "what a program in Python reads",
-    "comparison/figures.py": "a report on stdout",
     "comparison/page.py": "a page in HTML, in both languages",
     "comparison/run.py": "a report on stdout, and what a model reads",
     "comparison/tasks.py": "what a model reads",
@@ -48,7 +47,6 @@ SKIPPED = {
     "probe/overlay.py": "a registry file",
     "protocols/": "what clients of a gateway read, in JSON",
     "registry/flags/": "the documentation of flags",
-    "model_facts/known_issues.py": "a listing on stdout",
     "registry/data_rules.py": "the documentation of a file",
     "registry_files/toml_format.py": "a registry file",
     "registry_export/": "files for other programs",
@@ -70,23 +68,24 @@ SKIPPED = {
 """Maps the beginning of a path to the reason why no message of it is for the user of the command line."""
 
 PRINTED = frozenset(
-    f"gateway/{name}.py"
+    f"{name}.py"
     for name in (
-        "access",
-        "limits/book",
-        "limits/keys",
-        "limits/redis_book",
-        "limits/sqlite_book",
-        "model_names",
-        "monitoring/prometheus",
-        "monitoring/spans",
-        "monitoring/table",
-        "server",
-        "store/__init__",
-        "store/redis",
+        "gateway/access",
+        "gateway/limits/book",
+        "gateway/limits/keys",
+        "gateway/limits/redis_book",
+        "gateway/limits/sqlite_book",
+        "gateway/model_names",
+        "gateway/monitoring/prometheus",
+        "gateway/monitoring/spans",
+        "gateway/monitoring/table",
+        "gateway/server",
+        "gateway/store/__init__",
+        "gateway/store/redis",
+        "simulator/unfaithful",
     )
 )
-"""The files of skipped folders whose errors the command line prints: a gateway that does not start says why."""
+"""The files of skipped folders whose errors the command line prints: a server that does not start says why."""
 
 OTHER = (
     "Usage: ",
@@ -236,6 +235,9 @@ OTHER = (
     "simulated: {0}/PROVIDER answers for every provider; Ctrl-C ends it",
     "simulated: {0}/v1 answers for every model; Ctrl-C ends it",
     "cnllm {0} has {1}",
+    "a JSON Schema",
+    "the key is empty",
+    "the key holds a space, a control character or a letter outside ASCII",
     "line {0}: not valid JSON: {1}",
     "there is no capability {0}",
     "there is no provider {0}",
@@ -259,7 +261,7 @@ WORDS = (
 )  # fmt: skip
 """Words of tables that come from data."""
 
-_NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
+_NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript", "partition"})  # functions
 _HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")
 _PLACEHOLDER = re.compile(r"\{\d+\}")
 _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|of|by)\b")

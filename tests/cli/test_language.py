@@ -109,7 +109,7 @@ def test_notes_and_usage_are_chinese_and_the_answer_is_the_same(machine: Machine
     call = ("call", "-m", "deepseek-flash", "--simulate", "-p", "foo=1", "--no-log", "hi")
     english, chinese = (machine.run(*call, env={"LANG": name}) for name in (ENGLISH, CHINESE))
     assert chinese.out == english.out
-    assert re.search(r"^说明：params: foo=1 → 原样发送：.*（providers\.toml:\d+）$", chinese.err, re.MULTILINE)
+    assert re.search(r"^说明：params：foo=1 → 原样发送：.*（providers\.toml:\d+）$", chinese.err, re.MULTILINE)
     assert re.search(r"deepseek-flash · 输入 \d+ · 输出 \d+（思考 \d+）", chinese.err)
 
 
@@ -157,7 +157,7 @@ def test_the_number_of_a_note_and_its_origin_have_brackets_of_their_own() -> Non
         ("zai/glm-4.7 · 5 in · 7 out · 0.2 s to the first token", "zai/glm-4.7 · 输入 5 · 输出 7 · 首 token 0.2 秒"),
         (
             "messages: cache_control (3 times) → left out (a.toml:12)",
-            "messages: cache_control (3 次) → 已去掉（a.toml:12）",
+            "messages：cache_control（3 次） → 已去掉（a.toml:12）",
         ),
         (
             "replay: messages[1] has no reasoning; 3 more, the last in messages[7] → sent with ' ' (a.toml:7)",
@@ -196,11 +196,11 @@ def test_a_template_cuts_no_number_and_reads_a_time(text: str, expected: str) ->
         ),
         (
             "call: tools → left out: it takes no tools (a.toml:3)",
-            "call: tools → 已去掉：它不支持工具（a.toml:3）",
+            "call：tools → 已去掉：它不支持工具（a.toml:3）",
         ),
         (
             "status: alibaba-cn/glm-4.7 → retired since 2026-10-10; use alibaba-cn/glm-5.1",
-            "status: alibaba-cn/glm-4.7 → 自 2026-10-10 起下线；请改用 alibaba-cn/glm-5.1",
+            "status：alibaba-cn/glm-4.7 → 自 2026-10-10 起下线；请改用 alibaba-cn/glm-5.1",
         ),
     ],
 )
@@ -284,6 +284,19 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
             "模拟：http://127.0.0.1:1/PROVIDER 模拟每家服务商；按 Ctrl-C 结束",
         ),
         ("cnllm serve teams has add, list, set", "cnllm serve teams 的子命令：add、list、set"),
+        (
+            "did you mean list? cnllm models has add, list",
+            "是不是想用 list？cnllm models 的子命令：add、list",
+        ),
+        (
+            "note: params.temperature: temperature=9 → 1 (providers.toml:11)",
+            "说明：params.temperature：temperature=9 → 1（providers.toml:11）",
+        ),
+        (
+            "refuses tool_choice none, a named tool; cnllm sends auto",
+            "`tool_choice` 不能是 none、指定的工具；cnllm 改为 auto",
+        ),
+        ("sources older than 9 days: 2", "查阅时间超过 9 天的出处：2"),
     ],
 )
 def test_a_message_is_chinese_as_a_whole(text: str, expected: str) -> None:
@@ -294,6 +307,19 @@ def test_a_message_is_chinese_as_a_whole(text: str, expected: str) -> None:
 def test_help_has_no_space_after_a_chinese_mark(chinese: Machine, args: tuple[str, ...]) -> None:
     shown = chinese.run(*args, "--help").out
     assert not re.search(r"[。；，] \S", shown)
+
+
+def test_known_issues_are_chinese_on_a_terminal(chinese: Machine) -> None:
+    with terminal(chinese, "models", "show", "zhipuai/glm-4.7", "--issues", columns=200) as (master, _):
+        shown = read_terminal(master)
+    assert "不接受 developer 角色；cnllm 改为 system" in shown
+    assert "不思考时：不接受之前各轮的思考内容" in shown
+    assert "cnllm sends" not in shown
+
+
+def test_a_wrong_name_is_shown_as_it_was_typed(chinese: Machine) -> None:
+    chinese.run("serve", "keys", "add", "张三").fails(2, "'张三' 不能用作名称")
+    chinese.run("serve", "keys", "add", "x", "--time-zone", "北京").fails(2, "本机没有时区 '北京'")
 
 
 def test_an_exception_is_english(chinese: Machine) -> None:

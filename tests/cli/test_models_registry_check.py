@@ -41,7 +41,7 @@ def test_flags_without_a_source_are_counted_and_are_no_faults(machine: Machine) 
 def test_flags_without_a_source_are_listed(machine: Machine) -> None:
     file = machine.config / "providers.toml"
     done = machine.run("registry", "check", "--unbacked")
-    assert (done.status, done.err) == (0, "6 flags without a source\n")
+    assert (done.status, done.err) == (0, "flags without a source: 6\n")
     assert f'{file}:8: warning: models."home/m".input has no source' in done.out.splitlines()
     assert {"flag": 'models."home/m".input', "where": f"{file}:8"} in machine.run(
         "registry", "check", "--unbacked", "--json"
@@ -50,12 +50,12 @@ def test_flags_without_a_source_are_listed(machine: Machine) -> None:
 
 def test_old_sources_are_listed(machine: Machine) -> None:
     done = machine.run("registry", "check", "--older", "999")
-    assert (done.status, done.err) == (0, "1 source older than 999 days\n")
+    assert (done.status, done.err) == (0, "sources older than 999 days: 1\n")
     assert done.out.splitlines()[1].split()[:3] == [OLD, "1000", "docs"]
     (row,) = machine.run("registry", "check", "--older", "999", "--json").json()
     assert (row["source"], row["days"], row["backs"]) == ("https://example.org/a/page/about/limits", 1000, ["limits"])
     done = machine.run("registry", "check", "--older", "1000")
-    assert (done.status, done.out, done.err) == (0, "", "0 sources older than 1000 days\n")
+    assert (done.status, done.out, done.err) == (0, "", "sources older than 1000 days: 0\n")
     machine.run("registry", "check", "--older", "-1").fails(2, "--older")
 
 

@@ -37,7 +37,7 @@ def pages() -> Iterator[Path]:
 
 
 GLOSSARY = ROOT / "docs" / "zh" / "explanation" / "glossary.md"
-CHINESE_CODE = ("issues_zh.py", "vendors_zh.py", "wires.py")  # of docs/generate
+CHINESE_CODE = ("vendors_zh.py", "wires.py")  # of docs/generate
 
 
 def chinese_texts() -> Iterator[Text]:

@@ -9,8 +9,7 @@ import pytest
 from cnllm.model_facts.known_issues import known_issues
 from docs.generate import provider_pages
 from docs.generate.builtin import registry
-from docs.generate.issues_zh import in_chinese
-from docs.generate.vendors_zh import VENDORS, pages
+from docs.generate.vendors_zh import VENDORS, in_chinese, pages
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
@@ -22,16 +21,16 @@ def test_every_known_issue_has_a_sentence_in_chinese() -> None:
 
 
 def test_an_issue_without_a_sentence_says_where_to_write_it() -> None:
-    with pytest.raises(LookupError, match=r"docs/generate/issues_zh\.py: no Chinese for 'sings'"):
+    with pytest.raises(LookupError, match=r"zh_CN\.po: no Chinese for 'It sings\.'"):
         in_chinese("It sings.")
 
 
 def test_numbers_of_an_issue_are_those_of_the_registry() -> None:
-    assert in_chinese("It takes temperature from 0 up to 1.5 only; cnllm moves other values.") == (
-        "`temperature` 只能在 0 到 1.5 之间；超出时 cnllm 会移到范围内或去掉"
-    )
+    assert in_chinese(
+        "It takes temperature from 0 up to 1.5 only; cnllm moves other values into the range, or leaves them out."
+    ) == ("`temperature` 只能在 0 到 1.5 之间；超出时 cnllm 改为范围内最近的值，或者去掉")
     assert in_chinese("While it reasons: it refuses seed; cnllm leaves it out, with a note.").startswith(
-        "思考时：拒绝 `seed`"
+        "思考时：不接受 `seed`"
     )
 
 

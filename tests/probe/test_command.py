@@ -116,7 +116,11 @@ def test_a_file_of_the_user_is_never_replaced(machine: Machine, url: str) -> Non
 
 
 def test_nobody_there_and_a_page_are_failures(machine: Machine) -> None:
-    machine.run("probe", "http://127.0.0.1:9", "--model", "m").fails(1, "cannot be reached")
+    assert (
+        machine.run("probe", "zai", "--model", "glm-4.7", "--dry-run").status == 0
+    )  # nothing is sent, no key is needed
+    machine.run("probe", "zai", "--model", "glm-4.7").fails(2, "no key for zai", "--dry-run needs no key")
+    machine.run("probe", "http://127.0.0.1:9", "--model", "m").fails(1, "127.0.0.1:9: no connection to 127.0.0.1")
     with serving(lambda request, number: (200, "text/html", b"<!doctype html><html>hi</html>")) as endpoint:
         out = machine.home / "x.toml"
         machine.run("probe", endpoint.url, "--model", "m", "-o", str(out)).fails(1, "a page, not with an API")

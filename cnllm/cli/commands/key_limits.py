@@ -128,7 +128,7 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
         raise errors.UsageError("--currency without --budget", "--budget 20 --currency CNY")
     for currency in currencies:
         if not CURRENCY.fullmatch(currency):
-            raise errors.UsageError(f"--currency {currency!a}: a code such as CNY or USD is expected")
+            raise errors.UsageError(f"--currency {currency!r}: a code such as CNY or USD is expected")
         if currencies.count(currency) > 1:
             raise errors.UsageError(f"two budgets in {currency}", "give one for each currency")
     if amounts:

@@ -81,7 +81,11 @@ def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
         stdio.print_line(f"preferred already: {', '.join(new)}")
         return new
     before = {alias: registry.resolve(alias).name for alias in registry.aliases}
-    stdio.print_line(terminal.escape(f"preferred: {', '.join(new) or 'none'}, in {path}"))
+    stdio.print_line(
+        terminal.escape(
+            f"preferred: {', '.join(new)}, in {path}" if new else f"no provider is preferred now, in {path}"
+        )
+    )
     now = Registry.load()
     changed = [(alias, now.resolve(alias).name) for alias, name in before.items() if now.resolve(alias).name != name]
     changed.sort(key=lambda change: _rank(before[change[0]], now.resolve(change[0]), registry.default_models))

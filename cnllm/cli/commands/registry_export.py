@@ -62,7 +62,9 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     known = {*registry.providers, *(registry.catalogue_providers() if catalogue else ())}
     for name in providers:
         if name not in known:
-            raise errors.UsageError(f"there is no provider {name!r}", "cnllm models list lists them")
+            from cnllm.cli.output.suggestion import provider_hint
+
+            raise errors.UsageError(f"there is no provider {name}", provider_hint(name, registry, catalogue=catalogue))
     if form == "json" or (form == "litellm" and (target == "-" or target.endswith((".json", ".gz")))):
         _write_file(target, _one_file(registry, form, providers, catalogue=catalogue))
     elif target == "-":

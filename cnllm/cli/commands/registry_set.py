@@ -96,12 +96,10 @@ def _table(registry: Registry, name: str) -> list[str]:
     if not slash:
         return ["models", registry.resolve(name).name]
     if provider.casefold() not in providers:
-        from cnllm.registry.problem import did_you_mean
+        from cnllm.cli.output.suggestion import provider_hint
 
-        raise errors.UsageError(
-            f"no provider is called {provider}{did_you_mean(provider, providers)}",
-            "cnllm models add describes a new one",
-        )
+        hint = provider_hint(provider, registry, otherwise="cnllm models add describes a new one")
+        raise errors.UsageError(f"no provider is called {provider}", hint)
     full = f"{providers[provider.casefold()]}/{id}"
     known = {one.casefold(): one for one in registry.names(catalogue=True)}
     if full.casefold() not in known:

@@ -262,7 +262,7 @@ def _new(name: str) -> KeyRecord:
 
     if not NAME.fullmatch(name):
         raise errors.UsageError(
-            f"{name!a} is not a name", "use up to 64 letters, digits and . _ @ -, a letter or digit first"
+            f"{name!r} is not a name", "use up to 64 letters from a to z, digits and . _ @ -, a letter or digit first"
         )
     return KeyRecord(name, time.time())
 

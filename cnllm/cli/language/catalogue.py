@@ -28,9 +28,12 @@ _INNER = r"(?:(?!; ).)*?"  # a value ends at a semicolon: the clause before it i
 _NAME = rf"(?:{_TIME}|[A-Za-z]*(?![:;,]\s)[^\sA-Za-z](?:\S*[^\s,:;])?|[A-Z]{{2,}}|'[^']*'|\"[^\"]*\")(?:, \S*[^\s,:;])*"
 _TOKEN = rf"(?:{_TIME}|'[^']*'|\S*?[^\s,:;])(?:, \S*[^\s,:;])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
-_SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
+_SEPARATOR = re.compile(r"; | → |: |(?<=\?) |(?=, |\. )")  # before a comma, nothing is between two messages
 _CLAUSE_STARTS = ("; ", ", ", ". ")
-_CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
+_CHINESE_SEPARATORS = {"; ": "；", ": ": "：", " ": ""}
+_NOTE = re.compile(
+    r"(?:(note): )?([^\s:]+): (.+?) → (.+?)(?: \(([^()\s]+:\d+)\))?"
+)  # FLAG: SUBJECT → CHANGE (FILE:LINE)
 _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 # a value that begins so is not written for people
@@ -99,13 +102,22 @@ class Catalogue:
         text = value.lstrip(" ")
         if _LIST.fullmatch(text) and text not in self._texts:
             return text.replace(", ", "、")
+        if len(items := text.split(", ")) > 1 and all(
+            re.fullmatch(_ITEM, item) or item in self._texts for item in items
+        ):
+            return "、".join(self._texts.get(item, item) for item in items)
         if _DATA.match(text) or not (_WORD.search(text) or text.endswith(" s")):  # " s" is seconds
             return value
         found = self._parts(text, depth)
         return found if _CHINESE.match(found) else value[: len(value) - len(text)] + found
 
     def _parts(self, text: str, depth: int) -> str:
-        """Return a text that is put together from messages, as `FLAG: SUBJECT → CHANGE (FILE:LINE)`."""
+        """Return a text that is put together from messages."""
+        if (match := _NOTE.fullmatch(text)) is not None:
+            head, flag, subject, change, origin = match.groups()
+            head = "" if head is None else f"{self._texts.get(head, head)}："
+            change = f"{self._parts(subject, depth + 1)} → {self._parts(change, depth + 1)}"
+            return f"{head}{flag}：{change}" + (f"（{origin}）" if origin else "")
         if " · " in text and text not in self._texts:
             return " · ".join(self._parts(part, depth) for part in text.split(" · "))
         if (found := self._whole(text, depth)) is not None:

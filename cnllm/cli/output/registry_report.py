@@ -89,7 +89,7 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
         give, right = {3: 24, 4: 20, 5: 12}, [1]
         answer.print_line(table(heads, cells, give=give, addresses=[3], right=right))
     if not as_json:
-        stdio.print_line(f"{count(len(citations), 'source')} older than {count(days, 'day')}")
+        stdio.print_line(f"sources older than {count(days, 'day')}: {len(citations)}")
 
 
 def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
         return
     for flag in flags:
         answer.print_message(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
-    stdio.print_line(f"{count(len(flags), 'flag')} without a source")
+    stdio.print_line(f"flags without a source: {len(flags)}")
 
 
 def print_forms(paths: Sequence[str], *, write: bool) -> int:

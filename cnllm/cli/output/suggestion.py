@@ -132,20 +132,25 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(names[match] for match in matches)}?" if matches else otherwise
 
 
-def provider_hint(name: str, registry: Registry, *, catalogue: bool = True) -> str:
+def provider_hint(
+    name: str,
+    registry: Registry,
+    *,
+    catalogue: bool = True,
+    otherwise: str = "cnllm models list lists models by provider",
+) -> str:
     """Return the provider that a name which no provider has stands for: that of a family or a model, or a similar one.
 
-    Without `catalogue`, providers that only the catalogue has are not suggested.
+    Without `catalogue`, providers that only the catalogue has are not suggested. Where nothing is similar, the hint is
+    `otherwise`.
     """
     from cnllm.errors import CnllmError
 
     try:
         provider = registry.resolve(name).provider
     except CnllmError:
-        rest = "cnllm models list shows the providers"
-        return suggest(
-            name, registry.providers, suggest(name, registry.catalogue_providers(), rest) if catalogue else rest
-        )
+        others = registry.catalogue_providers() if catalogue else ()
+        return suggest(name, registry.providers, suggest(name, others, otherwise))
     if name.casefold() in map(str.casefold, registry.family_aliases):  # also a vendor's own name
         return f"did you mean {provider}?"
     return f"it is a model of {provider}: use {provider} instead"

@@ -147,7 +147,7 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         hint = "use a name such as Asia/Shanghai; the package tzdata brings the list of names"
-        raise CnllmError(f"the time zone {name!a} is not known on this machine", hint=hint) from error
+        raise CnllmError(f"the time zone {name!r} is not known on this machine", hint=hint) from error
 
 
 def period_bounds(period: Period, zone: str, wall: float) -> tuple[int, int]:

@@ -142,12 +142,26 @@ def list_(
         stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
     elif not rows:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
-        if (
+        if (meant := _family_model(text)) is not None:
+            provider = meant.partition("/")[0]
+            stdio.print_line(
+                f"  it stands for {meant}; all models of the provider: cnllm models list --provider {provider}"
+            )
+        elif (
             close := _similar(text, [*listing.models, *(word for words in short.values() for word in words)])
         ) is not None:
             stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
+
+
+def _family_model(text: str) -> str | None:
+    """Return the model that the name of a family stands for, such as that of a vendor in another script."""
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    alias = next((name for name in registry.family_aliases if name.casefold() == text), None)
+    return None if alias is None else registry.resolve(alias).name
 
 
 def _similar(text: str, names: Iterable[str]) -> str | None:
@@ -235,9 +249,10 @@ def _capability(word: str, kinds: list[str]) -> str:
 def _provider(word: str, names: list[str]) -> str:
     found = next((name for name in names if name.casefold() == word.casefold()), None)
     if found is None:
-        from cnllm.cli.output.suggestion import suggest
+        from cnllm.cli.output.suggestion import provider_hint
+        from cnllm.registry import Registry
 
-        raise errors.UsageError(f"there is no provider {word}", suggest(word, names, "cnllm models list lists them"))
+        raise errors.UsageError(f"there is no provider {word}", provider_hint(word, Registry.load()))
     return found
 
 

@@ -13,11 +13,13 @@ from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cnllm.registry.flags import LimitFlags, Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
-__all__ = ["show"]
+__all__ = ["show", "translate_issue"]
 
 _COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 
@@ -84,9 +86,20 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
     for issue in found:
         parts = [issue.how, issue.seen, issue.source]
         source = terminal.escape(" · ".join(filter(None, [issue.where, *parts])))
-        answer.print_line(f"{terminal.escape(issue.text)}\n  {source}")
+        answer.print_line(f"{terminal.escape(translate_issue(issue.text, localize))}\n  {source}")
     if not found:
         stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
+
+
+def translate_issue(text: str, translate: Callable[[str], str]) -> str:
+    """Return the sentence of a known issue, translated: its conditions and its rest are messages of their own."""
+    mode, colon, rest = text.removesuffix(".").partition(": it ")
+    sentence = rest if colon else mode.removeprefix("It ")
+    translated = translate(sentence)
+    if translated == sentence:
+        return text
+    conditions = f"{mode[:1].lower()}{mode[1:]}".split(" and ") if colon else []
+    return "、".join(map(translate, conditions)) + ("：" if colon else "") + translated
 
 
 # ── one model in short ───────────────────────────────────────────────────────
