@@ -49,7 +49,7 @@ def page_zh() -> str:
         parts += [
             "## 在聊天里",
             "`cnllm chat` 里，行首可以写这些：",
-            table(["命令", "作用"], [[f"`{name}`", cell(translate(text))] for name, text in COMMANDS.items()]),
+            table(["命令", "作用"], [[f"`{name}`", cell(translate(text))] for name, (text, _) in COMMANDS.items()]),
         ]
     return "\n\n".join(parts) + "\n"
 
