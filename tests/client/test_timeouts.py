@@ -5,6 +5,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cases import each
@@ -156,14 +157,6 @@ def test_a_refused_stream_whose_body_stalls(client: Driver) -> None:
     assert len(peer.received) == 1
 
 
-def test_comments_keep_a_stream_alive(client: Driver) -> None:
-    slow: list[Step] = []
-    for _ in range(9):
-        slow += [Pause(0.2), COMMENT]
-    with Peer([stream(*texts("The sky"), end=False), *slow, piece(delta(" is", "stop") + DONE), piece(b"")]) as peer:
-        assert ask(client, "stream", at(peer), timeout=Timeouts(idle=1.5, progress=20)).text == "The sky is"
-
-
 # ── progress ─────────────────────────────────────────────────────────────────
 CHATTER: dict[str, bytes] = {
     "comments": COMMENT,
@@ -200,13 +193,6 @@ def test_chatter_is_no_progress_of_a_whole_reply(client: Driver, chatter: bytes)
     assert time.monotonic() - began < 15
 
 
-def test_white_space_keeps_a_whole_reply_alive(client: Driver) -> None:
-    slow = [step for _ in range(9) for step in (Pause(0.2), piece(b"\n"))]
-    body = b'{"choices": [{"message": {"content": "The sky"}, "finish_reason": "stop"}]}'
-    with Peer([head(200, JSON, transfer_encoding="chunked"), *slow, piece(body), piece(b"")]) as peer:
-        assert ask(client, "call", at(peer), timeout=Timeouts(idle=1.5, progress=20)).text == "The sky"
-
-
 def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
     """Who wants a word every 0.3 seconds does not wait for the socket's 30."""
     began = time.monotonic()
@@ -217,13 +203,61 @@ def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
     assert caught.value.reply.text == "The sky"
 
 
-def test_a_model_that_says_a_little_now_and_then_makes_progress(client: Driver) -> None:
-    script: list[Step] = [stream(end=False)]
-    for _ in range(4):
-        script += [Pause(0.25), COMMENT, Pause(0.25), piece(delta(reasoning_content="hm "))]
-    with Peer([*script, piece(b"".join(said("So."))), piece(b"")]) as peer:
-        got = ask(client, "stream", at(peer), timeout=Timeouts(idle=20, progress=1.8))
-    assert (got.reasoning, got.text) == ("hm " * 4, "So.")
+def _slow(*said: bytes, pause: float, times: int) -> list[Step]:
+    """Pieces that are sent again and again, with a pause before each."""
+    return [step for _ in range(times) for one in said for step in (Pause(pause), one)]
+
+
+BODY = b'{"choices": [{"message": {"content": "The sky"}, "finish_reason": "stop"}]}'
+SLOW: dict[str, tuple[str, list[Step], Timeouts, tuple[str, str]]] = {
+    "comments in a stream": (
+        "stream",
+        [
+            stream(*texts("The sky"), end=False),
+            *_slow(COMMENT, pause=0.2, times=9),
+            piece(delta(" is", "stop") + DONE),
+            piece(b""),
+        ],
+        Timeouts(idle=1.5, progress=20),
+        ("", "The sky is"),
+    ),
+    "white space before a whole reply": (
+        "call",
+        [
+            head(200, JSON, transfer_encoding="chunked"),
+            *_slow(piece(b"\n"), pause=0.2, times=9),
+            piece(BODY),
+            piece(b""),
+        ],
+        Timeouts(idle=1.5, progress=20),
+        ("", "The sky"),
+    ),
+    "a word now and then": (
+        "stream",
+        [
+            stream(end=False),
+            *_slow(COMMENT, piece(delta(reasoning_content="hm ")), pause=0.25, times=4),
+            piece(b"".join(said("So."))),
+            piece(b""),
+        ],
+        Timeouts(idle=20, progress=1.8),
+        ("hm " * 4, "So."),
+    ),
+}
+
+
+def test_who_says_something_in_time_is_waited_for(client: Driver) -> None:
+    """However long it takes as a whole. All are asked at once: each takes two seconds."""
+
+    def waited(kind: str) -> tuple[str, str]:
+        verb, script, waits, _ = SLOW[kind]
+        with Peer(script) as peer:
+            got = ask(client, verb, at(peer), timeout=waits)
+        return got.reasoning, got.text
+
+    with ThreadPoolExecutor(len(SLOW)) as pool:
+        found = dict(zip(SLOW, pool.map(waited, SLOW), strict=True))
+    assert found == {kind: expected for kind, (*_, expected) in SLOW.items()}
 
 
 def test_a_whole_reply_that_is_thought_over_is_waited_for(client: Driver) -> None:
