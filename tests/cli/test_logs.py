@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import unicodedata
 from pathlib import Path
@@ -155,6 +156,22 @@ def test_a_line_stays_a_line_though_chinese_is_twice_as_wide(machine: Machine, c
     widths = [sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line) for line in lines]
     assert max(widths) <= columns
     assert min(widths[1:]) >= columns - 1
+
+
+def test_a_narrow_terminal_shows_the_id_the_model_and_the_prompt_and_only_the_unusual_state(machine: Machine) -> None:
+    prompt = "Why is the sky blue, and not violet?"
+    machine.run("call", "--model", "moonshotai/kimi-k2.6", "--simulate", prompt)
+    (found,) = machine.run("logs", "list", "--json").json()
+    assert machine.run("logs", "list").out.splitlines()[1].split()[5:7] == ["done,", "simulated"]
+    for columns, model in ((80, "kimi-k2.6"), (120, "moonshotai/kimi-k2.6")):
+        with terminal(machine, "logs", "list", columns=columns) as (master, process):
+            row = read_terminal(master).splitlines()[1]
+            process.wait(30)
+        ident, day, hour, turns, name, state, words = row.split(maxsplit=6)
+        assert (ident, turns, name, state) == (found["id"], "1", model, "simulated")
+        assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d", f"{day} {hour}"), "the year is this one"
+        assert prompt.startswith(words.strip("…"))
+        assert len(words) >= 24, "the prompt has most of the line"
 
 
 def test_a_setting_that_cannot_be_read_costs_no_answer_and_keeps_nothing(machine: Machine) -> None:

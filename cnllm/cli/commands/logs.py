@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["logs"]
 
 _ALL = -1
+_FULL_WIDTH = 100  # columns of a terminal that shows the whole name of a model
 
 
 @click.group(cls=options.Group)
@@ -53,7 +54,7 @@ def _count(default: int) -> options.Decorator:
 @options.as_json("an array")
 def list_(count: int, *, as_json: bool) -> None:
     """List the conversations, the last one first."""
-    from cnllm.cli.output.table import table
+    from cnllm.cli.output.table import line_width, table
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -63,7 +64,12 @@ def list_(count: int, *, as_json: bool) -> None:
 
     def text() -> str:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        return table(heads, list(map(_row, summaries)), give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
+        if sys.stdout.isatty():
+            is_narrow = line_width() < _FULL_WIDTH
+            rows = [_terminal_row(summary, is_narrow=is_narrow) for summary in summaries]
+        else:
+            rows = list(map(_row, summaries))
+        return table(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
 
     answer.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
     if total > len(summaries) and not as_json:
@@ -73,10 +79,28 @@ def list_(count: int, *, as_json: bool) -> None:
 def _row(summary: ConversationSummary) -> tuple[str, ...]:
     from cnllm.cli.output.transcript import local_time
 
-    origins = [origin for origin in summary.origins if origin != "endpoint"]
-    state = join_localized(map(localize_word, [summary.state, *origins]))
-    prompt = " ".join(summary.prompt.split()) or localize("(words not stored)")
-    return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, prompt
+    state = ", ".join([summary.state, *_origins(summary)])
+    return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, _prompt(summary)
+
+
+def _terminal_row(summary: ConversationSummary, *, is_narrow: bool) -> tuple[str, ...]:
+    """Return a row without the year and the usual state; on a narrow terminal also without the provider, and with one
+    word for the state.
+    """
+    from cnllm.cli.output.transcript import short_time
+
+    model = summary.models[-1].partition("/")[2] if is_narrow else summary.models[-1]
+    states = [*([] if summary.state == "done" else [summary.state]), *_origins(summary)]
+    state = join_localized(map(localize_word, states[:1] if is_narrow else states))
+    return summary.id, short_time(summary.last), str(summary.turns), model, state, _prompt(summary)
+
+
+def _origins(summary: ConversationSummary) -> list[str]:
+    return [origin for origin in summary.origins if origin != "endpoint"]
+
+
+def _prompt(summary: ConversationSummary) -> str:
+    return " ".join(summary.prompt.split()) or localize("(words not stored)")
 
 
 @logs.command(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cnllm.store.records import RecordedConversation, RecordedTurn
     from cnllm.types import Part
 
-__all__ = ["escape_for_stdout", "local_time", "print_transcript"]
+__all__ = ["escape_for_stdout", "local_time", "print_transcript", "short_time"]
 
 _STATE_TEXTS = {
     "partial": "the answer is incomplete",
@@ -30,6 +30,13 @@ _STATE_TEXTS = {
 def local_time(timestamp: str) -> str:
     """Format a stored time as local time."""
     return datetime.datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def short_time(timestamp: str) -> str:
+    """Format a stored time as local time: a time of this year without the year, an earlier one without the hour."""
+    local = datetime.datetime.fromisoformat(timestamp).astimezone()
+    is_recent = local.year == datetime.datetime.now().astimezone().year
+    return local.strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
 
 
 def escape_for_stdout(text: str) -> str:
