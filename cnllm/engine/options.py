@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
@@ -400,7 +401,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
         try:
             if name == "tools":
                 for tool in _tools(value):
-                    checks.check_json_value(f"tools ({checks.short_text(tool.name)})", struct_values(tool))
+                    checks.check_json_value(f"tools ({checks.short_text(tool.name)})", asdict(tool))
             elif name == "schema":
                 checks.check_json_value(name, None if value is None else _schema(value)[0])
             elif name not in (*CLIENT_OPTIONS, "recovery"):
@@ -408,11 +409,6 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
         except (TypeError, ValueError) as error:
             return error
     return None
-
-
-def struct_values(value: Struct) -> dict[str, Any]:
-    """Return the fields of a value by name."""
-    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def _word_reader(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:

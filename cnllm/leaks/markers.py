@@ -170,6 +170,8 @@ class Markers:
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._needles = _needles(markers) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
+        self.may_begin: Callable[[str], object] = self._first.search
+        """A quick test whether a text contains a character that begins a marker. It is only a hint."""
         # Of a character that no marker repeats, only the last one in a text can begin a marker at its end.
         heads = {head for marker in markers if plain for head in _both_cases(marker[0])}
         again = {
@@ -264,11 +266,6 @@ class Markers:
     def is_beginning(self, text: str, start: int = 0) -> bool:
         """Whether all of a text from `start` on may begin a marker."""
         return len(text) - start <= self.longest and self._beginning.match(text, start) is not None
-
-    @property
-    def may_begin(self) -> Callable[[str], object]:
-        """Return a quick test whether a text contains a character that begins a marker. It is only a hint."""
-        return self._first.search
 
     def occurs(self, text: str) -> bool:
         """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""

@@ -11,6 +11,14 @@ __all__ = ["InputReader", "unique_name"]
 
 _MAX_NAME = 64
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_HEX = "[0-9a-fA-F]"
+_HALF = rf"\\u[dD][89abAB]{_HEX}{{2}}"  # the first half of a character: the second one is decoded with it
+_UNIT = rf"\\u{_HEX}{{4}}"
+_ESCAPE = re.compile(rf"{_HALF}(?:{_UNIT})?|{_UNIT}|\\.", re.DOTALL)
+_COMPLETE = re.compile(  # the text up to an escape that is not complete
+    rf'(?:[^"\\]|{_HALF}(?:{_UNIT}|(?=[^\\]|\\[^u]))|(?!{_HALF}){_UNIT}|\\u(?={_HEX}{{0,3}}[^0-9a-fA-F])|\\[^u])*+',
+    re.DOTALL,
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -54,55 +62,20 @@ class InputReader:
                 return ""
             self._pending = self._pending[match.end() :]
             self._state = "text"
-        out, self._pending = self._unescape(self._pending)
+        complete = _COMPLETE.match(self._pending)
+        assert complete is not None
+        out = _ESCAPE.sub(_character, complete[0])
+        self._pending = self._pending[complete.end() :]
+        if self._pending[:1] == '"':
+            self._state, self._pending = "other", ""  # nothing after the input counts
         self._parts.append(out)
         return out
 
-    def _unescape(self, text: str) -> tuple[str, str]:
-        """Return the characters of a JSON string up to its end, and the rest that is not complete."""
-        out: list[str] = []
-        position = 0
-        while position < len(text):
-            character = text[position]
-            if character == '"':
-                self._state = "other"  # nothing after the input counts
-                return "".join(out), ""
-            if character != "\\":
-                end = min((i for i in (text.find('"', position), text.find("\\", position)) if i >= 0), default=-1)
-                end = len(text) if end < 0 else end
-                out.append(text[position:end])
-                position = end
-                continue
-            size = _escape_size(text, position)
-            if size is None:
-                break
-            out.append(_decode_escape(text[position : position + size]))
-            position += size
-        return "".join(out), text[position:]
 
-
-def _escape_size(text: str, position: int) -> int | None:
-    """Return the length of an escape, two escapes for one character together; None if it is not complete."""
-    if len(text) < position + 2:
-        return None
-    if text[position + 1] != "u":
-        return 2
-    if len(text) < position + 6:
-        return None
-    if text[position + 2 : position + 4].lower() not in ("d8", "d9", "da", "db"):
-        return 6
-    following = text[position + 6 : position + 8]
-    if not "\\u".startswith(following) or (following == "\\u" and len(text) < position + 12):
-        return 6 if not "\\u".startswith(following) else None
-    return None if following != "\\u" else 12
-
-
-def _decode_escape(escape: str) -> str:
-    """Return the character of an escape."""
-    if escape[1] != "u":
-        return _ESCAPES.get(escape[1], escape[1])
-    try:
-        units = [int(escape[i + 2 : i + 6], 16) for i in range(0, len(escape), 6)]
-    except ValueError:
-        return escape
-    return b"".join(unit.to_bytes(2, "big") for unit in units).decode("utf-16-be", "replace")
+def _character(escape: re.Match[str]) -> str:
+    """Return the character of an escape, or of two that are one character."""
+    kind = escape[0][1]
+    if kind != "u":
+        return _ESCAPES.get(kind, kind)
+    units = bytes.fromhex(escape[0].replace("\\u", ""))
+    return units.decode("utf-16-be", "replace") if units else escape[0]  # without digits it is text

@@ -50,14 +50,6 @@ Outcome = Literal[
 Rows = Mapping[str, Mapping[Outcome, str]]
 """The names with each outcome, by place."""
 
-_ARTICLES = {
-    "boolean": "a boolean",
-    "string": "a string",
-    "number": "a number",
-    "integer": "an integer",
-    "array": "an array",
-    "object": "an object",
-}
 _CLASSES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "string": (str,),
@@ -167,8 +159,13 @@ def require_types(body: Mapping[str, Any], fields: Fields) -> None:
             continue
         if kind == "integer" and "number" in row.types:
             continue
-        expected = " or ".join(_ARTICLES[word] for word in row.types)
-        raise ValueError(f"{name}: {expected} is required, not {_ARTICLES[kind]}")
+        expected = " or ".join(map(_with_article, row.types))
+        raise ValueError(f"{name}: {expected} is required, not {_with_article(kind)}")
+
+
+def _with_article(word: str) -> str:
+    """Return the word for a type with its article."""
+    return f"{'an' if word[0] in 'aio' else 'a'} {word}"
 
 
 def require_one_reply(count: Any, name: str) -> None:

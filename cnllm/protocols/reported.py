@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from cnllm.jsonpath import get
 from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
-from cnllm.registry.flags import Flags, UsagePaths, once_per_flags
+from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
@@ -130,7 +131,7 @@ def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def _paths(flags: Flags) -> tuple[str, ...]:
     """Return all declared paths of counts."""
     paths = flags.usage or _NONE
@@ -138,7 +139,7 @@ def _paths(flags: Flags) -> tuple[str, ...]:
     return tuple([path for names in lists for path in names or ()])
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def known_keys(flags: Flags) -> frozenset[str]:
     """Return the declared paths of counts, and their first keys.
 
@@ -180,7 +181,7 @@ def as_count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict[str, Any]], Usage | None]:
     """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
     paths = flags.usage or _NONE

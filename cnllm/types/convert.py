@@ -26,6 +26,7 @@ __all__ = [
     "content_parts",
     "dict_of_message",
     "message_fields",
+    "result_of",
     "result_text",
     "text_with_error",
     "tool_result",
@@ -80,19 +81,19 @@ def tool_result(id: str, content: Any, name: str | None = None, *, error: bool =
     if name is not None:
         checks.require_text("name", name)
     checks.require_type("error", error, bool, "True or False")
-    texts: list[str] = []
-    media: list[Media] = []
-    blocks: list[Opaque] = []
-    for part in content_parts("content", content):
-        if isinstance(part, Text):
-            texts.append(part.text)
-        elif isinstance(part, Media):
-            media.append(part)
-        elif isinstance(part, Opaque):
-            blocks.append(part)
-        else:
+    parts = content_parts("content", content)
+    for part in parts:
+        if not isinstance(part, Text | Media | Opaque):
             raise checks.wrong_type("content", part, "a string, a Text, a Media, or a list of them")
-    return ToolResult(id, result_text(texts), name, error, tuple(media), None, tuple(blocks))
+    return result_of(id, parts, name, error=error)
+
+
+def result_of(id: str, parts: Iterable[Part], name: str | None, *, error: bool) -> ToolResult:
+    """Return the result of a call with these parts as its content."""
+    parts = tuple(parts)
+    text = result_text([part.text for part in parts if isinstance(part, Text)])
+    media = tuple(part for part in parts if isinstance(part, Media))
+    return ToolResult(id, text, name, error, media, None, tuple(part for part in parts if isinstance(part, Opaque)))
 
 
 def message_fields(data: Mapping[str, Any]) -> Fields:
@@ -241,17 +242,8 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     if type(content) is str and role in ("user", "system"):
         return [Text(content)] if content else []
     if role == "tool":
-        texts = _content_parts(content)
-        return [
-            ToolResult(
-                _text_value(data, "tool_call_id"),
-                result_text([p.text for p in texts if type(p) is Text]),
-                data.get("name"),
-                _as_bool(data.get("error")),
-                tuple(p for p in texts if type(p) is Media),
-                blocks=tuple(p for p in texts if type(p) is Opaque),
-            )
-        ]
+        id, error = _text_value(data, "tool_call_id"), _as_bool(data.get("error"))
+        return [result_of(id, _content_parts(content), data.get("name"), error=error)]
     parts: list[Part] = []
     reasoning = data.get("reasoning") or data.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:

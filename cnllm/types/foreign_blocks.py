@@ -9,7 +9,7 @@ from typing import Any
 
 from cnllm.types import checks
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.convert import message_fields, result_text
+from cnllm.types.convert import message_fields, result_of
 from cnllm.types.parts import Media, Opaque, Part, Reasoning, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["FOREIGN", "as_json", "block_parts", "call_of", "media_of", "parts_of"]
@@ -97,12 +97,9 @@ def _result(id: Any, name: Any, content: Any, *, error: bool) -> ToolResult:
     """Return the result of a call; its content is text, a list of blocks, or any other value."""
     if isinstance(content, list | tuple):
         parts = parts_of(content)
-        texts, media = [p.text for p in parts if isinstance(p, Text)], tuple(p for p in parts if isinstance(p, Media))
-        blocks = tuple(p for p in parts if isinstance(p, Opaque))
     else:
-        texts, media, blocks = [] if content is None else [as_json(content)], (), ()
-    text = result_text(texts)
-    return ToolResult(str(id or ""), text, name if isinstance(name, str) else None, error, media, None, blocks)
+        parts = [] if content is None else [Text(as_json(content))]
+    return result_of(str(id or ""), parts, name if isinstance(name, str) else None, error=error)
 
 
 def _file(kind: str, data: Mapping[str, Any]) -> Media | None:

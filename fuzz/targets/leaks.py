@@ -7,10 +7,12 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.text_tool_calls import text_call_filters
+from cnllm.engine.encode.plan import unknown_plan
 from cnllm.engine.options import read_options
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags, StreamFlags
@@ -39,7 +41,8 @@ def _incremental(flags: Flags) -> Flags:
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """Return the outcome of these pieces."""
-    fold = ReplyBuilder(model, flags, calls=text_call_filters(flags, read_options({"tools": tools}).tools, {}))
+    calls = text_call_filters(flags, read_options({"tools": tools}).tools, {})
+    fold = ReplyBuilder(replace(unknown_plan(model), flags=flags), calls)
     fold.collected.whole = True
     events: list[Any] = []
     for piece in pieces:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.engine.encode.plan import unknown_plan
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
 from cnllm.protocols.pieces import ANSWERED, CallPieces, Head, ReasoningPiece, TextPiece
@@ -108,7 +109,7 @@ lines = (chunks | usual | usual_calls).map(lambda c: written(c).encode("utf-8", 
 
 def begun(model: cnllm.Model, *indexes: int) -> ReplyBuilder:
     """A builder with calls of these indexes, whose arguments have begun."""
-    fold = ReplyBuilder(model, model.flags)
+    fold = ReplyBuilder(unknown_plan(model))
     for index in indexes:
         call = {"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": "["}}
         fold.add([CallPieces([call], whole=False)])

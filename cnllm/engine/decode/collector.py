@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.parts import Parts
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
-from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.encode.plan import Plan
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.pieces import (
     FINISH_RANKS,
@@ -27,8 +27,6 @@ from cnllm.protocols.pieces import (
     PartSeal,
     Piece,
 )
-from cnllm.registry.flags import Flags
-from cnllm.registry.model import Model
 from cnllm.types import (
     Citation,
     CitationAdded,
@@ -53,27 +51,15 @@ _MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
 
 class Collector:
-    """The content of one reply so far.
+    """The content of one reply so far, to the request of a plan."""
 
-    `names` are the caller's names of tools by those on the wire, `rules` tell which calls are excluded.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        flags: Flags,
-        names: dict[str, str],
-        rules: CallRules | None,
-        ids: ReplyIds | None,
-        *,
-        ordered: bool,
-    ) -> None:
-        self.model = model
-        self.flags = flags
-        self.meter = meter_of(flags)
-        self._names = names
-        self._rules = rules
-        self.parts = Parts(model, flags, ordered=ordered)
+    def __init__(self, plan: Plan, ids: ReplyIds | None, *, ordered: bool) -> None:
+        self.model = plan.model
+        self.flags = plan.flags
+        self.meter = meter_of(plan.flags)
+        self._names = plan.renamed
+        self._rules = plan.call_rules
+        self.parts = Parts(plan.model, plan.flags, ordered=ordered)
         self.calls = CallCollector(ids)
         self.citations = Citations()
         self.notes = ReplyNotes()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, is_off_peak, possible_rates
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
-from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags, once_per_flags
+from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Opaque, Part, ToolCall, Usage
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
@@ -31,6 +31,8 @@ class Meter:
         self._always = flags.web_search is not None and flags.web_search.always is True
         self._tools = (usage and usage.tool_input) or ()
         self._calls = paid_calls(flags)
+        self.counts_calls = any(rule.at for rule in self._calls.values())
+        """Whether bodies and chunks hold numbers of paid calls."""
         self._factors = (price and price.factors) or {}
         self._service = tuple((usage and usage.service) or ())
         self._standard = frozenset((usage and usage.standard) or ())
@@ -51,11 +53,6 @@ class Meter:
     def knows_hours(self, created: float | None) -> bool:
         """Whether it is known by which hours a reply of this time, in seconds since 1970, is charged."""
         return self._is_off_peak is None or self._is_off_peak(_minute(created)) is not None
-
-    @property
-    def counts_calls(self) -> bool:
-        """Whether bodies and chunks hold numbers of paid calls."""
-        return any(rule.at for rule in self._calls.values())
 
     def count(self, data: dict[str, Any], known: dict[str, int]) -> None:
         """Take in the numbers of paid calls that a body or a chunk reports."""
@@ -229,7 +226,7 @@ def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decima
     return out
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def meter_of(flags: Flags) -> Meter:
     """Return the meter for these flags."""
     return Meter(flags)

@@ -80,7 +80,7 @@ class StreamParser:
         self._status = status
         self._headers = checks.as_headers("headers", headers) if headers is not None else {}
         self._flags = flags
-        self._builder = reply_builder(model, flags, tools, plan)
+        self._builder = reply_builder(model, tools, plan)
         self._collected = self._builder.collected
         self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(limits.event)
         self._arrays = codec.json_arrays

@@ -19,13 +19,13 @@ from cnllm.engine.decode.answer_ends import AnswerTags, StopTexts
 from cnllm.engine.decode.collector import Collector, without_place
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
-from cnllm.engine.decode.settle import NO_RULES, ReplyRules, Settled, build_reply, settle, silence_note
+from cnllm.engine.decode.settle import Settled, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Ending, Item, Restart, Stage
 from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
-from cnllm.engine.encode.plan import Plan
+from cnllm.engine.encode.plan import Plan, unknown_plan
 from cnllm.engine.history.prompted_tools import is_prompted
 from cnllm.engine.options import read_options
 from cnllm.protocols import wire
@@ -69,18 +69,16 @@ class ReplyBuilder:
 
     def __init__(
         self,
-        model: Model,
-        flags: Flags,
-        rules: ReplyRules = NO_RULES,
+        plan: Plan,
         calls: TextCalls | None = None,
         *,
         ordered: bool = False,
         ids: ReplyIds | None = None,
         is_new: bool = False,
     ) -> None:
-        self._flags = flags
-        self._rules = rules
-        self.collected = Collector(model, flags, rules.names, rules.calls, ids, ordered=ordered)
+        flags = plan.flags
+        self._plan = plan
+        self.collected = Collector(plan, ids, ordered=ordered)
         self._last_kind: type[Piece] | None = None  # of the last piece with text
         self.settled: Settled | None = None
         self._parts: tuple[Part, ...] = ()
@@ -97,8 +95,8 @@ class ReplyBuilder:
         self._busy = False  # a stage holds text back
         if calls is not None:
             calls.attach(self.collected, new_tagged)
-        self._stops = StopTexts(rules.stops) if rules.stops else None
-        tool = rules.answer.name if rules.answer is not None and rules.answer.method == "tool" else None
+        self._stops = StopTexts(plan.stops) if plan.stops else None
+        tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
         self._answer = None if tool is None else AnswerCall(tool, self.collected)
         are_seen = calls is not None and all(map(calls.may_begin, answer_tags or ()))
         row: list[Stage | None] = [
@@ -371,7 +369,7 @@ class ReplyBuilder:
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(ending):
                 self._push(item, at, out)
-        settled = settle(collected, self._rules, self._flags, proven=proven)
+        settled = settle(collected, self._plan, proven=proven)
         self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)
         for note in settled.notes:
             out += collected.add_note(note)
@@ -391,8 +389,8 @@ class ReplyBuilder:
         for call in collected.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
-        if self._rules.answer is not None and settled.finish == "stop":
-            self._parsed, faults = read_answer(self._rules.answer, collected.parts.text.whole())
+        if self._plan.answer is not None and settled.finish == "stop":
+            self._parsed, faults = read_answer(self._plan.answer, collected.parts.text.whole())
             for note in faults:
                 out += collected.add_note(note)
         out += collected.omitted_notes()
@@ -402,7 +400,7 @@ class ReplyBuilder:
     def reply(self, notes: list[Note]) -> Reply:
         """Build the Reply. `notes` are those of the request and come first. Call `end` before."""
         assert self.settled is not None, "end() comes first"
-        reply = build_reply(self.collected, self.settled, self._parts, self._rules, notes)
+        reply = build_reply(self.collected, self.settled, self._parts, self._plan, notes)
         if self._answer is None or not self._answer.has_begun:
             return reply if self._parsed is None else msgspec.structs.replace(reply, parsed=self._parsed)
         return msgspec.structs.replace(reply, parsed=self._parsed, citations=[*map(without_place, reply.citations)])
@@ -421,32 +419,20 @@ def _next_places(stages: tuple[type[Stage], ...]) -> tuple[list[int], list[int]]
     return texts, thoughts
 
 
-def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> ReplyBuilder:
+def reply_builder(model: Model, tools: Sequence[Any] | None, plan: Plan | None) -> ReplyBuilder:
     """Return the builder for the reply to a request; without `plan` as if `tools` had been offered."""
     ordered = wire(model.protocol).ordered
     if plan is None:
-        calls = _offered_calls(flags, tools, is_offer_known=tools is not None)
-        return ReplyBuilder(model, flags, calls=calls, ordered=ordered)
+        calls = _offered_calls(model.flags, tools, is_offer_known=tools is not None)
+        return ReplyBuilder(unknown_plan(model), calls, ordered=ordered)
+    flags = plan.flags
     calls = text_call_filters(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, prompted=plan.prompted, messages=plan.messages
     )
-    call_rules = plan.call_rules
-    if calls is not None and call_rules is not None and call_rules.choice == "none":
+    if calls is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
         calls.excluded = "tool_choice='none' excludes calls"
-    if call_rules is not None and plan.answer is not None and plan.answer.method == "tool":
-        call_rules = msgspec.structs.replace(call_rules, answer=plan.answer.name)
-    rules = ReplyRules(
-        plan.renamed,
-        plan.strict_forms,
-        call_rules,
-        plan.max_output,
-        plan.stops,
-        plan.search,
-        plan.echo,
-        plan.answer,
-    )
     ids = ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)
-    return ReplyBuilder(model, flags, rules, calls, ordered=ordered, ids=ids)
+    return ReplyBuilder(plan, calls, ordered=ordered, ids=ids)
 
 
 def text_reply_builder(
@@ -457,7 +443,7 @@ def text_reply_builder(
     `then` and `script`: see `cnllm.engine.decode.text_tool_calls`.
     """
     calls = _offered_calls(model.flags, tools, then, script)
-    builder = ReplyBuilder(model, model.flags, calls=calls, is_new=True)
+    builder = ReplyBuilder(unknown_plan(model), calls, is_new=True)
     builder.collected.whole = True
     return builder
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +11,10 @@ from msgspec import Struct
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.cost import is_off_peak
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
-from cnllm.engine.encode.call_rules import CallRules
-from cnllm.engine.encode.structured import OutputMethod
+from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import wire
 from cnllm.protocols.pieces import FINISH_RANKS
-from cnllm.registry.flags import Flags, Price, WebSearchFlags
+from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, ToolCall, Usage
@@ -24,31 +22,9 @@ from cnllm.types.arguments import decode_arguments
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.note_codes import NoteCode
 
-__all__ = ["NO_RULES", "ReplyRules", "Settled", "build_reply", "price_note", "settle", "silence_note"]
+__all__ = ["Settled", "build_reply", "price_note", "settle", "silence_note"]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-
-
-class ReplyRules(Struct, frozen=True):
-    """The statements of the request about its reply.
-
-    `names` are the caller's names of tools by those on the wire, `strict_forms` the parameters of tools that were sent
-    as strict. `max_output` are the most tokens, `stops` the stop texts. `search` are the rules of the web search that
-    was requested, `search_echo` is the function that stands for one search. `answer` is the
-    method for an answer by a schema.
-    """
-
-    names: dict[str, str] = {}
-    strict_forms: Mapping[str, dict[str, Any]] = {}
-    calls: CallRules | None = None
-    max_output: int | None = None
-    stops: tuple[str, ...] = ()
-    search: WebSearchFlags | None = None
-    search_echo: str | None = None
-    answer: OutputMethod | None = None
-
-
-NO_RULES = ReplyRules()
 
 
 class Settled(Struct, frozen=True):
@@ -65,7 +41,7 @@ class Settled(Struct, frozen=True):
         return bool(self.calls or self.incomplete)
 
 
-def settle(collected: Collector, rules: ReplyRules, flags: Flags, *, proven: bool) -> Settled:
+def settle(collected: Collector, plan: Plan, *, proven: bool) -> Settled:
     """Decide the finish from what arrived, and which calls are whole.
 
     `proven` means that the endpoint marked the end of the reply.
@@ -78,24 +54,24 @@ def settle(collected: Collector, rules: ReplyRules, flags: Flags, *, proven: boo
     broken = collected.fault is not None or reported == "error"
     for call in collected.calls.all:
         found, is_whole = _read_call(
-            call, collected, rules, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
+            call, collected, plan, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
         )
         if is_whole:
             calls[id(call)] = found
         elif call.name or found.raw:
             incomplete.append(found)
-    finish = _finish(collected, word, flags, notes, proven=proven, has_calls=bool(calls or incomplete))
-    if rules.max_output is not None:
-        finish = _check_limit(collected, word, rules.max_output, finish, notes)
+    finish = _finish(collected, word, plan.flags, notes, proven=proven, has_calls=bool(calls or incomplete))
+    if plan.max_output is not None:
+        finish = _check_limit(collected, word, plan.max_output, finish, notes)
     if renamed := collected.calls.ids.renamed:
         subject = f"{len(renamed)} repeated call ids, the first {renamed[0]!r}"
         notes.append(Note("ids-repeated", "tools.call_id_pattern", subject, "made unique"))
     where = collected.model.where
-    if rules.calls is not None and finish in ("stop", "tool_calls"):
-        for ignored, subject, did in rules.calls.ignored_wishes([call.name for call in calls.values()]):
+    if plan.call_rules is not None and finish in ("stop", "tool_calls"):
+        for ignored, subject, did in plan.call_rules.ignored_wishes([call.name for call in calls.values()]):
             flag = "tools.parallel" if ignored == "parallel-ignored" else "tool_choice"
             notes.append(Note(ignored, flag, subject, did, where(flag)))
-    price = flags.price
+    price = plan.flags.price
     if price is not None and price.off_peak is not None:
         note = price_note(collected.model, price, collected.usage, collected.created)
         notes += [] if note is None else [note]
@@ -167,7 +143,7 @@ def _check_limit(collected: Collector, word: str | None, limit: int, finish: Fin
 
 
 def _read_call(
-    call: CallBuilder, collected: Collector, rules: ReplyRules, notes: list[Note], *, broken: bool, cut: bool
+    call: CallBuilder, collected: Collector, plan: Plan, notes: list[Note], *, broken: bool, cut: bool
 ) -> tuple[ToolCall, bool]:
     """Decode a call; return it, and whether it is whole."""
     raw = call.raw
@@ -176,15 +152,15 @@ def _read_call(
     if call.late is not None:
         call.extra.update(replace_surrogates(call.late()) or {})
     extra = collected.parts.seal_of(call.extra) if call.extra else None
-    name = rules.names.get(call.name, call.name)
-    if arguments is not None and name in rules.strict_forms:
-        arguments = remove_nulls(arguments, rules.strict_forms[name])
+    name = plan.renamed.get(call.name, call.name)
+    if arguments is not None and name in plan.strict_forms:
+        arguments = remove_nulls(arguments, plan.strict_forms[name])
     whole = not broken and bool(name) and not (cut and (problem is not None or empty))
     if whole and call.is_whole is False:
         whole, problem = False, problem or "the endpoint marked it as unfinished"
     if whole and (markup := markup_in_names(name, arguments)):
         arguments, problem = None, f"it contains markup: {markup}"
-    exclusion = None if rules.calls is None else rules.calls.exclusion(name)
+    exclusion = None if plan.call_rules is None else plan.call_rules.exclusion(name)
     is_excluded = exclusion is not None and bool(name)
     if not whole:
         return ToolCall(call.call_id, name, None, raw, call.via, problem or "it was cut off", extra, is_excluded), False
@@ -218,7 +194,7 @@ def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
 
 
 def build_reply(
-    collected: Collector, settled: Settled, parts: tuple[Part, ...], rules: ReplyRules, notes: list[Note]
+    collected: Collector, settled: Settled, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
@@ -227,11 +203,11 @@ def build_reply(
         usage,
         collected.created,
         collected.extra,
-        calls=collected.meter.calls(rules.search, collected.paid_calls, calls, parts, rules.search_echo),
+        calls=collected.meter.calls(plan.search, collected.paid_calls, calls, parts, plan.echo),
         answered=bool(parts),
         thought=bool(usage.reasoning or collected.parts.thought),
         is_cut=settled.finish in ("cut", "error"),
-        most_output=rules.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
+        most_output=plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
     )
     return Reply(
         text=collected.parts.text.whole(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers, unite_rules
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
-from cnllm.registry.flags import Flags, once_per_flags
+from cnllm.registry.flags import Flags
 from cnllm.types import Message, Note, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.function import Function
@@ -84,7 +85,7 @@ class _Rules(msgspec.Struct, frozen=True):
     markers: Markers
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: bool) -> _Rules | None:
     """Return the rules that apply; None where there are no markers.
 

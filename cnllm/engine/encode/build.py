@@ -7,7 +7,7 @@ same for all calls with these options: the model's cache keeps it, as far as it 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -25,11 +25,12 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
 from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
-from cnllm.engine.history.fit import fit, is_plain
+from cnllm.engine.history.fit import Target, fit, is_plain
 from cnllm.engine.options import CLIENT_OPTIONS, option_fault, read_options
 from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
@@ -267,6 +268,15 @@ def _ledger(prepared: Prepared, notes: tuple[Note, ...]) -> Ledger:
     return ledger
 
 
+def _target(prepared: Prepared, flags: Flags) -> Target:
+    """Return what the messages of a prepared request are fitted to."""
+    request = prepared.request
+    options = request.options
+    return Target(
+        model=request.model, flags=flags, tools=options.tools, has_media=request.images, pdf_text=options.pdf_text
+    )
+
+
 def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = None) -> Plan:
     """Build the plan of a prepared request for its messages."""
     request, plan = prepared.request, prepared.plan
@@ -280,7 +290,7 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
     if plan.answer is not None:
         messages = structured.add_instruction(messages, plan.answer)
     own = ledger.empty()
-    history = fit(messages, model, flags, options.tools, own, has_media=request.images, pdf_text=options.pdf_text)
+    history = fit(messages, _target(prepared, flags), own)
     ledger.extend(own.notes)
     if prepared.later_notes:
         ledger.extend(prepared.later_notes)
@@ -314,24 +324,11 @@ def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory
     frame, prepared = kept.frame, kept.prepared
     if frame is None or not frame.joins:
         return None
-    model, flags, options = prepared.request.model, frame.plan.flags, prepared.request.options
-
-    def fit_part(messages: Sequence[Message], ledger: Ledger, before_user: bool) -> list[Message]:
-        """Return a segment as the endpoint gets it."""
-        return fit(
-            messages,
-            model,
-            flags,
-            options.tools,
-            ledger,
-            has_media=False,
-            pdf_text=options.pdf_text,
-            before_user=before_user,
-        )
-
+    flags = frame.plan.flags
     ledger = _ledger(prepared, prepared.notes)
     by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
     encode = partial(frame.encode_turns, flags=flags, names=prepared.names)
+    fit_part = partial(fit, target=_target(prepared, flags))
     joined = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
     if joined is None or (frame.without_reasoning and joined.has_reasoning):
         return None

@@ -18,7 +18,7 @@ from cnllm.types import Message, Note
 from cnllm.types.function import Function
 from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "unknown_plan"]
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -101,3 +101,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         return (
             f"<Plan {self.method} {self.url} {self.shown_headers()} {len(self.content)} bytes, {len(self.notes)} notes>"
         )
+
+
+def unknown_plan(model: Model) -> Plan:
+    """Return a plan for a reply to a request that is not known."""
+    return Plan(method="POST", url="", headers={}, content=b"", notes=[], model=model, flags=model.flags, stream=False)

@@ -122,6 +122,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     params.apply_params(body, values, flags, ledger)
     merge_patch(body, placed.patch)
     rules = _call_rules(wish, request, prompted, forced=forced, single=single)
+    if rules is not None and output is not None and output.method == "tool":
+        rules = replace(rules, answer=output.name)
     url, headers = ("", {}) if options.prefill else address(request, flags, ledger, streams=streams)
     later_notes = tuple(ledger.notes[len(notes) :])
     continues = output is None and prompted is None and "reasoning" not in request.mode
@@ -226,19 +228,15 @@ def _with_mode_defaults(request: Draft, arguments: dict[str, Any], ledger: Ledge
         return request
     late = read_options(arguments, call, request.flags.params or ())
     ledger.defaults = late.defaults
-    options = replace(
-        request.options,
-        params=late.params,
-        other_params=late.other_params,
-        parallel_tool_calls=late.parallel_tool_calls,
-        extra_body=late.extra_body,
-        extra_headers=late.extra_headers,
-        if_cut=late.if_cut,
-        recover_text_calls=late.recover_text_calls,
-        corrections=late.corrections,
-        defaults=late.defaults,
-    )
+    options = replace(request.options, **{name: getattr(late, name) for name in _LATE})
     return replace(request, options=options)
+
+
+_LATE = (
+    *("params", "other_params", "parallel_tool_calls", "extra_body", "extra_headers", "if_cut", "recover_text_calls"),
+    *("corrections", "defaults"),
+)
+"""The options whose defaults may depend on the mode."""
 
 
 # ── tools and structured output ──────────────────────────────────────────────

@@ -34,8 +34,8 @@ _WHOLE = frozenset(
 
 _SIZE = 600  # bytes that a segment takes beside its content
 
-Fit = Callable[[Sequence[Message], Ledger, bool], list[Message]]
-"""Fits messages to the endpoint. The last argument: a turn of the user follows behind them."""
+Fit = Callable[..., list[Message]]
+"""Fits messages to the endpoint, with a ledger. `before_user`: a turn of the user follows behind them."""
 
 
 class _Segment(Struct, frozen=True):
@@ -138,7 +138,7 @@ def _segment(
     if not is_head and not SYSTEM_ROLES.isdisjoint(roles):
         return alone
     try:
-        fitted = fit(messages, own, before_user)
+        fitted = fit(messages, ledger=own, before_user=before_user)
         content = _encode(encode(fitted))[1:-1]
     except (CnllmError, UnicodeEncodeError, TypeError):  # the whole conversation fails in the same way, with its place
         return alone

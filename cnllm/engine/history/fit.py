@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
@@ -23,28 +24,31 @@ from cnllm.types.client_data import EMPTY
 from cnllm.types.function import Function
 from cnllm.types.parts import SYSTEM_ROLES
 
-__all__ = ["fit", "is_plain"]
+__all__ = ["Target", "fit", "is_plain"]
 
 _PLAIN = ("user", "assistant", "system")
 
 
-def fit(
-    messages: Sequence[Message],
-    model: Model,
-    flags: Flags,
-    tools: Sequence[Function],
-    ledger: Ledger,
-    *,
-    has_media: bool,
-    pdf_text: bool = False,
-    before_user: bool = False,
-) -> list[Message]:
-    """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
+class Target(Struct, frozen=True, kw_only=True):
+    """The endpoint that messages are fitted to, by the flags of a request.
 
     `tools` are those of the request; their schemas show which arguments were encoded twice. `has_media` says whether
-    any message holds an image, a sound or a file, `pdf_text` whether the text of a PDF stands for it. `before_user`:
-    the messages are part of a conversation, and a turn of the user follows behind them.
+    any message holds an image, a sound or a file, `pdf_text` whether the text of a PDF stands for it.
     """
+
+    model: Model
+    flags: Flags
+    tools: Sequence[Function] = ()
+    has_media: bool = False
+    pdf_text: bool = False
+
+
+def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_user: bool = False) -> list[Message]:
+    """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
+
+    `before_user`: the messages are part of a conversation, and a turn of the user follows behind them.
+    """
+    model, flags = target.model, target.flags
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
     _note_lost_keys(messages, rules, ledger, has_names=codec.names)
@@ -53,9 +57,7 @@ def fit(
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
     else:
-        turns = _repair(
-            messages, model, flags, tools, ledger, has_media=has_media, pdf_text=pdf_text, before_user=before_user
-        )
+        turns = _repair(messages, target, ledger, before_user=before_user)
     if rules.system in ("first", "user"):
         turns = _gather_system(turns, rules.system, ledger)
     elif rules.system is None and None not in codec.separate_system and _has_late_system(turns):
@@ -106,18 +108,9 @@ def is_plain(messages: Sequence[Message]) -> bool:
     return True
 
 
-def _repair(
-    messages: Sequence[Message],
-    model: Model,
-    flags: Flags,
-    tools: Sequence[Function],
-    ledger: Ledger,
-    *,
-    has_media: bool,
-    pdf_text: bool,
-    before_user: bool,
-) -> list[Turn]:
+def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_user: bool) -> list[Turn]:
     """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
+    model, flags = target.model, target.flags
     codec = wire(model.protocol)
     rules = flags.messages or Messages()
     tool_rules = flags.tools or Tools()
@@ -125,13 +118,13 @@ def _repair(
     used_roles = {message.role for message in messages}
     if "developer" in used_roles and not rules.developer:
         turns = _rename_developer(turns, ledger)
-    if has_media:
-        turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=pdf_text)
+    if target.has_media:
+        turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=target.pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
         form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
         turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, ledger, orphans=True), form, ledger)
     else:
-        schemas = {t.name: t.parameters for t in tools if t.parameters}
+        schemas = {t.name: t.parameters for t in target.tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
     rules_of_reasoning = flags.reasoning or registry_flags.ReasoningFlags()
@@ -143,7 +136,7 @@ def _repair(
         subject = f"{len(messages)} messages without content"
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
-    if has_media and not tool_rules.result_media:
+    if target.has_media and not tool_rules.result_media:
         turns = media.move_result_media(turns, ledger)
     return _rename_ids(turns, tool_rules.call_id_pattern, ledger)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from cnllm.schemas.coerce import decode_json
+
 __all__ = [
     "ENOUGH",
     "MarkupBlock",
@@ -15,6 +17,7 @@ __all__ = [
     "NotOffered",
     "ParsedCall",
     "is_plausible_name",
+    "json_object",
     "read_name",
     "strip_own_lines",
     "value_end",
@@ -81,6 +84,15 @@ def read_name(name: str, tools: Mapping[str, Any]) -> str:
     bare = name.removeprefix("functions.")
     unnumbered = _NUMBER.sub("", bare)
     return next((known for known in (bare, unnumbered) if known in tools), name)
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is; None for anything else."""
+    try:
+        value, end = decode_json(text)
+    except ValueError:
+        return None
+    return value if type(value) is dict and not text[end:].strip() else None
 
 
 def strip_own_lines(value: str) -> str:

@@ -12,9 +12,18 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, NotOffered, ParsedCall, read_name, strip_own_lines
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    MarkupBlock,
+    NotACall,
+    NotOffered,
+    ParsedCall,
+    json_object,
+    read_name,
+    strip_own_lines,
+)
 from cnllm.leaks.grammars.tags import opener_prefix, prefix_pattern
-from cnllm.schemas.coerce import allowed_types, coerce, decode_json, item_schema, property_schema
+from cnllm.schemas.coerce import allowed_types, coerce, item_schema, property_schema
 
 __all__ = ["ends_inside_value", "is_unclosed", "may_begin", "read", "read_arguments"]
 
@@ -93,13 +102,8 @@ def _wrapped_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
     text = text.strip()
     if not text:
         return {}
-    try:
-        value, end = decode_json(text)
-    except ValueError:
-        return read_arguments(text, schema, prefix)
-    if type(value) is not dict or text[end:].strip():
-        raise NotACall("its arguments are not an object")
-    return value
+    arguments = json_object(text)
+    return read_arguments(text, schema, prefix) if arguments is None else arguments
 
 
 def read_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:

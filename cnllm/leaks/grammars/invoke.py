@@ -18,7 +18,7 @@ import re
 from itertools import islice
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, strip_own_lines
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, json_object, read_name, strip_own_lines
 from cnllm.leaks.grammars.element import is_unclosed, read_arguments
 from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import (
@@ -224,10 +224,7 @@ def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | Non
     """Return all arguments, if a single parameter holds them that the tool does not have; else None."""
     if tag.name not in _WRAPPERS or property_schema(schema, tag.name, schema) is not None:
         return None
-    try:
-        return _object(text.strip())
-    except NotACall:
-        return None
+    return json_object(text.strip())
 
 
 def _typed_value(tag: Tag, text: str, schema: Any) -> Any:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, is_plausible_name, read_name
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    MarkupBlock,
+    NotACall,
+    ParsedCall,
+    is_plausible_name,
+    json_object,
+    read_name,
+)
 from cnllm.schemas.coerce import decode_json
 
 __all__ = ["JsonScan", "ends_in_string", "ends_inside_value", "may_begin", "read", "strip_fence"]
@@ -104,7 +112,8 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
     if arguments is None:
         return ParsedCall(name, {})
     if type(arguments) is str:
-        arguments = _decode_arguments(arguments)
+        text = arguments.strip()
+        arguments = {} if text in ("", "null") else json_object(text)
     if type(arguments) is not dict:
         raise NotACall("its arguments are not an object")
     return ParsedCall(name, arguments)
@@ -115,18 +124,6 @@ def _is_definition(value: dict[str, Any]) -> bool:
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
     schema = type(arguments) is dict and arguments.get("type") == "object" and type(arguments.get("properties")) is dict
     return arguments is None or bool(schema) or bool(set(value) - _KEYS)
-
-
-def _decode_arguments(text: str) -> Any:
-    """Decode arguments that are a string of JSON; None if they are not."""
-    text = text.strip()
-    if text in ("", "null"):
-        return {}
-    try:
-        value, end = decode_json(text)
-    except ValueError:
-        return None
-    return None if text[end:].strip() else value
 
 
 _STRING = re.compile(r"[^\"\\]*")

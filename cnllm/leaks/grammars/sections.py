@@ -19,6 +19,7 @@ from cnllm.leaks.grammars.base import (
     NotOffered,
     ParsedCall,
     is_plausible_name,
+    json_object,
     read_name,
 )
 from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
@@ -163,11 +164,8 @@ def _call(name: str, content: str) -> ParsedCall:
     raw = strip_fence(content)
     if raw in ("", "null"):
         return ParsedCall(name, {})
-    try:
-        value, end = decode_json(raw)
-    except ValueError:
-        return ParsedCall(name, None, raw)
-    if type(value) is not dict or raw[end:].strip():
+    value = json_object(raw)
+    if value is None:
         return ParsedCall(name, None, raw)
     if list(value) == ["name", "args"] and value["name"] == name and type(value["args"]) is dict:
         return ParsedCall(name, value["args"])  # the whole call stands where the arguments do

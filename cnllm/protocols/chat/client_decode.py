@@ -41,7 +41,7 @@ from cnllm.protocols.reported import (
     merge_counts,
     read_finish,
 )
-from cnllm.registry.flags import Flags, once_per_flags
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
 
@@ -323,7 +323,7 @@ def _detail_text(item: Any) -> str:
     return ""
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
     """Return the keys of a chunk that say nothing beside an answer, and those of a choice that do say more."""
     places = [paths.at for paths in (flags.usage, flags.error, flags.citations) if paths is not None]
@@ -355,7 +355,7 @@ def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     return None if data.get("choices") else find_error(data)
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def fast_decoder(flags: Flags) -> FastDecoder | None:
     """Return the fast decoder; None where the endpoint has paths of its own.
 

@@ -7,13 +7,14 @@ encoded. Where an endpoint has no paths of its own, there is nothing to translat
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 from msgspec.json import encode as encode_json
 
 from cnllm.jsonpath import get, merge_patch, nest, remove
-from cnllm.registry.flags import CallPaths, Flags, Messages, ReasoningFlags, ReplyPaths, Tools, once_per_flags
+from cnllm.registry.flags import CallPaths, Flags, Messages, ReasoningFlags, ReplyPaths, Tools
 from cnllm.types.arguments import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
@@ -23,62 +24,51 @@ _NO_REPLY, _NO_MESSAGES, _NO_TOOLS, _NO_CALL = ReplyPaths(), Messages(), Tools()
 
 
 class _Paths(Struct, frozen=True):
-    """The endpoint's paths. `thoughts` are the dotted ones of reasoning, under which a message has it as a key, too."""
+    """The endpoint's paths; the usual ones by default.
 
-    choices: str
-    message: str
-    delta: str
-    finish: str
-    answer: str
-    thoughts: tuple[str, ...]
-    calls: str
-    id: str
-    name: str
-    arguments: str
-    as_object: bool
-    result_role: str
-    result_id: str
-    result_text: str
+    `thoughts` are the dotted ones of reasoning, under which a message has it as a key, too.
+    """
+
+    choices: str = "choices"
+    message: str = "message"
+    delta: str = "delta"
+    finish: str = "finish_reason"
+    answer: str = "content"
+    thoughts: tuple[str, ...] = ()
+    calls: str = "tool_calls"
+    id: str = "id"
+    name: str = "function.name"
+    arguments: str = "function.arguments"
+    as_object: bool = False
+    result_role: str = "tool"
+    result_id: str = "tool_call_id"
+    result_text: str = "content"
 
 
-_USUAL = _Paths(
-    choices="choices",
-    message="message",
-    delta="delta",
-    finish="finish_reason",
-    answer="content",
-    thoughts=(),
-    calls="tool_calls",
-    id="id",
-    name="function.name",
-    arguments="function.arguments",
-    as_object=False,
-    result_role="tool",
-    result_id="tool_call_id",
-    result_text="content",
-)
+_USUAL = _Paths()
 
 
 def _paths(flags: Flags) -> _Paths | None:
     """Return the endpoint's paths; None where all are the usual ones."""
     reply, messages, tools = flags.reply or _NO_REPLY, flags.messages or _NO_MESSAGES, flags.tools or _NO_TOOLS
     call = tools.call_paths or _NO_CALL
-    paths = _Paths(
-        choices=reply.choices or _USUAL.choices,
-        message=reply.message or _USUAL.message,
-        delta=reply.delta or _USUAL.delta,
-        finish=reply.finish or _USUAL.finish,
-        answer=messages.answer_field or _USUAL.answer,
-        thoughts=_dotted_fields(flags.reasoning),
-        calls=tools.calls_field or _USUAL.calls,
-        id=call.id or _USUAL.id,
-        name=call.name or _USUAL.name,
-        arguments=call.arguments or _USUAL.arguments,
-        as_object=tools.arguments == "object",
-        result_role=tools.result_role or _USUAL.result_role,
-        result_id=tools.result_id or _USUAL.result_id,
-        result_text=tools.result_field or _USUAL.result_text,
-    )
+    declared: dict[str, Any] = {
+        "choices": reply.choices,
+        "message": reply.message,
+        "delta": reply.delta,
+        "finish": reply.finish,
+        "answer": messages.answer_field,
+        "thoughts": _dotted_fields(flags.reasoning),
+        "calls": tools.calls_field,
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "as_object": tools.arguments == "object",
+        "result_role": tools.result_role,
+        "result_id": tools.result_id,
+        "result_text": tools.result_field,
+    }
+    paths = _Paths(**{name: path for name, path in declared.items() if path})
     return None if paths == _USUAL else paths
 
 
@@ -92,7 +82,7 @@ def _dotted_fields(reasoning: ReasoningFlags | None) -> tuple[str, ...]:
 # ── replies ──────────────────────────────────────────────────────────────────
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any]] | None:
     """Return the translation of a chunk, or of a whole body, into the usual keys; None where it has them already."""
     paths = _paths(flags)
@@ -182,7 +172,7 @@ def _call(call: dict[str, Any], paths: _Paths) -> dict[str, Any]:
 # ── messages ─────────────────────────────────────────────────────────────────
 
 
-@once_per_flags
+@lru_cache(maxsize=256)
 def turn_writer(flags: Flags) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
     """Return the translation of an encoded message to the endpoint's paths; None where it has the usual ones."""
     paths = _paths(flags)

@@ -18,6 +18,7 @@ from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.protocols.reply_usage import with_counts
@@ -57,7 +58,6 @@ _PROTOCOL = "openai-chat"
 _PREFIX = "chatcmpl-"
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
-_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
@@ -362,12 +362,6 @@ _DETAILS_OF_USAGE = {
 """The objects inside the counts, as Responses and as this protocol call them."""
 
 
-def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """Return the body of an error."""
-    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
 class StreamEncoder:
     """The encoder of one reply's chunks."""
 
@@ -478,14 +472,14 @@ class StreamEncoder:
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""
-        return [(None, write_error(status, message, code))]
+        return [(None, openai_error(status, message, code))]
 
 
 CODEC = ServerCodec(
     read_request=read_request,
     read_search=read_search,
     write_reply=write_reply,
-    write_error=write_error,
+    write_error=openai_error,
     stream=StreamEncoder,
     result_names=True,
     feature_headers=("openai-beta",),

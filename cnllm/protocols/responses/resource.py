@@ -15,10 +15,13 @@ from cnllm.types import Usage
 
 __all__ = ["ending", "failure_code", "response_resource", "usage_counts"]
 
-_NUMBERS: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-_COUNTS: dict[str, int | None] = {"top_logprobs": 0, "max_output_tokens": None, "max_tool_calls": None}
-_SWITCHES = {"parallel_tool_calls": True, "store": False, "background": False}
-_TEXTS = ("instructions", "previous_response_id", "prompt_cache_key", "safety_identifier", "user")
+_REPEATED: dict[type | tuple[type, ...], dict[str, Any]] = {
+    (int, float): {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    int: {"top_logprobs": 0, "max_output_tokens": None, "max_tool_calls": None},
+    bool: {"parallel_tool_calls": True, "store": False, "background": False},
+    str: dict.fromkeys(("instructions", "previous_response_id", "prompt_cache_key", "safety_identifier", "user")),
+}
+"""The defaults of fields that repeat one of the request, by the type of the field."""
 _TOOL_FIELDS = ("description", "parameters", "strict")
 
 
@@ -44,14 +47,10 @@ def response_resource(id: str, model: str, created: int, request: Mapping[str, A
         "tools": _tools(request_body.get("tools")),
         "truncation": "auto" if request_body.get("truncation") == "auto" else "disabled",
     }
-    for name, number in _NUMBERS.items():
-        resource[name] = request_body[name] if type(request_body.get(name)) in (int, float) else number
-    for name, count in _COUNTS.items():
-        resource[name] = request_body[name] if type(request_body.get(name)) is int else count
-    for name, switch in _SWITCHES.items():
-        resource[name] = request_body[name] if type(request_body.get(name)) is bool else switch
-    for name in _TEXTS:
-        resource[name] = request_body[name] if type(request_body.get(name)) is str else None
+    for kind, defaults in _REPEATED.items():
+        for name, default in defaults.items():
+            value = request_body.get(name)
+            resource[name] = value if type(value) in (kind if isinstance(kind, tuple) else (kind,)) else default
     return resource
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.batch_form import BatchForm
+from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.responses.server_decode import read_request, read_search
-from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_error, write_reply
+from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
 
@@ -30,7 +31,7 @@ CODEC = ServerCodec(
     read_request=read_request,
     read_search=read_search,
     write_reply=write_reply,
-    write_error=write_error,
+    write_error=openai_error,
     stream=StreamEncoder,
     read_token=token_reader(_PROTOCOL, [Reasoning], "encrypted_content"),
     write_token=token_writer(_PROTOCOL, [Reasoning], "encrypted_content", token_fields),

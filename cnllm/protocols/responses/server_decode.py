@@ -21,6 +21,7 @@ from cnllm.protocols.responses.server_tools import (
 )
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.arguments import decode_arguments
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_text, url_media
 from cnllm.types.custom_tools import custom_arguments
@@ -309,7 +310,7 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
             call = _own_call(_text(item, "call_id"), name, built_in_arguments(item))
             return msgspec.structs.replace(call, seal=_call_seal(item, stamp))
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
-    decoded, problem = _decode_arguments(raw)
+    decoded, problem = decode_arguments(raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")
     other_keys = {k: v for k, v in item.items() if k not in own_keys and v is not None}
     seal = stamp(other_keys) if other_keys else None
@@ -333,21 +334,10 @@ def _text(item: dict[str, Any], key: str) -> str:
 def _own_call(id: str, name: str, arguments: Any) -> ToolCall:
     """Return a call whose arguments are an object."""
     if isinstance(arguments, str):
-        decoded, problem = _decode_arguments(arguments)
+        decoded, problem = decode_arguments(arguments)
         return ToolCall(id, name, decoded, arguments, "wire", problem)
     arguments = arguments if isinstance(arguments, dict) else {}
     return ToolCall(id, name, arguments, msgspec.json.encode(arguments).decode())
-
-
-def _decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
-    """Return (arguments, problem) of a JSON text."""
-    if not raw.strip():
-        return {}, None
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        return None, f"the arguments are not JSON: {error}"
-    return (value, None) if isinstance(value, dict) else (None, "the arguments are not a JSON object")
 
 
 def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResult:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_ids import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
@@ -37,11 +38,10 @@ from cnllm.types import (
 from cnllm.types.custom_tools import custom_input
 from cnllm.types.media import media_kind
 
-__all__ = ["StreamEncoder", "takes_media", "token_fields", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "takes_media", "token_fields", "write_reply"]
 
 NAME = "openai-responses"
 _PREFIX = "resp_"
-_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 _CONTENT = (TextDelta, ReasoningDelta, BlockEnd, ToolCallStart, ToolCallDelta, ToolCallEnd)
 
@@ -87,12 +87,6 @@ def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
         return ClientTools(request or {})
     except ValueError:
         return ClientTools({})
-
-
-def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """Return the body of an error."""
-    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 # ── items ─────────────────────────────────────────────────────────────────────
@@ -280,7 +274,7 @@ class StreamEncoder:
         output = [item_state.item for item_state in self._items if item_state.done]
         failed = {**self._resource, "status": "failed", "error": error, "output": output}
         fields = {"code": code, "message": message, "param": None}
-        kind = write_error(status, message, code)["error"]["type"]
+        kind = openai_error(status, message, code)["error"]["type"]
         # The specification has an object; the vendor's own clients read the same three fields outside of it.
         return [
             self._frame("error", error={"type": kind, **fields}, **fields),

@@ -9,9 +9,7 @@ One word for one thing: `otherwise` is what becomes of something asked for that 
 flag says what is done when something happens.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import CallFlags
@@ -80,16 +78,15 @@ __all__ = [
     "WebSearchFlags",
     "about",
     "inner_table",
-    "once_per_flags",
 ]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-_MOST_KEPT = 256  # results that are kept of one function
 
 
 class Flags(Base, frozen=True):
     """The flags of a table: the behaviour of one endpoint and model, in one mode."""
+
+    # By identity, because lists have no hash: each model keeps the flags of a mode, and what depends on flags alone is
+    # cached by them.
+    __hash__ = object.__hash__
 
     title: Annotated[
         str | None,
@@ -453,23 +450,3 @@ class RegistryFile(Base, frozen=True):
         dict[str, Mcp] | None, flag("Your MCP servers, by name; only the file in the config folder may have them.")
     ] = None
     prefer: Annotated[list[str] | None, flag("Providers that a short name prefers, if they serve the model.")] = None
-
-
-def once_per_flags(compute: Callable[Concatenate[Flags, P], T]) -> Callable[Concatenate[Flags, P], T]:
-    """Compute what depends on flags alone once, and not with each reply. Other arguments have to be hashable.
-
-    Flags cannot be hashed: they are compared by identity, and each model keeps those of a mode.
-    """
-    kept: dict[Any, tuple[Flags, T]] = {}
-
-    @wraps(compute)
-    def read(flags: Flags, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = (id(flags), *args, *kwargs.items()) if args or kwargs else id(flags)
-        found = kept.get(key)
-        if found is None:
-            if len(kept) >= _MOST_KEPT:
-                kept.clear()
-            found = kept[key] = flags, compute(flags, *args, **kwargs)  # the flags stay, and so does their identity
-        return found[1]
-
-    return read
