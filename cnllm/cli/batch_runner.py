@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
 from cnllm.cli.output import errors, stdio, stdout
+from cnllm.cli.prices import assumed_price
 from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from cnllm.batch.settings import BatchSettings
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
-    from cnllm.registry.flags import Price
 
 __all__ = ["run_batch"]
 
@@ -130,7 +130,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             out=Path(params["out"]),
             concurrency=_concurrency(params["concurrency"]),
             max_cost=_amount(params["max_cost"]),
-            assume_price=_assumed_price(params["assume_price"], params["currency"]),
+            assume_price=assumed_price(params["assume_price"], params["currency"]),
             changed=params["changed"] or "stop",
             registry=registry,
             api_keys=keys,
@@ -193,18 +193,3 @@ def _amount(text: str | None) -> Any:
     if not amount.is_finite() or amount <= 0:
         raise errors.UsageError(f"--max-cost {text}: an amount above 0 is expected")
     return amount
-
-
-def _assumed_price(text: str | None, currency: str | None) -> Price | None:
-    if text is None:
-        return None
-    from cnllm.registry.flags import Price
-
-    first, slash, second = text.partition("/")
-    try:
-        values = float(first), float(second if slash else first)
-    except ValueError:
-        raise errors.UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8") from None
-    if currency is None:
-        raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
-    return Price(currency=currency, input=values[0], output=values[1])

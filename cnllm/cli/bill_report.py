@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,11 @@ from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
+from cnllm.cli.prices import price_lookup
 
 if TYPE_CHECKING:
     from cnllm.bills import BillReport, BillRow
     from cnllm.bills.compare import BillState
-    from cnllm.registry.flags import Price
 
 __all__ = ["DIFFERENT", "print_comparison"]
 
@@ -39,7 +39,7 @@ def print_comparison(path: str, columns: str | None, since: str | None, *, as_cs
 
     exports = [built_in_exports()] if columns is None else [read_exports(columns), built_in_exports()]
     with Store.open() as store:
-        report = compare_bill(store.file, path, exports, _price_lookup(), since)
+        report = compare_bill(store.file, path, exports, price_lookup(), since)
     if as_json:
         answer.print_json(report)
     elif as_csv:
@@ -47,24 +47,6 @@ def print_comparison(path: str, columns: str | None, since: str | None, *, as_cs
     else:
         _print_text(report)
     return 0 if report.agrees else DIFFERENT
-
-
-def _price_lookup() -> Callable[[str], Price | None]:
-    """Return what looks up today's price of a model; None where no file describes it."""
-    from functools import cache
-
-    from cnllm.errors import CnllmError
-    from cnllm.registry import Registry
-
-    registry = cache(Registry.load)
-
-    def price(model: str) -> Price | None:
-        try:
-            return registry().resolve(model).flags.price
-        except CnllmError:
-            return None
-
-    return price
 
 
 def _print_text(report: BillReport) -> None:

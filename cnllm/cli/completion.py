@@ -64,16 +64,6 @@ def completer(names: Callable[[str], Iterable[str]]) -> Completer:
     return complete
 
 
-def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return short names and PROVIDER/ID with this prefix, in any case."""
-    from cnllm.errors import CnllmError
-
-    try:
-        return _registry().complete(incomplete)
-    except CnllmError:
-        return []
-
-
 def _registry() -> Names:
     from cnllm.model_facts import summary
 
@@ -105,6 +95,7 @@ def _conversations(prefix: str) -> list[str]:
         return store.ids(prefix)
 
 
+complete_models = completer(lambda prefix: _registry().complete(prefix))
 complete_providers = completer(lambda prefix: _registry().providers)
 complete_aliases = completer(lambda prefix: _registry().aliases)
 complete_key_names = completer(_key_names)

@@ -91,24 +91,20 @@ def variable_providers(registry: Registry) -> dict[str, list[str]]:
 
 def cheapest_model(provider: str, registry: Registry) -> Model | None:
     """Return the cheapest current model of a provider that reads and writes text. Unknown prices come last."""
-    best: tuple[tuple[bool, bool, float], Model] | None = None
-    for name in registry.names(catalogue=provider not in registry.providers):
-        if not name.startswith(f"{provider}/"):
-            continue
-        model = registry.resolve(name)
-        flags = model.flags
-        if flags.status is not None and flags.status.is_ == "retired":
-            continue
-        if flags.input is not None and "text" not in flags.input:
-            continue
-        price = flags.price
-        known = price is not None and price.input is not None and price.output is not None
-        amount = (price.input or 0) + (price.output or 0) if price is not None and known else 0.0
-        preview = flags.status is not None and flags.status.is_ == "preview"
-        rank = (preview, not known, amount)
-        if best is None or rank < best[0]:
-            best = rank, model
-    return best[1] if best is not None else None
+    names = registry.names(catalogue=provider not in registry.providers)
+    models = [registry.resolve(name) for name in names if name.startswith(f"{provider}/")]
+    texts = [model for model in models if model.flags.input is None or "text" in model.flags.input]
+    current = [m for m in texts if m.flags.status is None or m.flags.status.is_ != "retired"]
+    return min(current, key=_price_rank, default=None)
+
+
+def _price_rank(model: Model) -> tuple[bool, bool, float]:
+    """Return what models are sorted by: those in preview come last, then those with an unknown price."""
+    price, status = model.flags.price, model.flags.status
+    is_preview = status is not None and status.is_ == "preview"
+    if price is None or price.input is None or price.output is None:
+        return is_preview, True, 0.0
+    return is_preview, False, price.input + price.output
 
 
 class KeyTest(TypedDict):

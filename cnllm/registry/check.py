@@ -37,7 +37,7 @@ from cnllm.registry.problem import Problem, ValueProblem, did_you_mean, dotted_p
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
 
-__all__ = ["SCHEMA", "bare_type", "require_valid", "type_problems", "unnamed_model", "value_faults"]
+__all__ = ["SCHEMA", "bare_type", "flag_type", "require_valid", "type_problems", "unnamed_model", "value_faults"]
 
 _KEYWORDS = {
     "sections": ("begin", "separator", "end"),
@@ -196,17 +196,22 @@ def _may_be_variable(name: Any) -> bool:
 
 def _check_unset(flag: str, path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for an item of `unset` that is not a flag."""
-    kind: Any = Flags
     keys = unset_path(flag)
-    for index, key in enumerate(keys[2:] if keys[0] == "when" else keys):
-        if not _is_struct(kind):
-            return
-        fields = _fields(kind)
-        if key not in fields:
-            suggestion = _suggest_flag([*keys[:index], key], kind)
-            yield ValueProblem(path, f"{dotted_path(path)}: there is no flag '{flag}'{suggestion}")
-            return
-        kind = bare_type(fields[key].type)
+    _, missing = flag_type(keys[2:] if keys[0] == "when" else keys, Flags)
+    if missing is not None:
+        yield ValueProblem(path, f"{dotted_path(path)}: there is no flag '{flag}'{missing}")
+
+
+def flag_type(keys: list[str], table: type[Struct]) -> tuple[Any, str | None]:
+    """Return the type of a flag in a table, None inside of a value of any form; for a missing one also a suggestion."""
+    kind: Any = table
+    for index, key in enumerate(keys):
+        if (struct := _struct(kind)) is None:
+            return None, None
+        if key not in _fields(struct):
+            return None, _suggest_flag([*keys[:index], key], struct)
+        kind = bare_type(_fields(struct)[key].type)
+    return kind, None
 
 
 def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[ValueProblem]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from cnllm.registry import merge
 from cnllm.registry.merge import Layer
@@ -70,16 +73,15 @@ def facts(
                 continue
             if where is None:
                 where = origin.where
-            if not origin.is_unset:
+            if origin.value is not UNSET:
                 break
         else:
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
         is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
         how = "inferred" if is_foreign and origin.source is not None else origin.how
-        rest = (origin.source, origin.seen, how, origin.rounded, origin.quote)
         is_public = one.layer.document.builtin and one.layer.path  # the built-in files hold no secret, a call may
         shown = value if is_public else _redacted(keys, value)
-        yield Fact(origin.flag, shown, one.layer.name, where or "", *rest)
+        yield replace(origin, value=shown, where=where, how=how)
 
 
 def shared_citations(
@@ -139,19 +141,6 @@ def precision_of(flag: str, backs: Iterable[str]) -> int:
     return max((len(back) for back in backs if flag == back or flag.startswith(back + ".")), default=0)
 
 
-class _Origin(NamedTuple):
-    """The place where a layer sets or unsets a flag, and the source that its table has for it."""
-
-    flag: str
-    where: str
-    is_unset: bool
-    source: str | None = None
-    seen: str | None = None
-    how: str | None = None
-    rounded: bool = False
-    quote: str | None = None
-
-
 class Trace:
     """The flags that a layer sets: computed once, because most layers are those of hundreds of models.
 
@@ -163,17 +152,17 @@ class Trace:
         self._unset = [merge.unset_path(path) for path in layer.table.get("unset", ())]
         self.heads = {*layer.table, *(path[0] for path in self._unset)}  # the first keys of all its flags
         self._layers = layers
-        self._origins: dict[tuple[str, ...], _Origin | None] = {}
+        self._origins: dict[tuple[str, ...], Fact | None] = {}
 
-    def origin(self, keys: tuple[str, ...]) -> _Origin | None:
-        """Return where this layer sets or unsets a flag; None where it says nothing of it."""
+    def origin(self, keys: tuple[str, ...]) -> Fact | None:
+        """Return where this layer sets a flag, without its value, or unsets it (value UNSET); None for neither."""
         try:
             return self._origins[keys]
         except KeyError:
             origin = self._origins[keys] = self._find(keys)
             return origin
 
-    def _find(self, keys: tuple[str, ...]) -> _Origin | None:
+    def _find(self, keys: tuple[str, ...]) -> Fact | None:
         path = list(keys)
         flag = ".".join(path)
         spelled = merge.find_path(self.layer.table, path)
@@ -181,11 +170,10 @@ class Trace:
             source = self._source(flag)
             seen = str(source["seen"]) if "seen" in source else None
             line, is_rounded = _line(self.layer, spelled), source.get("rounded", False)
-            return _Origin(
-                flag, line, False, source.get("url"), seen, source.get("how"), is_rounded, source.get("quote")
-            )
+            told = (source.get("url"), seen, source.get("how"), is_rounded, source.get("quote"))
+            return Fact(flag, None, self.layer.name, line, *told)
         if any(_starts_with(path, unset) for unset in self._unset):
-            return _Origin(flag, _line(self.layer, ["unset"]), True)
+            return Fact(flag, UNSET, self.layer.name, _line(self.layer, ["unset"]))
         return None
 
     @cached_property

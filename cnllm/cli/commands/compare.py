@@ -14,12 +14,12 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
+from cnllm.cli.prices import assumed_price
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, ComparisonTask, Host
     from cnllm.comparison.figures import Median
     from cnllm.registry import Registry
-    from cnllm.registry.flags import Price
 
 __all__ = ["compare"]
 
@@ -137,7 +137,7 @@ def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any
 
     model = registry.resolve(name)
     names = [host for host in (params["hosts"] or "").split(",") if host] or None
-    price = _price(params["assume_price"], params["currency"])
+    price = assumed_price(params["assume_price"], params["currency"])
     hosts, left_out = choose_hosts(registry, model, names, need_keys=not params["simulate"], assume_price=price)
     for host in left_out:
         stdio.print_line(f"left out: {host.host}: {host.reason}")
@@ -185,22 +185,6 @@ def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
             raise errors.UsageError(f"--max-cost {text}: an amount and a currency", "--max-cost 5USD")
         caps[code] = Decimal(match[1])
     return caps
-
-
-def _price(text: str | None, currency: str | None) -> Price | None:
-    """Return the assumed price."""
-    if text is None:
-        return None
-    from cnllm.registry.flags import Price
-
-    first, _, second = text.partition("/")
-    try:
-        values = float(first), float(second)
-    except ValueError:
-        raise errors.UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8") from None
-    if currency is None:
-        raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
-    return Price(currency=currency, input=values[0], output=values[1])
 
 
 def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:

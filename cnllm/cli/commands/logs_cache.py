@@ -12,7 +12,6 @@ from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
     from cnllm.cli.cache_report import CacheReport, RequestReport
-    from cnllm.types import Cost
 
 __all__ = ["cache"]
 
@@ -33,11 +32,14 @@ def cache(ident: str, *, as_json: bool) -> None:
     A break costs the tokens behind it: at the price of input, less that of the cache.
     """
     from cnllm.cli.cache_report import cache_report
+    from cnllm.cli.prices import price_lookup
+    from cnllm.estimates.cache_loss import loss_cost
     from cnllm.store import Store
 
     with Store.open() as store:
         (record,) = store.records([store.conversation(ident, with_calls=True).id], exchanges=True)
-    report = cache_report(record, _loss_cost)
+    price = price_lookup()
+    report = cache_report(record, lambda model, tokens: loss_cost(tokens, price(model)))
     if as_json:
         answer.print_json(report)
     elif not report.requests:
@@ -46,18 +48,6 @@ def cache(ident: str, *, as_json: bool) -> None:
         answer.print_message("\n".join(_lines(report)))
         if report.unstored:
             stdio.print_line(f"turns whose requests are not stored: {report.unstored}")
-
-
-def _loss_cost(model: str, tokens: int) -> Cost | None:
-    """Return how much more tokens of a model cost than from the cache; None where a price is unknown."""
-    from cnllm.errors import CnllmError
-    from cnllm.estimates.cache_loss import loss_cost
-    from cnllm.registry import Registry
-
-    try:
-        return loss_cost(tokens, Registry.load().resolve(model).flags.price)
-    except CnllmError:  # a model that no file describes now
-        return None
 
 
 def _lines(report: CacheReport) -> Iterator[str]:

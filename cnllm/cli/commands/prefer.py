@@ -99,7 +99,6 @@ def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
 def _rank(old: str, model: Model, default_models: Sequence[str]) -> tuple[bool, bool, int]:
     """Return the sort key of a name that changes: default models first, then current ones, the newest first."""
     status = model.flags.status
-    released = "" if status is None else str(status.released or "")
-    day = int(released.replace("-", "").ljust(8, "0")) if released.replace("-", "").isdigit() else 0
+    released = None if status is None else status.released
     is_default = old in default_models or model.name in default_models
-    return not is_default, status is not None and status.is_ == "retired", -day
+    return not is_default, status is not None and status.is_ == "retired", -released.toordinal() if released else 0

@@ -128,30 +128,12 @@ def _fact(argument: str) -> tuple[str, Any]:
 
 def _kind(flag: str) -> Any:
     """Return the type of a flag. Raises `UsageError` for a flag that there is not."""
-    import msgspec
-
-    from cnllm.registry.check import bare_type
+    from cnllm.registry.check import flag_type
     from cnllm.registry.flags import Table
-    from cnllm.registry.problem import did_you_mean
 
-    kind: Any = Table
-    for key in flag.split("."):
-        struct = next(
-            (
-                one
-                for one in (kind, *typing.get_args(kind))
-                if isinstance(one, type) and issubclass(one, msgspec.Struct)
-            ),
-            None,
-        )
-        if struct is None:
-            return None
-        known = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
-        if key not in known:
-            raise errors.UsageError(
-                f"there is no flag {flag}{did_you_mean(key, known)}", "cnllm registry schema describes all of them"
-            )
-        kind = bare_type(known[key])
+    kind, missing = flag_type(flag.split("."), Table)
+    if missing is not None:
+        raise errors.UsageError(f"there is no flag {flag}{missing}", "cnllm registry schema describes all of them")
     return kind
 
 
