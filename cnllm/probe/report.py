@@ -12,7 +12,7 @@ from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact
 from cnllm.probe.questions import QUESTIONS
 
-__all__ = ["differences", "estimate", "plan_text", "report", "sentence"]
+__all__ = ["differences", "estimate", "report", "sentence"]
 
 _MOST_JSON = 1500
 _MOST_WORDS = 300
@@ -118,7 +118,6 @@ def _words(text: str) -> str:
 
 
 # ── before anything is sent ──────────────────────────────────────────────────
-_FIRST = 3
 _INPUT, _OUTPUT = 250, 150
 """The tokens of an ordinary question, roughly."""
 
@@ -126,16 +125,3 @@ _INPUT, _OUTPUT = 250, 150
 def estimate(requests: int, price: tuple[float, float]) -> float:
     """Return what so many requests may cost, roughly."""
     return requests * (_INPUT * price[0] + _OUTPUT * price[1]) / 1_000_000
-
-
-def plan_text(max_requests: int, price: tuple[float, float] | None) -> str:
-    """Return the plan of a probe as lines of text."""
-    lines = ["Questions in their order, and the most requests of each (twice, if it finds something):", ""]
-    lines.append(f"{_FIRST:>4}  the list of models, a first request, the same without the key")
-    lines += [f"{question.requests:>4}  {question.name}" for question in QUESTIONS]
-    lines += ["", f"It ends after {max_requests} requests (--max-requests)."]
-    if price is not None:
-        lines.append(f"About {estimate(max_requests, price):.3g} at this price, without the prompt that is too long.")
-    else:
-        lines.append("The price is not known: --assume-price P shows the cost.")
-    return "\n".join(lines)

@@ -71,8 +71,8 @@ def _got(seen: list[Any], wanted: list[Any]) -> str | None:
     unfit = [item for item in seen if item not in wanted]
     missing = [item for item in wanted if item not in seen]
     if unfit:
-        return f"a tool got {json.dumps(unfit[0], ensure_ascii=False, default=str)}"
-    return f"no tool got {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
+        return f"a tool got: {json.dumps(unfit[0], ensure_ascii=False, default=str)}"
+    return f"no tool got: {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
 
 
 def _world(prompt: str, tool: Callable[..., object], seen: list[Any], wanted: list[Any], *words: str) -> World:

@@ -18,6 +18,7 @@ import msgspec
 
 from cnllm.cli.language.catalogue import WORD
 from cnllm.cli.output.errors import command_line_form
+from cnllm.probe.questions import QUESTIONS
 
 __all__ = ["OTHER", "PACKAGE", "PRINTED", "SKIPPED", "Message", "messages"]
 
@@ -236,6 +237,16 @@ OTHER = (
     "simulated: {0}/v1 answers for every model; Ctrl-C ends it",
     "cnllm {0} has {1}",
     "a JSON Schema",
+    "native tools",
+    "tools in the prompt",
+    # the problems of the tasks of a trial
+    "the answer lacks {0}",
+    "a tool got: {0}",
+    "no tool got: {0}",
+    "a tool was called for nothing",
+    "the answer is not Chinese",
+    "a tool got another city",
+    "the right code was not used",
     "the key is empty",
     "the key holds a space, a control character or a letter outside ASCII",
     "line {0}: not valid JSON: {1}",
@@ -296,7 +307,7 @@ def messages() -> dict[Message, list[str]]:
                 files.append(name)
     for text in OTHER:
         found.setdefault(Message(text, is_template="{0}" in text), [])
-    for word in WORDS:
+    for word in (*WORDS, *(question.name for question in QUESTIONS)):
         found.setdefault(Message(WORD + word), [])
     return found
 

@@ -317,6 +317,28 @@ def test_known_issues_are_chinese_on_a_terminal(chinese: Machine) -> None:
     assert "cnllm sends" not in shown
 
 
+@pytest.mark.parametrize(
+    ("args", "words", "english"),
+    [
+        (
+            ("compare", "glm-4.7", "--hosts", "zai,zhipuai", "-n", "1", "--simulate"),
+            ("没有出错的请求", "13 / 13", "没有发现与 zai/glm-4.7 的差别"),
+            "without an error",
+        ),
+        (("probe", "zai", "--dry-run"), ("依次测试以下各项", "关闭思考", "上下文窗口"), "reasoning off"),
+    ],
+    ids=["compare", "probe"],
+)
+def test_a_report_is_chinese_on_a_terminal(
+    chinese: Machine, args: tuple[str, ...], words: tuple[str, ...], english: str
+) -> None:
+    with terminal(chinese, *args, columns=120) as (master, _):
+        shown = read_terminal(master)
+    assert [word for word in words if word not in shown] == []
+    assert english not in shown
+    assert english in chinese.run(*args).out
+
+
 def test_a_wrong_name_is_shown_as_it_was_typed(chinese: Machine) -> None:
     chinese.run("serve", "keys", "add", "张三").fails(2, "'张三' 不能用作名称")
     chinese.run("serve", "keys", "add", "x", "--time-zone", "北京").fails(2, "本机没有时区 '北京'")

@@ -99,7 +99,7 @@ def test_the_table_fits_80_columns(tmp_path: Path) -> None:
     assert lines[1].split("  ")[-1].strip() == "tools in the prompt"
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("tasks that end right") and "9 of 13 (69 %)" in line for line in lines)
-    assert any("native tools, weather: a tool" in line or "weather: no tool got" in line for line in lines)
+    assert any("native tools · weather: a tool" in line or "weather: no tool got" in line for line in lines)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 30])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
@@ -218,9 +219,11 @@ def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None
     if params["as_json"]:
         answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
         return
-    answer.print_line(table(("", *(figures.host for figures in report.figures)), list(_rows(report))))
+    answer.print_line(
+        table(("", *(figures.host for figures in report.figures)), [tuple(map(localize, row)) for row in _rows(report)])
+    )
     for line in _verdicts(report):
-        answer.print_line(line)
+        answer.print_line(localize(line))
     if report.simulated:
         stdio.print_line("cnllm: simulated; the simulator answers every task rightly")
 
@@ -240,7 +243,10 @@ def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
     yield ("first piece, median", *(_median(column.first, " s") for column in columns))
     yield ("tokens a second, median", *(_median(column.rate, "") for column in columns))
     yield ("cost of a right task", *(_cost(column.cost, column.currency) for column in columns))
-    yield ("endpoint", *("a mixture" if host.mixture else host.upstream or "its own" for host in report.hosts))
+    yield (
+        localize_word("endpoint"),
+        *("a mixture" if host.mixture else host.upstream or "its own" for host in report.hosts),
+    )
 
 
 def _number(value: float | None, unit: str) -> str:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options, probe_target
+from cnllm.cli.language.messages import language, localize, localize_word, translate, translate_word
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import truncate_end
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
     from cnllm.probe.runner import ProbeStep
 
 __all__ = ["probe"]
+
+_FIRST = 3
+"""The requests before the first question."""
 
 EXAMPLES = options.examples(
     "cnllm probe http://127.0.0.1:8080 -o home.toml",
@@ -68,9 +73,7 @@ def probe(target: str, **params: Any) -> int:
     if params["output"] is not None:
         probe_target.require_own(params["output"])
     if params["dry_run"]:
-        from cnllm.probe.report import plan_text
-
-        answer.print_line(plan_text(params["max_requests"], goal.price).rstrip())
+        _print_plan(params["max_requests"], goal.price)
         return errors.WHOLE
     from cnllm.probe.recording import state_file
     from cnllm.probe.run import ProbeSettings, run_target
@@ -90,14 +93,31 @@ def probe(target: str, **params: Any) -> int:
     return errors.WHOLE
 
 
+def _print_plan(most: int, price: tuple[float, float] | None) -> None:
+    """Print the questions of a probe, and what it may cost."""
+    from cnllm.probe.questions import QUESTIONS
+    from cnllm.probe.report import estimate
+
+    lines = ["Questions in their order, and the most requests of each (twice, if it finds something):", ""]
+    lines.append(f"{_FIRST:>4}  {localize('the list of models, a first request, the same without the key')}")
+    lines += [f"{question.requests:>4}  {localize_word(question.name)}" for question in QUESTIONS]
+    lines += ["", f"It ends after {most} requests (--max-requests)."]
+    if price is not None:
+        cost = f"{estimate(most, price):.3g}"
+        lines.append(f"About {cost} at this price, without the prompt that is too long.")
+    else:
+        lines.append("The price is not known: --assume-price P shows the cost.")
+    answer.print_line("\n".join(map(localize, lines)))
+
+
 def _show(step: ProbeStep) -> None:
     """Show what a question taught, on stderr."""
     from cnllm.probe.report import sentence
 
-    known = [sentence(f) for f in step.findings if f.answer != "unknown"]
-    head = f"{step.requests:>4}/{step.most}  {step.question}: "
-    text = head + ("; ".join(known) or "nothing was proven")
-    stdio.print_line(text if len(text) <= 79 else text[:78] + "…")
+    known = "; ".join(sentence(f) for f in step.findings if f.answer != "unknown")
+    colon = ": " if language() is None else "："
+    text = f"{translate_word(step.question)}{colon}{known or translate('nothing was proven')}"
+    stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {text}", 79))
 
 
 def _write(report: Report, state: Path, output: str | None, *, as_json: bool) -> None:

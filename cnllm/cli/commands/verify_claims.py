@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import probe_target
+from cnllm.cli.language.messages import translate_word
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import truncate_end
 from cnllm.errors import CnllmError, KeyMissing
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ def _target(model: Model, simulator: str | None) -> ProbeTarget | None:
 
 
 def _show(model: str, step: ProbeStep) -> None:
-    stdio.print_line(f"{step.requests:>4}/{step.most}  {model}: {step.question}"[:79])
+    stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {model} · {translate_word(step.question)}", 79))
 
 
 def _status(result: Verification) -> int:

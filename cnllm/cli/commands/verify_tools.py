@@ -86,7 +86,7 @@ def _try(registry: Registry, model: Model, allowance: TrialAllowance, *, simulat
 
     def show(mode: Mode, result: TaskResult) -> None:
         kind = _HEADS[mode]
-        stdio.print_line(f"{model.name}, {kind}, {result.task}: {result.problem or 'right'}")
+        stdio.print_line(f"{model.name} · {kind} · {result.task}: {result.problem or 'the result is right'}")
 
     transport = client_factory.base_transport(registry, simulate=simulate)
     return try_tools(open_client, transport, model, allowance, tasks=TASKS, on_result=show)
@@ -118,10 +118,10 @@ def _rows(measured: Sequence[ModeReport]) -> Iterator[tuple[str, list[str]]]:
     yield "  precision, recall", [f"{_share(m.precision)}, {_share(m.recall)}" for m in measured]
     yield "calls valid by their schema", [_of(m.valid, m.called) for m in measured]
     for label, times in (
-        ("first text or call", [m.first for m in measured]),
-        ("whole task", [m.task for m in measured]),
+        ("first text or call, median", [m.first for m in measured]),
+        ("whole task, median", [m.task for m in measured]),
     ):
-        yield f"{label}, median", [_time(seconds.median if seconds else None) for seconds in times]
+        yield label, [_time(seconds.median if seconds else None) for seconds in times]
         yield "  95 of 100 within", [_time(seconds.p95 if seconds else None) for seconds in times]
 
 
@@ -130,11 +130,12 @@ def _problems(modes: Sequence[ModeReport]) -> Iterator[str]:
     for mode in modes:
         for result in mode.results:
             if result.problem is not None:
-                yield truncate_end(f"  {_HEADS[mode.tools]}, {result.task}: {result.problem}", _WIDTH)
+                problem = localize(f"{_HEADS[mode.tools]} · {result.task}: {result.problem}")
+                yield truncate_end(f"  {problem}", _WIDTH)
 
 
 def _of(part: int, whole: int) -> str:
-    return f"{part} of {whole} ({100 * part / whole:.0f} %)" if whole else "–"
+    return localize(f"{part} of {whole} ({100 * part / whole:.0f} %)") if whole else "–"
 
 
 def _share(value: float | None) -> str:
@@ -142,4 +143,4 @@ def _share(value: float | None) -> str:
 
 
 def _time(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} s"
+    return "–" if value is None else localize(f"{value:.2f} s")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cnllm.cli.language.catalogue import Catalogue
 
-__all__ = ["join_localized", "language", "localize", "localize_word", "translate"]
+__all__ = ["join_localized", "language", "localize", "localize_word", "translate", "translate_word"]
 
 _SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
 
@@ -32,10 +32,15 @@ def localize(text: str) -> str:
     return translate(text) if sys.stdout.isatty() else text
 
 
+def translate_word(word: str) -> str:
+    """Return a heading or a name of a table in the user's language. Such words have entries of their own."""
+    name = language()
+    return word if name is None else _catalogue(name).word(word)
+
+
 def localize_word(word: str) -> str:
     """Return a heading or a cell of a table for stdout, as `localize` does. Such words have entries of their own."""
-    name = language() if sys.stdout.isatty() else None
-    return word if name is None else _catalogue(name).word(word)
+    return translate_word(word) if sys.stdout.isatty() else word
 
 
 def join_localized(texts: Iterable[str], *, sign: str = "、") -> str:
