@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -126,25 +127,30 @@ def test_a_large_head_within_the_bounds_is_served() -> None:
 
 def test_every_head_and_every_idle_connection_has_a_deadline() -> None:
     whole = f"GET /healthz HTTP/1.1\r\n{HOST}\r\n".encode()
-    with simulated(bounds=Bounds(head_seconds=0.4, idle_seconds=1.2)) as url:
-        for begin, rest, seconds in (
-            (b"", b"", 0.4),
-            (b"GE", b"", 0.4),
-            (b"\r\n", b"", 0.4),
-            (whole, b"", 1.2),
-            (whole, b"G", 0.4),
-            (whole, whole + b"GET / HTTP", 0.4),
-            (whole, b"\r\n", 0.4),
-        ):
-            with connected(url) as peer:
-                peer.sendall(begin)
-                if begin == whole:
-                    peer.recv(65536)
-                peer.sendall(rest)
-                start = time.monotonic()
-                answer(peer)
-                took = time.monotonic() - start
-                assert seconds * 0.7 < took < seconds + 8, (begin, rest, took)
+
+    def seconds_open(url: str, begin: bytes, rest: bytes) -> float:
+        with connected(url) as peer:
+            peer.sendall(begin)
+            if begin == whole:
+                peer.recv(65536)
+            peer.sendall(rest)
+            start = time.monotonic()
+            answer(peer)
+            return time.monotonic() - start
+
+    cases = (
+        (b"", b"", 0.4),
+        (b"GE", b"", 0.4),
+        (b"\r\n", b"", 0.4),
+        (whole, b"", 1.2),
+        (whole, b"G", 0.4),
+        (whole, whole + b"GET / HTTP", 0.4),
+        (whole, b"\r\n", 0.4),
+    )
+    with simulated(bounds=Bounds(head_seconds=0.4, idle_seconds=1.2)) as url, ThreadPoolExecutor(len(cases)) as pool:
+        took = list(pool.map(lambda case: seconds_open(url, *case[:2]), cases))
+    for (*sent, seconds), found in zip(cases, took, strict=True):
+        assert seconds * 0.7 < found < seconds + 8, (sent, found)
 
 
 def test_a_head_that_drips_is_over_at_its_deadline() -> None:
