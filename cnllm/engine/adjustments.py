@@ -8,6 +8,7 @@ from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.errors import ADJUST, CannotSend
@@ -24,16 +25,16 @@ __all__ = ["Ledger", "MessageNote"]
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
-class MessageNote:
+class MessageNote(Struct):
     """A note on several messages: what was done to the first one, how many more there are, and the last one.
 
     `note` is that on the message `first`, in words that begin with its place.
     """
 
-    def __init__(self, note: Note, first: int) -> None:
-        self.note = note
-        self.first = self.last = first
-        self.more = 0
+    note: Note
+    first: int
+    last: int
+    more: int = 0
 
     def shifted(self, by: int) -> Note:
         """Return the note on the first message, where the conversation stands further behind."""
@@ -108,7 +109,7 @@ class Ledger:
         index = int(place[1])
         cause = self.on_messages.get((code, flag, did))
         if cause is None:
-            self.on_messages[code, flag, did] = MessageNote(self._build_note(code, flag, text, did), index)
+            self.on_messages[code, flag, did] = MessageNote(self._build_note(code, flag, text, did), index, index)
         elif index != cause.last:
             cause.more += 1
             cause.last = index
@@ -128,7 +129,7 @@ class Ledger:
         for key, cause in on_messages.items():
             known = self.on_messages.get(key)
             if known is None:
-                self.on_messages[key] = known = MessageNote(cause.shifted(shift), cause.first + shift)
+                self.on_messages[key] = known = MessageNote(cause.shifted(shift), cause.first + shift, 0)
             else:
                 known.more += 1
             known.more += cause.more

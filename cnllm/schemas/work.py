@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 __all__ = ["WorkBudget", "WorkLimitExceeded", "canonical", "depth"]
@@ -56,33 +57,33 @@ class WorkBudget:
         return error
 
 
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """Yield the values of each level: the value itself, those in it, and so on."""
+    level = [value]
+    while level:
+        yield level
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                inner += item.values()
+            elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+                inner += item
+        level = inner
+
+
 def _size(value: Any) -> int:
     """Return the number of values inside a value, with itself and its names."""
-    count, stack = 0, [value]
-    while stack and count < _MAX_STEPS:
-        item = stack.pop()
-        count += 1
-        if isinstance(item, Mapping):
-            count += len(item)
-            stack += item.values()
-        elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
-            stack += item
+    count = 0
+    for level in _levels(value):
+        count += len(level) + sum(len(item) for item in level if isinstance(item, Mapping))
+        if count >= _MAX_STEPS:
+            break
     return count
 
 
 def depth(value: Any, most: int) -> int:
     """Return the depth of a value, or `most` if it is deeper."""
-    level, count = [value], 0
-    while level and count < most:
-        count += 1
-        next_level: list[Any] = []
-        for item in level:
-            if isinstance(item, Mapping):
-                next_level += item.values()
-            elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
-                next_level += item
-        level = next_level
-    return count
+    return sum(1 for _ in islice(_levels(value), most))
 
 
 def canonical(value: Any, work: WorkBudget) -> str:

@@ -19,7 +19,7 @@ from cnllm.types import (
     ToolCallStart,
 )
 
-__all__ = ["Delivered", "Diverged", "RepeatedText"]
+__all__ = ["Delivered", "Diverged", "RepeatedText", "text_events"]
 
 
 class Diverged(Exception):
@@ -171,8 +171,10 @@ class Delivered:
         if self.has_calls or not is_same or not reply.text.startswith(text):
             events.append(Restarted())
             reasoning = text = ""
-        if rest := reply.reasoning[len(reasoning) :]:
-            events.append(ReasoningDelta(rest))
-        if rest := reply.text[len(text) :]:
-            events.append(TextDelta(rest))
-        return events
+        return [*events, *text_events(reply.reasoning[len(reasoning) :], reply.text[len(text) :])]
+
+
+def text_events(reasoning: str, text: str) -> list[Event]:
+    """Return the events of a piece of reasoning and a piece of the answer, where they are not empty."""
+    out: list[Event] = [ReasoningDelta(reasoning)] if reasoning else []
+    return [*out, TextDelta(text)] if text else out

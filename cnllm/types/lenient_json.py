@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-__all__ = ["NotJson", "SurrogateBuffer", "decode_lenient", "replace_surrogates"]
+__all__ = ["JsonNesting", "NotJson", "SurrogateBuffer", "decode_lenient", "replace_surrogates"]
 
 _decode = msgspec.json.Decoder().decode
+_MARKS = re.compile(r'["\\{}\[\]]')
 
 
 class NotJson(ValueError):
@@ -99,3 +102,30 @@ class SurrogateBuffer:
         """Return the half that still waits, which nothing followed."""
         half, self.pending = self.pending, ""
         return str(replace_surrogates(half))
+
+
+class JsonNesting:
+    """Follows the nesting of JSON that comes in pieces."""
+
+    __slots__ = ("_escaped", "depth", "in_string")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.in_string = self._escaped = False
+
+    def brackets(self, piece: str) -> Iterator[re.Match[str]]:
+        """Yield each bracket of a piece outside of texts; `depth` is then that behind the bracket."""
+        position = 0
+        if self._escaped and piece:
+            position, self._escaped = 1, False
+        while mark := _MARKS.search(piece, position):
+            position, char = mark.end(), mark[0]
+            if char == '"':
+                self.in_string = not self.in_string
+            elif char == "\\":
+                if self.in_string:
+                    self._escaped = position == len(piece)
+                    position += 1
+            elif not self.in_string:
+                self.depth += 1 if char in "{[" else -1
+                yield mark

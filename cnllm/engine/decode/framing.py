@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 
-from cnllm.types.lenient_json import NotJson, decode_lenient
+from cnllm.types.lenient_json import JsonNesting, NotJson, decode_lenient
 
 __all__ = [
     "BLANK",
@@ -37,7 +37,6 @@ _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n"
-_MARKS = re.compile(rb'["\\{}\[\]]')
 
 
 class ErrorData(bytes):
@@ -290,48 +289,31 @@ class JsonArrayElements:
     `TOO_LONG`, and nothing after it.
     """
 
-    __slots__ = ("_depth", "_escaped", "_has_ended", "_in_string", "_limit", "_pieces", "_size")
+    __slots__ = ("_has_ended", "_limit", "_nesting", "_pieces", "_size")
 
     def __init__(self, limit: int = sys.maxsize) -> None:
         self._has_ended = False
         self._limit = limit
         self._size = 0  # bytes of the unfinished object
         self._pieces: list[bytes] = []  # of the unfinished object
-        self._depth = 0
-        self._in_string = self._escaped = False
+        self._nesting = JsonNesting()
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the text of each object that these bytes complete."""
         if self._has_ended:
             return []
         out: list[bytes] = []
-        begin = 0 if self._depth > 1 else -1
-        position = 0
-        if self._escaped and chunk:
-            position, self._escaped = 1, False
-        while mark := _MARKS.search(chunk, position):
-            position = mark.end()
-            char = mark[0]
-            if self._in_string:
-                if char == b"\\":
-                    self._escaped = position == len(chunk)
-                    position += 1
-                elif char == b'"':
-                    self._in_string = False
-            elif char == b'"':
-                self._in_string = True
-            elif char in b"{[":
-                self._depth += 1
-                if self._depth == 2:
-                    begin = mark.start()
-            elif char in b"}]":
-                self._depth -= 1
-                if self._depth == 1:
-                    self._size += position - begin
-                    if self._size > self._limit:
-                        break
-                    out.append(b"".join(self._pieces) + chunk[begin:position])
-                    self._pieces, begin, self._size = [], -1, 0
+        begin = 0 if self._nesting.depth > 1 else -1
+        for mark in self._nesting.brackets(chunk.decode("latin-1")):  # with the positions of the bytes
+            depth = self._nesting.depth
+            if mark[0] in "{[":
+                begin = mark.start() if depth == 2 else begin
+            elif depth == 1:
+                self._size += mark.end() - begin
+                if self._size > self._limit:
+                    break
+                out.append(b"".join(self._pieces) + chunk[begin : mark.end()])
+                self._pieces, begin, self._size = [], -1, 0
         else:
             if begin >= 0:
                 self._pieces.append(chunk[begin:])
@@ -344,7 +326,7 @@ class JsonArrayElements:
     @property
     def is_torn(self) -> bool:
         """Whether the array is not complete."""
-        return self._depth > 0
+        return self._nesting.depth > 0
 
     def closing_event(self) -> list[bytes]:
         """Return nothing: an array has no end marker."""

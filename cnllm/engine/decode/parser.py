@@ -299,14 +299,13 @@ class StreamParser:
         """End the input and return the last events; not `orderly` means that the connection broke off."""
         if self._has_ended:
             return []
-        before: list[Event] = []
         out: list[Event] = []
         if self._mode == "":
             head = b"".join(self._head)
             self._mode = self._detect_mode(head, at_end=True) or "whole"
             if self._mode == "sse":
                 self._begin_events()
-                before = self._feed_counted(head)
+                out += self._feed_counted(head)
         if self._mode == "whole":
             self._read_whole(b"".join(self._head), out)
             self._head = []
@@ -322,7 +321,7 @@ class StreamParser:
                         self._read_event(chunk, out)
             orderly = orderly and not torn
         self._finish(out, marker=False, orderly=orderly)
-        return [*before, *out]
+        return out
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
         """Read the last bytes within the limit. For an error response they are enough."""

@@ -15,12 +15,12 @@ import msgspec
 
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
+from cnllm.types.lenient_json import JsonNesting
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
 _MARKUP = re.compile(r"<[^<>]*[^\W\d_][^<>]*>")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
-_MARKS = re.compile(r'["\\{}\[\]]')
 _NEWEST = 16  # calls, of which a stream goes on with the pieces
 
 
@@ -44,8 +44,8 @@ class CallBuilder:
         self.is_whole: bool | None = None  # whether the wire says that the call is whole; None where it says nothing
         self.extra: dict[str, Any] = {}
         self.late: Callable[[], dict[str, Any] | None] | None = None  # returns more data at the end of the reply
-        self._scanned = self._depth = 0
-        self._in_string = self._escaped = False
+        self._scanned = 0
+        self._nesting = JsonNesting()
         self._last = ""
         self._objects = 0  # JSON objects that begin in the arguments
         self._canonical: bytes | None = None  # canonical form of the arguments, where they are one object
@@ -90,30 +90,14 @@ class CallBuilder:
         for piece in self.pieces[self._scanned :]:
             self._scan(piece)
         self._scanned = len(self.pieces)
-        return self._depth == 0 and not self._in_string and self._last == "}"
+        return self._nesting.depth == 0 and not self._nesting.in_string and self._last == "}"
 
     def _scan(self, piece: str) -> None:
         """Follow the nesting of JSON through a piece."""
-        position = 0
-        if self._escaped and piece:
-            position, self._escaped = 1, False
-        while mark := _MARKS.search(piece, position):
-            position = mark.end()
-            char = mark[0]
-            if self._in_string:
-                if char == "\\":
-                    self._escaped = position == len(piece)
-                    position += 1
-                elif char == '"':
-                    self._in_string = False
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._objects += self._depth == 0
-                self._depth += 1
+        for mark in self._nesting.brackets(piece):
+            if mark[0] in "{[":
+                self._objects += self._nesting.depth == 1
                 self._canonical = None
-            elif char in "}]":
-                self._depth -= 1
         if stripped := piece.rstrip():
             self._last = stripped[-1]
 

@@ -275,13 +275,13 @@ def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> l
     the conversation goes on.
     """
     out: list[Turn] = []
-    assigner = _IdAssigner(pattern, ledger)
+    unique = UniqueIds(pattern)
     new_ids: list[str] = []
     for index, message in turns:
         if message.role == "assistant":
             old = [p.id for p in message.parts if type(p) is ToolCall]
             if old:
-                new_ids = [assigner.id(id, index, n) for n, id in enumerate(old)]
+                new_ids = [_valid_id(id, unique, ledger, index, n) for n, id in enumerate(old)]
                 if new_ids != old:
                     ids = iter(new_ids)
                     parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
@@ -296,25 +296,18 @@ def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> l
     return out
 
 
-class _IdAssigner:
-    """Gives each call of the history a valid id of its own."""
-
-    def __init__(self, pattern: str | None, ledger: Ledger) -> None:
-        self._unique = UniqueIds(pattern)
-        self._ledger = ledger
-
-    def id(self, old: str, index: int, order: int) -> str:
-        """Return the id for a call of the message at `index`."""
-        unique, note = self._unique, self._ledger.note
-        fits = bool(old) and unique.matches(old)
-        if fits and unique.claim(old):
-            return old
-        if not old:
-            note("ids-absent", "messages", f"messages[{index}] has a call without an id", "given one")
-        elif fits:
-            note("ids-repeated", "messages", f"messages[{index}] has a call with an id that came before", "made unique")
-        else:
-            did = "changed to match the endpoint's pattern"
-            note("ids-renamed", "tools.call_id_pattern", f"messages[{index}] has a call whose id does not match", did)
-        new = unique.derive(old or f"call_{index}_{order}", differs=fits)
-        return old if new is None else new  # no id is known to match the pattern
+def _valid_id(old: str, unique: UniqueIds, ledger: Ledger, index: int, order: int) -> str:
+    """Return a valid id of its own for a call of the message at `index`."""
+    fits = bool(old) and unique.matches(old)
+    if fits and unique.claim(old):
+        return old
+    if not old:
+        ledger.note("ids-absent", "messages", f"messages[{index}] has a call without an id", "given one")
+    elif fits:
+        subject = f"messages[{index}] has a call with an id that came before"
+        ledger.note("ids-repeated", "messages", subject, "made unique")
+    else:
+        subject = f"messages[{index}] has a call whose id does not match"
+        ledger.note("ids-renamed", "tools.call_id_pattern", subject, "changed to match the endpoint's pattern")
+    new = unique.derive(old or f"call_{index}_{order}", differs=fits)
+    return old if new is None else new  # no id is known to match the pattern

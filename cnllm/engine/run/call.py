@@ -48,13 +48,11 @@ from cnllm.types import (
     Message,
     Note,
     NoteAdded,
-    ReasoningDelta,
     Reply,
-    TextDelta,
     ToolCall,
     ToolCallEnd,
 )
-from cnllm.types.delivered import Delivered
+from cnllm.types.delivered import Delivered, text_events
 from cnllm.types.policy import Retry, Timeouts
 from cnllm.types.totals import with_costs
 
@@ -464,9 +462,7 @@ class Call:
             self.plan.model.where("messages.prefill"),
         )
         reply = replace(reply, notes=[*reply.notes, note])
-        events: list[Event] = [NoteAdded(note)]
-        events += [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
-        events += [TextDelta(text)] if (text := reply.text[len(old.text) :]) else []
+        events = [NoteAdded(note), *text_events(reply.reasoning, reply.text[len(old.text) :])]
         yield Observed("recovered")
         yield FinalEvents([*events, *final_events(reply)])
         return reply

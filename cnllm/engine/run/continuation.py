@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
     Citation,
-    Message,
     Part,
     Reply,
     Text,
@@ -25,18 +24,12 @@ __all__ = [
     "is_repeating",
     "join_replies",
     "needs_continuation",
-    "result_turn",
     "retry_reason",
     "shift_citation",
     "unique_call_ids",
 ]
 
 # ── history ──────────────────────────────────────────────────────────────────
-
-
-def result_turn(result: ToolResult) -> Message:
-    """Return a result as a turn of its own."""
-    return Message("tool", (result,))
 
 
 def failed_result_text(call: ToolCall, reason: str) -> ToolResult:

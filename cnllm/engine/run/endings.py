@@ -9,16 +9,15 @@ from cnllm.types import (
     ExtraAdded,
     Finished,
     NoteAdded,
-    ReasoningDelta,
     Reply,
     Restarted,
-    TextDelta,
     ToolCall,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     UsageSeen,
 )
+from cnllm.types.delivered import text_events
 
 __all__ = ["call_events", "closing_events", "corrected_events", "final_events", "is_verdict"]
 
@@ -58,7 +57,4 @@ def corrected_events(old: Reply, new: Reply, final: list[Event]) -> list[Event]:
     notes: list[Event] = [NoteAdded(n) for n in new.notes if n not in old.notes or n.code == "answer-invalid"]
     if not any(note.code == "answer-corrected" for note in new.notes):
         return [*notes, *final[-1:]]
-    out: list[Event] = [*notes, Restarted()]
-    out += [ReasoningDelta(new.reasoning)] if new.reasoning else []
-    out += [TextDelta(new.text)] if new.text else []
-    return [*out, *final_events(new)]
+    return [*notes, Restarted(), *text_events(new.reasoning, new.text), *final_events(new)]

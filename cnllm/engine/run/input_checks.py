@@ -39,6 +39,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_grammar, custom_input
+from cnllm.types.delivered import text_events
 from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = ["Grammars", "HeldEvents", "check_inputs", "hold_events", "plan_grammars"]
@@ -246,10 +247,7 @@ class HeldEvents:
     def _replaced(self, first: Reply, last: Reply) -> Iterator[Event]:
         """Yield the rest of a corrected reply."""
         yield from (e for e in self.events if type(e) in (TextDelta, ReasoningDelta, NoteAdded))
-        if rest := last.reasoning[len(first.reasoning) :]:
-            yield ReasoningDelta(rest)
-        if rest := last.text[len(first.text) :]:
-            yield TextDelta(rest)
+        yield from text_events(last.reasoning[len(first.reasoning) :], last.text[len(first.text) :])
         indexes: dict[str, int] = {}
         for call in last.tool_calls:
             indexes[call.id] = index = self._calls.get(call.id, len(self._calls) + len(indexes.keys() - self._calls))

@@ -50,7 +50,7 @@ from cnllm.types import (
     ToolUse,
     Usage,
 )
-from cnllm.types.delivered import Delivered
+from cnllm.types.delivered import Delivered, text_events
 from cnllm.types.policy import Recovery
 from cnllm.types.totals import sum_costs
 
@@ -372,9 +372,7 @@ class Loop:
         if before.has_calls or (before.text(ReasoningDelta), before.text(TextDelta)) != (reasoning, text):
             yield [Restarted(), *Delivered().remaining_events(whole), *closing_events(whole)]
             return whole
-        rest = whole.text[len(text) :]
-        new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]
-        yield [*new, *closing_events(whole)]
+        yield [*text_events(more.reasoning, whole.text[len(text) :]), *closing_events(whole)]
         return whole
 
     # ── execution of the calls ───────────────────────────────────────────────
@@ -427,7 +425,7 @@ class Loop:
             complete = [
                 r or continuation.failed_result_text(call, reason) for call, r in zip(calls, results, strict=True)
             ]
-            self.history += map(continuation.result_turn, complete)
+            self.history += [Message("tool", (result,)) for result in complete]
             self._tool_uses = tuple(
                 ToolUse(name=call.name, seconds=took, error=result.error)
                 for call, took, result in zip(calls, seconds, complete, strict=True)
