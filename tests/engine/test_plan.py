@@ -758,6 +758,36 @@ def test_details_go_back_as_they_came(home: Home) -> None:
     assert wire == {"role": "assistant", "reasoning_details": details, "content": "a"}
 
 
+@each(
+    "first, second, is_one",
+    [
+        ({"id": "a"}, {}, True),
+        ({"id": "a"}, {"id": "a"}, True),
+        ({}, {"id": "a"}, True),
+        ({"id": "a"}, {"id": "b"}, False),
+    ],
+)
+def test_fragments_of_one_item_of_details_go_back_as_one_item(
+    home: Home, first: Json, second: Json, is_one: bool
+) -> None:
+    model = home(replay(replay="always", replay_as="details", replay_field="reasoning_details"))
+    item = {"type": "reasoning.text", "index": 0}
+    details = [{**item, **first, "text": "h"}, {**item, **second, "text": "m"}]
+    reply = read(model, sse(*(delta(reasoning_details=[d]) for d in details), delta(content="a"), finish())).said
+    wire = build(model, ["one", reply.message, "two"]).body["messages"][1]
+    assert wire["reasoning_details"] == ([{**item, "id": "a", "text": "hm"}] if is_one else details)
+
+
+def test_what_stands_between_texts_of_a_thought_goes_back_in_its_place(home: Home) -> None:
+    model = home(replay(replay="always", replay_as="content-parts", part="thinking"))
+    inner = [{"type": "text", "text": "h"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "m"}]
+    thoughts = [delta(content=[{"type": "thinking", "thinking": [one]}]) for one in inner]
+    reply = read(model, sse(*thoughts, delta(content="a"), finish())).said
+    assert (reply.reasoning, reply.text) == ("hm", "a")
+    thought, answer = build(model, ["one", reply.message, "two"]).body["messages"][1]["content"]
+    assert (thought["thinking"], answer) == (inner, {"type": "text", "text": "a"})
+
+
 @each("at", ["start", "start-open", "anywhere"])
 def test_tagged_thinking_goes_back_as_it_was_written(home: Home, at: str) -> None:
     flags = replay(replay="always", replay_as="tags", tags_at=at) + '\nreasoning.tags = ["<t>", "</t>"]'

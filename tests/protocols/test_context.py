@@ -71,6 +71,17 @@ def test_portable_keys_go_from_responses_to_chat_and_back() -> None:
     assert build(CHAT, RESPONSES, verbosity="low").body["text"] == {"verbosity": "low"}
 
 
+@pytest.mark.parametrize("state", ["", 'logprobs = "logprobs"', "logprobs = false"])
+def test_a_number_of_probabilities_turns_them_on_unless_the_endpoint_has_none(state: str, tmp_path: Path) -> None:
+    overlay = tmp_path / "a.toml"
+    overlay.write_text(f'[models."openai-compatible/m".params]\n{state}\n')
+    request = engine.decode_request(RESPONSES, {**BODIES[RESPONSES], "top_logprobs": 2})
+    model = Registry.load(str(overlay)).resolve("openai-compatible/m", protocol=CHAT, base_url="http://127.0.0.1:9/v1")
+    body = engine.build_request(model, request.messages, **request.options).body
+    assert body["top_logprobs"] == 2
+    assert body.get("logprobs") is (None if "false" in state else True)
+
+
 def test_a_portable_key_stays_behind_where_the_registry_says_that_the_endpoint_refuses_it(tmp_path: Path) -> None:
     overlay = tmp_path / "a.toml"
     overlay.write_text('[models."openai-compatible/m"]\nparams.prompt_cache_key = false\n')
