@@ -11,6 +11,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from gettext import NullTranslations
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,21 @@ _HAN = re.compile(r"[\u4e00-\u9fff]+")
 def setup(app: Any) -> None:
     """Add the Chinese manual, the model matrix, and a page of the registry for each provider and model."""
     if IS_CHINESE:
+        app.connect("builder-inited", lambda app: app.translator.add_fallback(ThemeWords()))
         app.connect("source-read", link_english_pages)
         app.add_search_language(SearchText)
     else:
         app.connect("build-finished", write_registry)
         app.connect("build-finished", build_chinese)
+
+
+class ThemeWords(NullTranslations):
+    """The words of the theme that Sphinx's own catalogue does not have."""
+
+    def gettext(self, message: str) -> str:
+        """Return a text in Chinese; a text that is not among these stays English."""
+        words = {"On this page": "本页内容", "Back to top": "回到顶部", "View this page": "查看本页源码"}
+        return words.get(message, message)
 
 
 class SearchText(SearchChinese):

@@ -486,7 +486,7 @@ def test_the_page_shows_the_models_that_a_key_may_use(tmp_path: Path) -> None:
     uses = [KeyUse(record) for record in (bound, KeyRecord("free", 1.0))]
     code = f"{json.dumps([use_data(use) for use in uses])}.map(used)"
     assert run_ui(tmp_path, "en", code) == ["models zhipuai/*, deepseek/deepseek-chat", "no limit"]
-    assert run_ui(tmp_path, "zh-CN", code) == ["模型 zhipuai/*, deepseek/deepseek-chat", "没有限额"]
+    assert run_ui(tmp_path, "zh-CN", code) == ["模型 zhipuai/*、deepseek/deepseek-chat", "没有限额"]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")

@@ -31,7 +31,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def render_page(registry: Registry, *, manual: str = "") -> str:
-    """Return the page of every model of a registry as HTML. `manual` is the address of the manual, "" for no link."""
+    """Return the page of every model of a registry as HTML.
+
+    `manual` is the address of the manual, "" for no link; the Chinese manual is in the folder zh beside the page.
+    """
     short = short_names(registry.aliases)
     rows, details = ListData(), DetailData()
     for name in registry.names():
@@ -47,7 +50,8 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     counts = {"all": len(order), "providers": len(registry.providers), "models": models, "vendors": vendors}
     values = _head(counts, details.last_seen(), registry.version)
     values |= {"style": _read("style.css"), "policy": html.escape(_POLICY), "script": _script()}
-    values["manual"] = f'<a href="{html.escape(manual)}" data-t="manual">Manual</a>' if manual else ""
+    address = html.escape(manual)
+    values["manual"] = f'<a href="{address}" data-t="manual" data-zh="zh/{address}">Manual</a>' if manual else ""
     values["list"] = _json(rows.data(order))
     values["texts"] = _json(json.loads(_read("texts.json")))
     values["details"] = _packed(details.data(order))

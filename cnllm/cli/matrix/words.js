@@ -21,6 +21,11 @@ function translate() {
   for (const element of document.querySelectorAll("[data-t-placeholder]")) {
     element.placeholder = t(element.dataset.tPlaceholder);
   }
+  const manual = document.querySelector("[data-t=manual]");
+  if (manual) {
+    manual.dataset.en ??= manual.getAttribute("href");
+    manual.href = manual.dataset[language];
+  }
   by("language").textContent = language === "zh" ? "English" : "中文";
   by("language").lang = language === "zh" ? "en" : "zh";
 }

@@ -19,6 +19,8 @@ async function load(path) {
 const isBad = (entry) => entry.status >= 400 || entry.outcome || entry.error || entry.finish === "cut";
 const number = (value, digits) => (value === undefined || value === null ? "" : value.toFixed(digits));
 
+const count = (value) => value.toLocaleString("en-US");
+
 function tokens(usage) {
   if (!usage || (usage.input == null && usage.output == null)) return "";
   return `${usage.input ?? "?"} → ${usage.output ?? "?"}`;
@@ -110,9 +112,9 @@ async function list() {
 
 function used(use) {
   const parts = [];
-  if (use.models.length) parts.push(t("models {names}", { names: use.models.join(", ") }));
-  if (use.rpm != null) parts.push(t("{n} of {limit} requests a minute", { n: use.minute_requests, limit: use.rpm }));
-  if (use.tpm != null) parts.push(t("{n} of {limit} tokens a minute", { n: use.minute_tokens, limit: use.tpm }));
+  if (use.models.length) parts.push(t("models {names}", { names: use.models.join(t(", ")) }));
+  if (use.rpm != null) parts.push(t("{n} of {limit} requests a minute", { n: count(use.minute_requests), limit: count(use.rpm) }));
+  if (use.tpm != null) parts.push(t("{n} of {limit} tokens a minute", { n: count(use.minute_tokens), limit: count(use.tpm) }));
   if (use.concurrency != null) parts.push(t("{n} of {limit} in flight", { n: use.in_flight, limit: use.concurrency }));
   for (const [currency, budget] of Object.entries(use.budgets)) {
     const period = use.periods[currency] ? t(` a ${use.periods[currency]}`) : "";
@@ -128,8 +130,8 @@ function keyRow(use) {
   const line = element("tr");
   const name = use.kind === "team" ? t("team {name}", use) : use.name;
   const cells = [
-    ["Name", name], ["State", t(use.state)], ["Team", use.team], ["Calls", use.calls, "number"],
-    ["Tokens", use.tokens, "number"], ["Used of what", used(use)],
+    ["Name", name], ["State", t(use.state)], ["Team", use.team], ["Calls", count(use.calls), "number"],
+    ["Tokens", count(use.tokens), "number"], ["Used and allowed", used(use)],
   ];
   for (const [label, text, className] of cells) {
     const cell = element("td", text, className);
