@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from cnllm.system.files import open_below
 
@@ -72,8 +73,6 @@ def time(
     if zone is None:
         now = datetime.datetime.now().astimezone()
     else:
-        from zoneinfo import ZoneInfo
-
         try:
             now = datetime.datetime.now(ZoneInfo(zone))
         except (LookupError, ValueError, OSError):
