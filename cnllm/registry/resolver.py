@@ -81,9 +81,11 @@ class Resolver:
             if (problem := path_problem(getattr(flags, key))) is not None:
                 layer = next(la for la in reversed(layers) if key in la.table)
                 raise self.layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
-        is_listed = f"{provider}/{id}" in self.layers.names("models")
-        holders = [d for d in self.documents if not d.is_data and f"{provider}/{id}" in d.data.get("models", {})]
-        is_catalogued = is_listed and all(document.path.name == CATALOGUE for document in holders)
+        full_name = f"{provider}/{id}"
+        holders = [document for document in self.documents if full_name in document.data.get("models", {})]
+
+        def nearest() -> str | None:
+            return None if overrides or full_name in self.layers.names("models") else self._nearest(provider, id)
 
         def flags_for(mode: frozenset[str]) -> Flags:
             active = _active_conditions(when, mode)
@@ -110,25 +112,14 @@ class Resolver:
             protocol=wire,
             flags=flags,
             source=ModelSource(
-                notes=lambda: self._resolution_notes(
-                    alias,
-                    provider,
-                    id,
-                    flags,
-                    layers,
-                    is_listed=is_listed,
-                    is_catalogued=is_catalogued,
-                    is_moved=bool(overrides),
-                ),
+                notes=lambda: self._resolution_notes(full_name, alias, flags, layers, holders, nearest),
                 distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
                 flags_for=flags_for,
                 where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
                 layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
-                explain=lambda: list(
-                    provenance.facts(layers, table, when, self.layers.traces(shared), f"{provider}/{id}")
-                ),
+                explain=lambda: list(provenance.facts(layers, table, when, self.layers.traces(shared), full_name)),
                 family=self.layers.family,
-                nearest=lambda: None if is_listed or overrides else self._nearest(provider, id),
+                nearest=nearest,
                 sites=lambda: [site for site in self.sites(provider) if site != provider],
                 data_version=self.data_version,
                 # where the caller chose the wire, there is no other
@@ -175,14 +166,7 @@ class Resolver:
             return family
         from cnllm.registry.suggestions import NameSearch
 
-        search = NameSearch(
-            models,
-            self.layers.section("aliases"),
-            self.layers.section("family_aliases"),
-            family=self.layers.family,
-            providers=providers,
-            resolve=lambda name: self._resolve(name, None, None),
-        )
+        search = NameSearch(self.layers, lambda name: self._resolve(name, None, None))
         if serving and len(current := search.current_models(serving)) == 1:
             return (*_split(current[0]), None)
         raise search.unknown_model(name, serving, suggest=suggest)
@@ -345,48 +329,30 @@ class Resolver:
 
     def _resolution_notes(
         self,
+        name: str,
         alias: str | None,
-        provider: str,
-        id: str,
         flags: Flags,
         layers: list[Layer],
-        *,
-        is_listed: bool,
-        is_catalogued: bool,
-        is_moved: bool,
+        holders: list[Document],
+        nearest: Callable[[], str | None],
     ) -> Iterator[Note]:
-        """Yield notes on assumptions about a model."""
+        """Yield notes on assumptions about a model. `holders` are the files that have a table of it."""
         if alias is not None:
             place = self.layers.place(["family_aliases", alias])
-            yield Note("family-alias", f"family_aliases.{alias}", alias, f"{provider}/{id}", place)
-        if not is_listed:
-            near = None if is_moved else self._nearest(provider, id)
-            meaning = f"; did you mean {near}?" if near else ""
-            yield Note(
-                "unknown-model",
-                "models",
-                f"{provider}/{id}",
-                f"only the provider's flags apply; whether it reasons is unknown{meaning}",
-                provenance.setting_line([la for la in layers if la.path], ["protocol"]),
-            )
-        elif is_catalogued:
-            yield Note(
-                "catalogue-model",
-                "models",
-                f"{provider}/{id}",
-                "limits and prices are those of a public list; nobody has described how this model behaves here",
-                self.layers.place(["models", f"{provider}/{id}"]),
-            )
+            yield Note("family-alias", f"family_aliases.{alias}", alias, name, place)
+        if name not in self.layers.names("models"):
+            meaning = f"; did you mean {near}?" if (near := nearest()) else ""
+            did = f"only the provider's flags apply; whether it reasons is unknown{meaning}"
+            place = provenance.setting_line([la for la in layers if la.path], ["protocol"])
+            yield Note("unknown-model", "models", name, did, place)
+        elif all(document.path.name == CATALOGUE for document in holders if not document.is_data):
+            did = "limits and prices are those of a public list; nobody has described how this model behaves here"
+            yield Note("catalogue-model", "models", name, did, self.layers.place(["models", name]))
         if flags.status is not None and flags.status.is_ == "retired":
             use = f"; use {flags.status.use}" if flags.status.use else ""
             since = f" since {flags.status.since}" if flags.status.since else ""
-            yield Note(
-                "retired",
-                "status",
-                f"{provider}/{id}",
-                f"retired{since}{use}",
-                provenance.setting_line(layers, ["status", "is"]),
-            )
+            place = provenance.setting_line(layers, ["status", "is"])
+            yield Note("retired", "status", name, f"retired{since}{use}", place)
 
     def _origins_of(self, env: str) -> set[str] | None:
         """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""

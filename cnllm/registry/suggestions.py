@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cnllm.errors import CnllmError, UnknownModel
+from cnllm.registry.layers import Layers
 from cnllm.registry.model import Model
 
 __all__ = ["NameSearch"]
@@ -26,30 +27,20 @@ _SEPARATORS = re.compile(r"[-_. :@]+")
 class NameSearch:
     """The names of a registry, in the order in which they are suggested."""
 
-    def __init__(
-        self,
-        names: Iterable[str],
-        aliases: Mapping[str, str],
-        family_aliases: Mapping[str, str],
-        *,
-        family: Callable[[str], str | None],
-        providers: Container[str],
-        resolve: Callable[[str], Model],
-    ) -> None:
-        self._family_aliases = family_aliases
-        self._family = family
-        self._providers = providers
+    def __init__(self, layers: Layers, resolve: Callable[[str], Model]) -> None:
+        self._layers = layers
         self._resolve = resolve
-        self._targets: dict[str, str] = {name: name for name in sorted(names)}
-        self._targets |= aliases
-        for alias, target in family_aliases.items():
+        self._families = layers.section("family_aliases")
+        aliases = layers.section("aliases")
+        self._targets: dict[str, str] = {name: name for name in sorted(layers.names("models"))} | aliases
+        for alias, target in self._families.items():
             self._targets.setdefault(alias, target)
         self._aliased = set(aliases.values())
         self._vendors: dict[str, set[str]] = {}
-        for target in family_aliases.values():
+        for target in self._families.values():
             provider, _, id = target.partition("/")
-            if (family_name := family(id)) is not None:
-                self._vendors.setdefault(family_name, set()).add(provider)
+            if (family := layers.family(id)) is not None:
+                self._vendors.setdefault(family, set()).add(provider)
 
     def unknown_model(self, name: str, serving: list[str], *, suggest: bool = True) -> UnknownModel:
         """Return the error for a name that no model has, or that the models in `serving` share."""
@@ -71,7 +62,7 @@ class NameSearch:
         provider, slash, _ = name.partition("/")
         if close:
             hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
-        elif slash and provider not in self._providers:
+        elif slash and provider not in self._layers.names("providers"):
             hint = f"no provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL"
         else:
             hint = "`cnllm models list` lists all"
@@ -86,7 +77,7 @@ class NameSearch:
         """Return the sort key of a name: the vendor's own endpoint first, then short names."""
         target = self._targets.get(name, name)
         provider, _, id = target.partition("/")
-        vendors = self._vendors.get(self._family(id) or "")
+        vendors = self._vendors.get(self._layers.family(id) or "")
         is_own = provider in vendors if vendors else target in self._aliased
         return (not is_own, "/" in name, len(name), name)
 
@@ -98,7 +89,7 @@ class NameSearch:
             if target in seen:
                 continue
             seen.add(target)
-            if target.partition("/")[0] not in self._providers:
+            if target.partition("/")[0] not in self._layers.names("providers"):
                 continue  # an alias of nothing; resolving it would search for similar names again
             try:
                 status = self._resolve(target).flags.status
@@ -119,7 +110,7 @@ class NameSearch:
 
     def _candidates(self, name: str) -> Iterator[str]:
         vendor, slash, id = name.partition("/")
-        own = self._family_aliases.get(vendor.casefold()) if slash else None  # a vendor's name in place of its provider
+        own = self._families.get(vendor.casefold()) if slash else None  # a vendor's name in place of its provider
         if own is not None and (meant := f"{own.partition('/')[0]}/{id}") in self._targets:
             yield meant
         queries = [name, id] if slash and id else [name]
@@ -133,7 +124,7 @@ class NameSearch:
             yield from self._spelt_alike(query, keys)
         for query in queries:
             word = _key(query)
-            families = [f for f in self._family_aliases if len(_key(f)) >= _MIN_PART and _key(f) in word]
+            families = [f for f in self._families if len(_key(f)) >= _MIN_PART and _key(f) in word]
             yield from sorted(families, key=len, reverse=True)
 
     def _spelt_alike(self, query: str, keys: dict[str, str]) -> list[str]:
