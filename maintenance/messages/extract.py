@@ -269,8 +269,13 @@ WORDS = (
     # how a model reasons, what it reads, and whether it is served
     "toggle", "always", "never", "no-reasoning", "text", "image", "audio", "video", "file", "retired", "preview",
     "current",
+    # what the examples of the help say to a model
+    "Why is the sky blue?", "Review this.", "Say hi", "And at sunset?", "Sum it up.", "What is new in the chart?",
+    "Translate into $lang.", "Good morning", "Add up the numbers in sums.txt", "What time is it in Oslo?",
+    "Translate: {text}", "List the files of this folder", "Answer in French.", "sunset",
+    "Why is the sky blue?\\nAnd at sunset?\\n",
 )  # fmt: skip
-"""Words of tables that come from data."""
+"""Words of tables that come from data, and of examples."""
 
 _NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript", "partition"})  # functions
 _HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")

@@ -65,7 +65,7 @@ def test_help_is_chinese(chinese: Machine) -> None:
     assert done.out.startswith("用法：cnllm [OPTIONS] COMMAND [ARGS]...\n")
     for words in ("选项：\n", "命令：\n", "示例：\n", "向模型提问并打印回答\n", "显示这份帮助并退出\n"):
         assert words in done.out
-    assert 'cnllm "Why is the sky blue?"' in done.out
+    assert 'cnllm "为什么天空是蓝色的？"' in done.out
     call = chinese.run("call", "--help-all")
     assert "[默认：ask]" in call.out
     assert "模型参数：\n" in call.out

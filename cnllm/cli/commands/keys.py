@@ -10,7 +10,7 @@ import click
 
 from cnllm.cli import completion, key_test, options
 from cnllm.cli.key_test import all_providers, key_variable, variable_providers
-from cnllm.cli.language.messages import localize, translate
+from cnllm.cli.language.messages import colon, localize, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.suggestion import nearest
 from cnllm.cli.output.table import table
@@ -185,7 +185,7 @@ def path() -> None:
 
 def _read_value(variable: str) -> str:
     if sys.stdin.isatty():
-        value: str = click.prompt(translate(f"Key for {variable}"), hide_input=True, err=True)
+        value: str = click.prompt(translate(f"Key for {variable}"), prompt_suffix=colon(), hide_input=True, err=True)
         return value
     try:
         return stdio.read_stdin(sys.stdin.buffer, 1 << 20, "stdin").decode("utf-8-sig").strip()

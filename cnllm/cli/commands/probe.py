@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options, probe_target
-from cnllm.cli.language.messages import language, localize, localize_word, translate, translate_word
+from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import truncate_end
 from cnllm.probe.questions import QUESTIONS
@@ -111,8 +111,7 @@ def _print_plan(most: int, price: tuple[float, float] | None) -> None:
 def _show(step: ProbeStep) -> None:
     """Show what a question taught, on stderr."""
     known = "; ".join(sentence(f) for f in step.findings if f.answer != "unknown")
-    colon = ": " if language() is None else "："
-    text = f"{translate_word(step.question)}{colon}{known or translate('nothing was proven')}"
+    text = f"{translate_word(step.question)}{colon()}{known or translate('nothing was proven')}"
     stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {text}", 79))
 
 

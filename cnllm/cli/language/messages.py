@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cnllm.cli.language.catalogue import Catalogue
 
-__all__ = ["join_localized", "language", "localize", "localize_word", "translate", "translate_word"]
+__all__ = ["colon", "join_localized", "language", "localize", "localize_word", "translate", "translate_word"]
 
 _SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
 
@@ -46,6 +46,11 @@ def localize_word(word: str) -> str:
 def join_localized(texts: Iterable[str], *, sign: str = "、") -> str:
     """Return texts for stdout that are in the user's language as one; `sign` stands between those of Chinese."""
     return (sign if sys.stdout.isatty() and language() == "zh_CN" else ", ").join(texts)
+
+
+def colon() -> str:
+    """Return the colon of the user's language, for a text on stderr that ends with it."""
+    return ": " if language() is None else "："
 
 
 def language(environ: Mapping[str, str] = os.environ) -> str | None:

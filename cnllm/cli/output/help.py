@@ -9,7 +9,7 @@ from copy import copy
 
 import click
 
-from cnllm.cli.language.messages import translate
+from cnllm.cli.language.messages import translate, translate_word
 from cnllm.cli.output import terminal
 
 __all__ = ["TranslatedHelp", "translate_command", "wrap"]
@@ -18,6 +18,7 @@ _ATOM = re.compile(r"\s+|[\u2e80-\uffef]|[^\s\u2e80-\uffef]+")
 _CLOSING = frozenset("，。；：、！？）》」』”’…")  # begin no line
 _OPENING = frozenset("（《「『“‘")  # end no line
 _EXTRA = re.compile(r"(.*?)(?:  (\[[^\[\]]*\]))?", re.DOTALL)
+_QUOTED = re.compile(r"""(?P<mark>['"])(?P<text>[^'"\n]+)(?P=mark)""")
 _FIRST_SENTENCE = re.compile(r"[^。\n]*")
 
 
@@ -78,10 +79,15 @@ def translate_command(command: click.Command) -> click.Command:
         assert sentence is not None
         command.short_help = translate(command.short_help) if command.short_help else sentence[0]
     if command.epilog:
-        command.epilog = translate(command.epilog)
+        command.epilog = _QUOTED.sub(_translate_quoted, translate(command.epilog))
     if isinstance(command, click.Group):
         command.commands = {name: translate_command(child) for name, child in command.commands.items()}
     return command
+
+
+def _translate_quoted(match: re.Match[str]) -> str:
+    """Translate what an example says to a model, where the catalogue has it as a word."""
+    return f"{match['mark']}{translate_word(match['text'])}{match['mark']}"
 
 
 def _translate_row(text: str) -> str:

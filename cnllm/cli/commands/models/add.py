@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options
-from cnllm.cli.language.messages import translate
+from cnllm.cli.language.messages import colon, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.own_registry import default_file, is_among
 from cnllm.registry.read import overlay_paths
@@ -133,7 +133,7 @@ class _Questions:
     def _ask(self, question: str, parse: Callable[[str], Any]) -> Any:
         """Ask on stderr, since stdout holds only the added lines. Raise `click.Abort` at the end of stdin."""
         while True:
-            stdio.write_text(f"{translate(question)}: ")
+            stdio.write_text(f"{translate(question)}{colon()}")
             line = sys.stdin.readline()
             if not line:
                 raise click.Abort
