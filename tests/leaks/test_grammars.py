@@ -287,6 +287,18 @@ def test_with_a_prefix_other_tags_are_text(space: str) -> None:
     assert calls(rules.PREFIXED, prefixed(inner, space)) == [("f", meant)]
 
 
+@each("name", ["item", "o"])
+@each("depth", [20, 40])
+def test_elements_inside_elements_have_a_bound(name: str, depth: int) -> None:
+    inner = f"{f'@<{name}>' * depth}x{f'@</{name}>' * depth}"
+    block = prefixed(f'@<invoke name="f">@<a>{inner}@</a>@</invoke>')
+    if depth == 40:
+        assert refused(rules.PREFIXED, block) == "it is too deeply nested"
+        return
+    [(_, arguments)] = calls(rules.PREFIXED, block)
+    assert json.dumps(arguments).count("[" if name == "item" else '"o"') == depth
+
+
 @each("opener", ["<｜DSML｜invoke", "<｜｜DSML｜｜ invoke", "<|DSML|invoke", "<‖DSML‖invoke", "<｜DSML｜\ninvoke"])
 def test_an_opener_may_be_the_beginning_of_a_tag(opener: str) -> None:
     tag = opener.removeprefix("<").removesuffix("invoke")
@@ -398,6 +410,13 @@ def test_a_section_may_hold_an_invoke() -> None:
         assert calls(rules.TOKENS, block) == [("f", {"a": value})] * 2
         assert ends_inside_value(rules.TOKENS, block[: block.index(f"{end}y")])
         assert not ends_inside_value(rules.TOKENS, block[: block.index("<｜tool_calls_end｜>")])
+
+
+def test_the_attributes_of_a_channel_may_hold_quotation_marks() -> None:
+    argument = '<|open|>argument key="a &quot;b&quot; &amp;quot;" type="number"<|sep|>1<|close|>argument<|sep|>'
+    block = f'<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>{argument}<|close|>call<|sep|>'
+    block += "<|close|>tools<|sep|>"
+    assert calls(rules.CHANNELS, block) == [("f", {'a "b" &quot;': 1})]
 
 
 def test_an_element_is_the_tool_it_names() -> None:

@@ -232,6 +232,7 @@ REAL = {
     "behind a fence in a list": "- so:\n  ```\n  x\n  ```\n\nB",
     "behind two fences": "```\na\n```\n~~~\nb\n~~~\nB",
     "behind a block quote": "> He asked.\n\nB",
+    "behind an empty item of a block quote": "> -\nB",
     "behind indented code": "So:\n\n    x = 1\n\nB",
     "behind a table": "| a | b |\n|---|---|\n| 1 | 2 |\n\nB",
     "behind a heading": "# Plan\nB",
