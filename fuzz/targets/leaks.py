@@ -41,8 +41,8 @@ def _incremental(flags: Flags) -> Flags:
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """Return the outcome of these pieces."""
-    calls = text_call_filters(flags, read_options({"tools": tools}).tools, {})
-    fold = ReplyBuilder(replace(unknown_plan(model), flags=flags), calls)
+    plan = replace(unknown_plan(model), flags=flags, callable=read_options({"tools": tools}).tools)
+    fold = ReplyBuilder(plan, text_call_filters(plan))
     fold.collected.whole = True
     events: list[Any] = []
     for piece in pieces:

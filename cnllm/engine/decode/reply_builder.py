@@ -42,7 +42,6 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import (
     CitationAdded,
@@ -423,16 +422,11 @@ def reply_builder(model: Model, tools: Sequence[Any] | None, plan: Plan | None) 
     """Return the builder for the reply to a request; without `plan` as if `tools` had been offered."""
     ordered = wire(model.protocol).ordered
     if plan is None:
-        calls = _offered_calls(model.flags, tools, is_offer_known=tools is not None)
-        return ReplyBuilder(unknown_plan(model), calls, ordered=ordered)
-    flags = plan.flags
-    calls = text_call_filters(
-        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, prompted=plan.prompted, messages=plan.messages
-    )
-    if calls is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
-        calls.excluded = "tool_choice='none' excludes calls"
-    ids = ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)
-    return ReplyBuilder(plan, calls, ordered=ordered, ids=ids)
+        plan = _unknown_plan(model, tools)
+        return ReplyBuilder(plan, text_call_filters(plan, is_offer_known=tools is not None), ordered=ordered)
+    rules = plan.flags.tools
+    ids = ReplyIds(rules.call_id_pattern if rules else None, plan.messages, plan.content)
+    return ReplyBuilder(plan, text_call_filters(plan), ordered=ordered, ids=ids)
 
 
 def text_reply_builder(
@@ -442,22 +436,18 @@ def text_reply_builder(
 
     `then` and `script`: see `cnllm.engine.decode.text_tool_calls`.
     """
-    calls = _offered_calls(model.flags, tools, then, script)
-    builder = ReplyBuilder(unknown_plan(model), calls, is_new=True)
+    plan = _unknown_plan(model, tools, then)
+    builder = ReplyBuilder(plan, text_call_filters(plan, script), is_new=True)
     builder.collected.whole = True
     return builder
 
 
-def _offered_calls(
-    flags: Flags,
-    tools: Sequence[Any] | None,
-    then: Then | None = None,
-    script: str | None = None,
-    *,
-    is_offer_known: bool = True,
-) -> TextCalls | None:
-    """Return the stage for calls in text as if `tools` had been offered."""
-    offered = () if tools is None else read_options({"tools": tools}).tools
-    then = then or (flags.call or {}).get("recover_text_calls")
-    prompted = is_prompted(flags, "adjust")
-    return text_call_filters(flags, offered, {}, then, prompted=prompted, script=script, is_offer_known=is_offer_known)
+def _unknown_plan(model: Model, tools: Sequence[Any] | None, then: Then | None = None) -> Plan:
+    """Return a plan for a reply to a request that is not known, as if `tools` had been offered."""
+    return msgspec.structs.replace(
+        unknown_plan(model),
+        callable=() if tools is None else read_options({"tools": tools}).tools,
+        text_calls=then or (model.flags.call or {}).get("recover_text_calls"),
+        prompted=is_prompted(model.flags, "adjust"),
+        prompt=None,
+    )

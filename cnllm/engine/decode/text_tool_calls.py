@@ -10,6 +10,7 @@ import msgspec
 
 from cnllm.engine.decode.stage import Ending, Item, Restart, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history.prompted_tools import FLAG, markup_rules
 from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
@@ -18,7 +19,6 @@ from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Note, ToolResult
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.function import Function
 
 if TYPE_CHECKING:
     from cnllm.engine.decode.collector import Collector
@@ -34,33 +34,25 @@ _HEAD = 400  # characters of an answer, white space among them, that decide whet
 Then = Literal["recover", "strip", "keep"]
 
 
-def text_call_filters(
-    flags: Flags,
-    tools: Sequence[Function] | None,
-    renamed: Mapping[str, str],
-    then: Then | None = None,
-    prompt: str | None = None,
-    messages: Sequence[Message] = (),
-    script: str | None = None,
-    *,
-    prompted: bool = False,
-    is_offer_known: bool = True,
-) -> TextCalls | None:
+def text_call_filters(plan: Plan, script: str | None = None, *, is_offer_known: bool = True) -> TextCalls | None:
     """Return the filters of one reply, or None where no rule applies and no tags of reasoning are declared.
 
-    `tools` are those the model may call, `renamed` maps their names on the wire to the caller's. `then` is the caller's
-    option and replaces the action of each rule. `prompted` means that the request asked for calls as text. Blocks that
-    repeat what the user or the results of tools say in `messages` are quotations. A fallback sentence is in the
-    language of the `prompt`, or in `script`. Where it is not known which tools were offered, a broken block stays
-    text: it may be no call.
+    Blocks that repeat what the user or the results of tools say in the plan's messages are quotations. A fallback
+    sentence is in the language of the prompt, or in `script`. Where it is not known which tools were offered, a broken
+    block stays text: it may be no call.
     """
-    short = {long: name for name, long in renamed.items()}
-    offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    found = _active_rules(flags, then, prompted=prompted, offered=bool(offered) or not is_offer_known)
+    short = {long: name for name, long in plan.renamed.items()}
+    offered = {short.get(tool.name, tool.name): tool.parameters for tool in plan.callable if tool.definition is None}
+    found = _active_rules(
+        plan.flags, plan.text_calls, prompted=plan.prompted, offered=bool(offered) or not is_offer_known
+    )
     if found is None:
         return None
-    sentences = FallbackText(flags.fallback or {}, prompt, script)
-    return TextCalls(found, offered or None, sentences, FLAG if prompted else "leaks", messages)
+    sentences = FallbackText(plan.flags.fallback or {}, plan.prompt, script)
+    calls = TextCalls(found, offered or None, sentences, FLAG if plan.prompted else "leaks", plan.messages)
+    if plan.call_rules is not None and plan.call_rules.choice == "none":
+        calls.excluded = "tool_choice='none' excludes calls"
+    return calls
 
 
 def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Callable[[str], object] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +18,9 @@ __all__ = [
     "ParsedCall",
     "is_plausible_name",
     "json_object",
+    "read_items",
     "read_name",
+    "skip_space",
     "strip_own_lines",
     "value_end",
 ]
@@ -26,6 +28,7 @@ __all__ = [
 ENOUGH = 200  # characters that decide whether a block begins
 NAME = r"[\w.:/@-]{1,128}"
 _NAME = re.compile(NAME)
+_SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r":\d{1,9}\Z")  # the index of the call, which some models write behind the name
 
 
@@ -93,6 +96,27 @@ def json_object(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if type(value) is dict and not text[end:].strip() else None
+
+
+def skip_space(text: str, position: int) -> int:
+    """Return the position behind white space."""
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def read_items(text: str, position: int, closer: str, read: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
+    """Return (the items with commas between them up to a closer, the position behind it)."""
+    items: list[Any] = []
+    position = skip_space(text, position)
+    while not text.startswith(closer, position):
+        item, position = read(position)
+        items.append(item)
+        position = skip_space(text, position)
+        if text.startswith(",", position):
+            position = skip_space(text, position + 1)
+        elif not text.startswith(closer, position):
+            raise NotACall("its arguments are not closed")
+    return items, position + 1
 
 
 def strip_own_lines(value: str) -> str:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_name
+from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_items, read_name, skip_space
 from cnllm.leaks.markers import spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
@@ -20,7 +20,6 @@ __all__ = ["ends_inside_value", "may_begin", "read"]
 _BEGIN = "call:"
 _HEAD = re.compile(rf"\s*call:\s{{0,8}}({NAME})\s{{0,8}}(?=\{{)")
 _MAY_BEGIN = re.compile(rf"call:\s{{0,8}}(?:{NAME}\s{{0,8}})?(?:\{{|\Z)")
-_SPACE = re.compile(r"\s*")
 _KEY = re.compile(r"([^:{}\[\],]{1,128}):")
 _BARE = re.compile(r"[^,{}\[\]]*")
 _MAX_DEPTH = 32
@@ -63,36 +62,25 @@ class _Reader:
         """Return (the object or list at a position, its end). Raises `NotACall`."""
         if depth > _MAX_DEPTH:
             raise NotACall("too deeply nested")
-        text, closer = self._text, _CLOSERS[self._text[start]]
-        items: list[tuple[str, Any]] = []
-        position = self._skip(start + 1)
-        while not text.startswith(closer, position):
-            key = ""
-            if closer == "}":
-                key, position = self._key(position)
-            value, position = self._value(key, position, depth)
-            items.append((key, value))
-            position = self._skip(position)
-            if text.startswith(",", position):
-                position = self._skip(position + 1)
-            elif not text.startswith(closer, position):
-                raise NotACall("its arguments are not closed")
-        return dict(items) if closer == "}" else [value for _, value in items], position + 1
+        closer = _CLOSERS[self._text[start]]
 
-    def _skip(self, position: int) -> int:
-        """Return the position behind white space."""
-        match = _SPACE.match(self._text, position)
-        return match.end() if match else position
+        def item(position: int) -> tuple[tuple[str, Any], int]:
+            key, position = self._key(position) if closer == "}" else ("", position)
+            value, position = self._value(key, position, depth)
+            return (key, value), position
+
+        items, end = read_items(self._text, start + 1, closer, item)
+        return dict(items) if closer == "}" else [value for _, value in items], end
 
     def _key(self, position: int) -> tuple[str, int]:
         """Return (a key, the start of its value)."""
         if quoted := self._quoted(position):
             key, position = quoted
-            position = self._skip(position)
+            position = skip_space(self._text, position)
             if self._text.startswith(":", position):
-                return key, self._skip(position + 1)
+                return key, skip_space(self._text, position + 1)
         elif match := _KEY.match(self._text, position):
-            return match[1].strip(), self._skip(match.end())
+            return match[1].strip(), skip_space(self._text, match.end())
         raise NotACall("the text in the place of a key is not a key")
 
     def _quoted(self, position: int) -> tuple[str, int] | None:

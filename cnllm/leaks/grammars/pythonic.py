@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_name
+from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_items, read_name, skip_space
 
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
 _HEAD = re.compile(rf"\s*({NAME})\s{{0,8}}\(\s*")
 _MAY_BEGIN = re.compile(rf"\[?\s{{0,8}}(?:{NAME}\s{{0,8}}(?:\(|\Z)|\Z)")
 _KEY = re.compile(r"([^\W\d][\w.-]{0,127})\s{0,8}=\s*")
-_SPACE = re.compile(r"\s*")
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*(\"|\Z)|'(?:[^'\\]|\\.)*('|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
 _WORD = re.compile(r"[^\W\d]\w{0,16}")
@@ -41,11 +40,11 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
             raise NotACall("it does not begin with a call")
         arguments, position = _arguments(text, head.end())
         calls.append(ParsedCall(read_name(head[1], block.tools), arguments))
-        position = _skip(text, position)
+        position = skip_space(text, position)
         if position < len(text):
             if text[position] not in ",;":
                 raise NotACall("there is text behind a call")
-            position = _skip(text, position + 1)
+            position = skip_space(text, position + 1)
     if not calls:
         raise NotACall("there is no call in it")
     return calls, []
@@ -53,31 +52,19 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
 
 def _arguments(text: str, position: int) -> tuple[dict[str, Any], int]:
     """Return (the arguments that begin at a position, the position behind their bracket)."""
-    arguments: dict[str, Any] = {}
-    while not text.startswith(")", position):
+
+    def argument(position: int) -> tuple[tuple[str, Any], int]:
         key = _KEY.match(text, position)
         if key is None:
             raise NotACall("an argument has no name")
-        if key[1] in arguments:
-            raise NotACall("an argument stands twice")
-        arguments[key[1]], position = _value(text, key.end(), 0)
-        position = _comma(text, position, ")")
-    return arguments, position + 1
+        value, position = _value(text, key.end(), 0)
+        return (key[1], value), position
 
-
-def _comma(text: str, position: int, closer: str) -> int:
-    """Return the position of the next item, or of the bracket that closes."""
-    position = _skip(text, position)
-    if text.startswith(",", position):
-        return _skip(text, position + 1)
-    if not text.startswith(closer, position):
-        raise NotACall("its arguments are not closed")
-    return position
-
-
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
+    items, end = read_items(text, position, ")", argument)
+    arguments = dict(items)
+    if len(arguments) < len(items):
+        raise NotACall("an argument stands twice")
+    return arguments, end
 
 
 def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
@@ -103,21 +90,19 @@ def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
 
 def _container(text: str, position: int, closer: str, depth: int) -> tuple[Any, int]:
     """Return (the list, tuple or dict at a position, its end)."""
-    keys: list[Any] = []
-    values: list[Any] = []
-    position = _skip(text, position + 1)
-    while not text.startswith(closer, position):
-        if closer == "}":
-            key, position = _value(text, position, depth + 1)
-            position = _skip(text, position)
-            if type(key) is not str or not text.startswith(":", position):
-                raise NotACall("a key is not text")
-            keys.append(key)
-            position = _skip(text, position + 1)
-        value, position = _value(text, position, depth + 1)
-        values.append(value)
-        position = _comma(text, position, closer)
-    return dict(zip(keys, values, strict=True)) if closer == "}" else values, position + 1
+
+    def member(position: int) -> tuple[tuple[str, Any], int]:
+        key, position = _value(text, position, depth + 1)
+        position = skip_space(text, position)
+        if type(key) is not str or not text.startswith(":", position):
+            raise NotACall("a key is not text")
+        value, position = _value(text, skip_space(text, position + 1), depth + 1)
+        return (key, value), position
+
+    if closer == "}":
+        members, end = read_items(text, position + 1, closer, member)
+        return dict(members), end
+    return read_items(text, position + 1, closer, lambda start: _value(text, start, depth + 1))
 
 
 def _unescape(text: str) -> str:
