@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from zoneinfo import ZoneInfo
 
 from cnllm.system.files import open_below
 
@@ -73,6 +72,8 @@ def time(
     if zone is None:
         now = datetime.datetime.now().astimezone()
     else:
+        from zoneinfo import ZoneInfo
+
         try:
             now = datetime.datetime.now(ZoneInfo(zone))
         except (LookupError, ValueError, OSError):

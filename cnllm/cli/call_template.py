@@ -9,11 +9,6 @@ from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, is_json, is_sho
 from cnllm.cli.options import level
 from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.errors import UsageError
-from cnllm.cli.output.suggestion import suggest
-from cnllm.client.sync_client import Client
-from cnllm.config import templates
-from cnllm.config.redact import is_secret_name, looks_secret
-from cnllm.config.templates import fill
 
 if TYPE_CHECKING:
     from cnllm.config.templates import Template
@@ -57,12 +52,17 @@ class Filled:
         """Return the prompt with the user's text in it, at `$input` or at its end."""
         if self._prompt is None:
             return text
+        from cnllm.config.templates import fill
+
         filled = fill(self._prompt, {**self._values, "input": text})
         return filled if self._takes_input or not text.strip() else f"{filled}\n\n{text}"
 
 
 def load_template(name: str) -> Template:
     """Read a template. Raise `UsageError` with similar names if there is none."""
+    from cnllm.cli.output.suggestion import suggest
+    from cnllm.config import templates
+
     try:
         return templates.read_template(name)
     except FileNotFoundError:
@@ -81,6 +81,8 @@ def apply_template(params: dict[str, Any]) -> Filled:
     if params["model"] is None and not (params.get("continues") or params.get("conversation")):
         params["model"] = template.model
     if params["system"] is None and template.system is not None:
+        from cnllm.config.templates import fill
+
         params["system"] = fill(template.system, values)
     if params.get("schema") is None and template.schema is not None and "schema" in params:
         params["schema"] = template.schema
@@ -143,6 +145,7 @@ def _take_variables(params: dict[str, Any], template: Template) -> dict[str, str
 # ── saving ───────────────────────────────────────────────────────────────────
 def save_template(params: dict[str, Any]) -> int:
     """Write the parameters of a call as a template, and send nothing."""
+    from cnllm.config import templates
     from cnllm.registry import Registry, tiers
 
     name = params["save"]
@@ -196,6 +199,8 @@ def save_template(params: dict[str, Any]) -> int:
 
 def _require_harmless(name: str, value: Any) -> None:
     """Raise `UsageError` for a key or an address, which no template holds."""
+    from cnllm.config.redact import is_secret_name, looks_secret
+
     if isinstance(value, str) and is_secret_name(name.rpartition(".")[2]) and looks_secret(value):
         raise UsageError(f"-p {name}: a template holds no key", "cnllm keys set NAME stores it")
     if name in ("api_key", "base_url"):
@@ -204,6 +209,8 @@ def _require_harmless(name: str, value: Any) -> None:
 
 def _require_parameters(model: str | None, parameters: list[str]) -> None:
     """Raise `UsageError` for a mistyped parameter. Without a model, the first of the default models stands in."""
+    from cnllm.client.sync_client import Client
+
     options = call_options(tuple(parameters), None, None, None)
     with Client(simulate=True) as client:
         try:

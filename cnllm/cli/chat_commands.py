@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli import options
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.help import wrap
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
 from cnllm.system.files import open_private
@@ -67,6 +66,8 @@ def completions(session: ChatSession, text: str) -> Iterable[str]:
 
 
 def _help(session: ChatSession, argument: str) -> None:
+    from cnllm.cli.output.help import wrap
+
     width, columns = max(map(len, COMMANDS)), shutil.get_terminal_size().columns
     lines = []
     for name, (description, _) in COMMANDS.items():

@@ -6,14 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cassette import Player, Recorder
-from cnllm.cli import questions
 from cnllm.cli.output import errors, stdio
-from cnllm.config import keys, redact
-from cnllm.config.keys import NAME
 from cnllm.errors import KeyMissing
-from cnllm.registry.age import age_warning
-from cnllm.registry.routing import origin_of
 
 if TYPE_CHECKING:
     from cnllm.client.sync_client import Client
@@ -75,6 +69,7 @@ def choose_site(registry: Registry, name: str, *, offline: bool, **settings: Any
 
     With `offline` nobody is asked.
     """
+    from cnllm.cli import questions
     from cnllm.registry import sites
 
     ask = questions.ask_site if not offline and questions.can_ask() else None
@@ -90,6 +85,8 @@ def print_site(model: Model) -> None:
 
 def print_age(model: Model) -> None:
     """Print that the limits and prices of a model are old, where they are."""
+    from cnllm.registry.age import age_warning
+
     if model.notes and (warning := age_warning(model)) is not None:
         stdio.print_line(f"warning: {warning}")
 
@@ -99,6 +96,8 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
 
     From then on, no output shows any key of this model.
     """
+    from cnllm.config import keys, redact
+
     own = named_key(key_env, required=required) if key_env is not None else None
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide_secrets(*[value for name in names if (value := keys.find_key([name]))])
@@ -110,6 +109,8 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
 
 def named_key(key_env: str, *, required: bool = True) -> str | None:
     """Read the key from a variable that the user names. From then on, no output shows it."""
+    from cnllm.config import keys
+
     require_key_name(key_env)
     key = keys.find_key([key_env])
     if key is None and required:
@@ -120,6 +121,8 @@ def named_key(key_env: str, *, required: bool = True) -> str | None:
 
 def require_key_name(key_env: str) -> None:
     """Raise `UsageError` for a text that cannot be the name of a variable: it may be a key."""
+    from cnllm.config.keys import NAME
+
     if not NAME.fullmatch(key_env):
         raise errors.UsageError(
             "--key-env takes the name of a variable, not a key", f"for example: --key-env {PLACE_OF_KEY}"
@@ -134,12 +137,15 @@ def key_variable(model: Model, key_env: str | None) -> str | None:
 
 def may_send_key(model: Model, variable: str, url: str) -> bool:
     """Whether the key in a variable may be sent to an address without the user's consent."""
+    from cnllm.registry.routing import origin_of
+
     return model.trusts(variable, origin_of(url))
 
 
 def sends_key(model: Model, key_env: str | None, url: str) -> bool:
     """Whether a request of a model has a key: an endpoint on this machine is asked without one where none is set."""
     from cnllm.client.credentials import is_local
+    from cnllm.config import keys
 
     names = [key_env] if key_env is not None else model.flags.keys or []
     return bool(names) and (not is_local(url) or keys.find_key(names) is not None)
@@ -164,8 +170,12 @@ def build_client(
 
     transport: Any = None
     if replay is not None:
+        from cnllm.cassette import Player
+
         transport = Player(replay, errors.hide_secrets())
     for record in records:
+        from cnllm.cassette import Recorder
+
         transport = Recorder(transport or base_transport(registry, simulate=simulate), record, errors.hide_secrets)
     offline = simulate and replay is None
     # The command logs its turns itself, with their words.

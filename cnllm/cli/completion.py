@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import ShellComplete, get_completion_class, split_arg_string
-
-from cnllm.config import keys, templates
-from cnllm.errors import CnllmError
-from cnllm.model_facts import summary
-from cnllm.registry.mcp_servers import mcp_server_names
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Names
@@ -61,6 +54,8 @@ def completer(names: Callable[[str], Iterable[str]]) -> Completer:
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from cnllm.errors import CnllmError
+
         try:
             return [name for name in names(incomplete) if name.startswith(incomplete)]
         except CnllmError:
@@ -70,18 +65,26 @@ def completer(names: Callable[[str], Iterable[str]]) -> Completer:
 
 
 def _registry() -> Names:
+    from cnllm.model_facts import summary
+
     return summary.names()
 
 
 def _key_names(prefix: str) -> list[str]:
+    from cnllm.config import keys
+
     return [*_registry().providers, *keys.key_names()]
 
 
 def _mcp_servers(prefix: str) -> list[str]:
+    from cnllm.registry.mcp_servers import mcp_server_names
+
     return mcp_server_names()
 
 
 def _templates(prefix: str) -> list[str]:
+    from cnllm.config import templates
+
     return templates.template_names()
 
 
@@ -103,6 +106,10 @@ complete_conversations = completer(_conversations)
 
 def complete_in_powershell(command: click.Command) -> None:
     """Print the completions of the words that PowerShell passes, each with its help behind a tab."""
+    import os
+
+    from click.shell_completion import ShellComplete, split_arg_string
+
     word = os.environ.get("COMP_WORD", "")
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))[1:]
     if word and words and words[-1] == word:
@@ -115,6 +122,8 @@ def completion_script(command: click.Command, shell: str) -> str:
     """Return the script that lets a shell complete a command."""
     if shell == "powershell":
         return _POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"}
+    from click.shell_completion import get_completion_class
+
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     return completion_class(command, {}, "cnllm", "_CNLLM_COMPLETE").source()

@@ -6,7 +6,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cnllm.cli.attachments import encoding_hint, read_attachment, read_files
 from cnllm.cli.output import stdio
 from cnllm.cli.output.errors import UsageError
 from cnllm.system import files
@@ -50,6 +49,8 @@ def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Pa
     """Read text files and attachments as parts of a message, the text first."""
     if not files and not attachments:
         return []
+    from cnllm.cli.attachments import read_attachment, read_files
+
     stdin = getattr(sys.stdin, "buffer", None)
     media = [read_attachment(source, stdin) for source in attachments]
     return [Text(read_files(files)), *media] if files else media
@@ -100,6 +101,8 @@ def _stdin(stream: object, *, wait: bool) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        from cnllm.cli.attachments import encoding_hint
+
         line = data.count(b"\n", 0, error.start) + 1
         message = f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}"
         raise UsageError(message, encoding_hint(data, "-")) from None

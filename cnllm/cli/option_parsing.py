@@ -10,7 +10,6 @@ from typing import Any, get_args
 from cnllm.cli.output.errors import CORRECT, UsageError
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
-from cnllm.schemas.short_form import parse_short_form
 from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
@@ -94,6 +93,8 @@ def call_options(
 def read_schema(value: str) -> dict[str, Any]:
     """Return the JSON Schema. Raise `UsageError` with what is wrong."""
     if is_short_form(value):
+        from cnllm.schemas.short_form import parse_short_form
+
         try:
             return parse_short_form(value)
         except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
@@ -17,9 +16,7 @@ from cnllm.cli.output import errors
 from cnllm.cli.output.format import fold_command
 from cnllm.cli.output.terminal import display_width
 from cnllm.cli.parameters import PARAMETERS
-from cnllm.errors import CnllmError
 from cnllm.registry.levels import LEVELS
-from cnllm.types import checks
 
 __all__ = [
     "LEVEL_WORDS",
@@ -76,6 +73,8 @@ class Help(NamedTuple):
                 formatter.write_dl([record for name in names if (record := records[name]) is not None])
         if shows_all:
             return
+        import textwrap
+
         with formatter.section("More options, which --help-all explains"):
             for heading, names in groups.items():
                 if not (left := [name for name in names if name not in usual]):
@@ -221,6 +220,7 @@ def _with_declared(args: list[str], option: str) -> list[str] | None:
 
 def _declared_parameters() -> set[str]:
     """Return the names of all parameters in the loaded registry files; empty where one cannot be read."""
+    from cnllm.errors import CnllmError
     from cnllm.registry import Registry
 
     try:
@@ -393,6 +393,8 @@ def tag(function: Any) -> Any:
 def _check_tag(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
+    from cnllm.types import checks
+
     try:
         return checks.as_tag("--tag", value)
     except ValueError as error:

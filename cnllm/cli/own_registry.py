@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cnllm.cli.output import errors
-from cnllm.config import paths
-from cnllm.registry.read import overlay_paths
-from cnllm.registry.trusted_files import is_trusted_content
-from cnllm.registry_files.edit import change_registry_file
 
 __all__ = ["change_file", "default_file", "is_among"]
 
 
 def default_file(files: Sequence[str]) -> Path:
     """Return the file to write to: the last one in use, else providers.toml in the config folder."""
+    from cnllm.config import paths
+
     return Path(files[-1]) if files else paths.config_dir() / "providers.toml"
 
 
@@ -29,6 +27,10 @@ def change_file(change: Callable[[str, str], str], path: Path | None = None) -> 
 
     `change` takes the text and the file's name. The file is replaced in one step, and only if it has no new fault.
     """
+    from cnllm.registry.read import overlay_paths
+    from cnllm.registry.trusted_files import is_trusted_content
+    from cnllm.registry_files.edit import change_registry_file
+
     in_use = [str(name) for name in overlay_paths()]
     place = path or default_file(in_use)
     ends_trust = False

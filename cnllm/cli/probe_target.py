@@ -12,17 +12,12 @@ from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
-from cnllm.cli.output.suggestion import provider_hint
-from cnllm.client.credentials import key_for
-from cnllm.engine import build_request
 from cnllm.errors import KeyMissing
-from cnllm.probe.place import ProbeTarget
-from cnllm.probe.verify import place_of
 from cnllm.system import files
 from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
-    from cnllm.probe.place import EndpointPlace
+    from cnllm.probe.place import EndpointPlace, ProbeTarget
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
@@ -44,9 +39,13 @@ def find(
     needs_key: bool = True,
 ) -> ProbeTarget:
     """Return the target for an address or the name of a provider. Raises `UsageError`, also for a missing key."""
+    from cnllm.probe.place import ProbeTarget
+
     assumed = _price(price)
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
+            from cnllm.cli.output.suggestion import provider_hint
+
             rest = "give the URL of an endpoint, with http:// or https://"
             hint = provider_hint(target, registry, catalogue=False, otherwise=rest)
             raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)
@@ -83,6 +82,9 @@ def _missing_keys() -> Iterator[None]:
 
 def of_model(model: Model, key_env: str | None = None, *, needs_key: bool = True) -> ProbeTarget:
     """Return the target for a model of the registry. Raises `KeyMissing` where a key is needed and not set."""
+    from cnllm.client.credentials import key_for
+    from cnllm.engine import build_request
+    from cnllm.probe.verify import place_of
     from cnllm.registry import Registry
 
     flags = model.flags
@@ -97,10 +99,14 @@ def of_model(model: Model, key_env: str | None = None, *, needs_key: bool = True
 
 def of_simulated(model: Model, url: str) -> ProbeTarget:
     """Return the target for a model that the simulator at an address plays: its key is made up."""
+    from cnllm.probe.verify import place_of
+
     return _of_place(model, replace(place_of(model), base_url=f"{url}/{model.provider}"), "simulated")
 
 
 def _of_place(model: Model, place: EndpointPlace, api_key: str | None) -> ProbeTarget:
+    from cnllm.probe.place import ProbeTarget
+
     return ProbeTarget(
         base_url=place.base_url,
         id=model.id,

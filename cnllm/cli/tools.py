@@ -16,13 +16,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cnllm.cli.builtin_tools import SAFE
-from cnllm.cli.mcp_servers import McpServers
 from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.suggestion import suggest
-from cnllm.tools import as_tools, tool
-from cnllm.tools import web_search as search_tool
 
 if TYPE_CHECKING:
+    from cnllm.cli.mcp_servers import McpServers
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
 
@@ -50,6 +48,9 @@ class CommandTools:
         *,
         web_search: bool = False,
     ) -> None:
+        from cnllm.tools import as_tools, tool
+        from cnllm.tools import web_search as search_tool
+
         self._functions: list[Tool] = []
         self._search: list[Tool] = [search_tool()] if web_search else []
         self._servers = servers
@@ -90,10 +91,10 @@ class CommandTools:
     def lines(self) -> list[str]:
         """Return one line for each tool."""
         out = []
-        for entry in self.tools:
-            summary = (entry.description or "").strip().partition("\n")[0]
-            rule = "" if entry.name in self._safe else f"  ({self._rule(entry.name)})"
-            out.append(f"{entry.name}{f': {summary}' if summary else ''}{rule}")
+        for tool in self.tools:
+            summary = (tool.description or "").strip().partition("\n")[0]
+            rule = "" if tool.name in self._safe else f"  ({self._rule(tool.name)})"
+            out.append(f"{tool.name}{f': {summary}' if summary else ''}{rule}")
         return out
 
     def _rule(self, name: str) -> str:
@@ -123,6 +124,8 @@ def mcp_servers(params: Mapping[str, Any], ask: Callable[[ToolCall], Answer] | N
         if params["mcp_env"]:
             raise UsageError("--mcp-env names a variable for no server", "add --mcp 'COMMAND'")
         return None
+    from cnllm.cli.mcp_servers import McpServers
+
     return McpServers(params["mcp"], params["mcp_env"], params["approve"], ask)
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli import client_factory, default_model
-from cnllm.cli.output import errors, stdio, terminal, transcript
+from cnllm.cli.output import errors, stdio
 from cnllm.config import log_mode
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
@@ -49,6 +49,8 @@ class TurnLog:
         """Print which conversation goes on: its id, model, time and first words. One without turns prints nothing."""
         if self._store is None or self._conversation is None or not self._conversation.turns():
             return
+        from cnllm.cli.output import terminal, transcript
+
         last = self._store.summary(self._conversation.id)
         words = " ".join(last.prompt.split())
         words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"

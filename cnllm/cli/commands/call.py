@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from cnllm.cli import options
-from cnllm.cli.call_template import save_template
 from cnllm.cli.output import errors
 
 __all__ = ["call"]
@@ -115,6 +114,8 @@ def call(**params: Any) -> int:
     is appended.
     """
     if params["save"] is not None:
+        from cnllm.cli.call_template import save_template
+
         return save_template(params)
     from cnllm.cli.call_runner import CallRunner  # imports what a call needs; help and completion do not need it
 

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import call_template, chat_commands, chat_input, client_factory, option_parsing, options, tools, turn_log
-from cnllm.cli.attachments import require_readable
-from cnllm.cli.chat_session import ChatSession, ChatSettings
-from cnllm.cli.input import decode_argument, read_extras, read_messages
+from cnllm.cli import options
 from cnllm.cli.output import errors, stdio, terminal
-from cnllm.types import Message
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
     from cnllm.cli.chat_input import TurnInput
+    from cnllm.cli.chat_session import ChatSession
     from cnllm.cli.turn_log import TurnLog
-    from cnllm.types import Part
+    from cnllm.types import Message, Part
 
 __all__ = ["chat"]
 
@@ -70,6 +67,8 @@ def chat(**params: Any) -> int:
     Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
     exit status is the worst of all turns, as for cnllm call. A terminal needs the extra chat.
     """
+    from cnllm.cli import call_template, turn_log
+
     if params["save"] is not None:
         return call_template.save_template(params)
     template = call_template.apply_template(params)
@@ -78,7 +77,12 @@ def chat(**params: Any) -> int:
 
 
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
+    from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools, turn_log
+    from cnllm.cli.attachments import require_readable
+    from cnllm.cli.chat_session import ChatSession, ChatSettings
+    from cnllm.cli.input import decode_argument, read_extras
     from cnllm.registry import Registry
+    from cnllm.types import Message
 
     sessions: list[ChatSession] = []
     turns = chat_input.turn_input(
@@ -137,6 +141,8 @@ class ChatQuestion:
 
     def message(self, text: str, files: Sequence[Part] = ()) -> Message:
         """Return the question for a line, with the files that were attached since the last one."""
+        from cnllm.cli.input import read_messages
+
         extras, self._extras = [*self._extras, *files], []
         return read_messages(self._template.prompt(text), None, extras)[0]
 
@@ -165,6 +171,8 @@ def _status(session: ChatSession) -> int:
 
 
 def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
+    from cnllm.cli import chat_commands
+
     if _COMMAND.match(line):
         return chat_commands.run(session, line)
     if line.strip().lower() in ("exit", "quit"):

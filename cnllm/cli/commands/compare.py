@@ -16,10 +16,6 @@ from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
-from cnllm.comparison import FIGURES, choose_hosts, plan_costs, settings_for
-from cnllm.comparison import compare as compare_hosts
-from cnllm.comparison.report import INTERRUPTED
-from cnllm.config.signatures import read_signing_key
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, ComparisonTask, Host
@@ -101,6 +97,8 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
 
 def _signing_key(name: str, output: str | None) -> bytes:
     """Return the content of a key, before anything is asked. Raise where it is none, or nothing could be signed."""
+    from cnllm.config.signatures import read_signing_key
+
     if output is None or Path(output).suffix != ".json":
         raise errors.UsageError("--sign needs the report as JSON", "-o REPORT.json")
     pem = _read(name)
@@ -134,6 +132,10 @@ def _replay(registry: Registry, pem: bytes | None, params: dict[str, Any]) -> in
 
 def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any]) -> int:
     """Show the plan or run it."""
+    from cnllm.comparison import choose_hosts, settings_for
+    from cnllm.comparison import compare as compare_hosts
+    from cnllm.comparison.report import INTERRUPTED
+
     model = registry.resolve(name)
     names = [host for host in (params["hosts"] or "").split(",") if host] or None
     price = assumed_price(params["assume_price"], params["currency"])
@@ -188,6 +190,8 @@ def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
 
 def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:
     """Print what would be asked, and the most that it can cost."""
+    from cnllm.comparison import plan_costs
+
     rows, sums = [], dict[str, Decimal]()
     for plan in plan_costs(hosts, tasks):
         if plan.at_most is not None and plan.currency is not None:
@@ -225,6 +229,8 @@ def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None
 
 
 def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
+    from cnllm.comparison import FIGURES
+
     columns = report.figures
     for figure, about in FIGURES.items():
         shares = [column.shares.get(figure) for column in columns]
@@ -257,6 +263,8 @@ def _cost(cost: str | None, currency: str | None) -> str:
 
 def _verdicts(report: Comparison) -> Iterator[str]:
     """Yield a line for each verdict that names a fault, and for each host that shows none."""
+    from cnllm.comparison import FIGURES
+
     for host in report.hosts[1:]:
         own = [verdict for verdict in report.verdicts if verdict.host == host.name]
         worse = [verdict for verdict in own if verdict.verdict == "worse"]

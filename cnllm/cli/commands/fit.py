@@ -9,7 +9,6 @@ import click
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
 from cnllm.cli.output import answer, errors
-from cnllm.client import api
 
 __all__ = ["fit"]
 
@@ -33,6 +32,8 @@ def fit(model: str, tools: str | None, *, as_json: bool) -> int:
     Following the model's registry entry, cnllm pairs calls with results, makes ids legal, and sends reasoning back only
     to its author. The messages go to stdout as a JSON array, notes on the changes to stderr. Nothing is sent.
     """
+    from cnllm.client import api
+
     messages = _messages(option_parsing.parse_json(read_text("-", required=False).encode(), "stdin"))
     extra: dict[str, Any] = {"tools": option_parsing.read_tools(tools)} if tools is not None else {}
     try:

@@ -9,13 +9,9 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.suggestion import nearest, provider_hint
-from cnllm.estimates.money import CURRENCY, LARGEST, units_of
-from cnllm.gateway.limits.keys import PERIODS, zone_of
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
@@ -28,6 +24,10 @@ _OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # other codes of a currency that pr
 
 def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
     """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing."""
+    from msgspec.structs import replace
+
+    from cnllm.gateway.limits.keys import zone_of
+
     new: dict[str, Any] = {}
     for name in ("rpm", "tpm", "concurrency", "team"):
         if (value := given.get(name)) is not None:
@@ -114,6 +114,9 @@ def _report_provider(pattern: str, registry: Registry) -> None:
 
 def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the budgets, their periods and the soft budgets. Raise `UsageError`."""
+    from cnllm.estimates.money import CURRENCY, LARGEST
+    from cnllm.gateway.limits.keys import PERIODS
+
     amounts, softs, currencies = (given.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
     new: dict[str, Any] = {"budgets": dict(record.budgets), "periods": dict(record.periods)}
     new["soft_budgets"] = dict(record.soft_budgets)
@@ -160,6 +163,8 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _units(option: str, text: str, largest: int) -> int:
     """Return an amount in units. Raise `UsageError`."""
+    from cnllm.estimates.money import units_of
+
     amount = _decimal(text)
     if not amount.is_finite() or not 0 <= amount <= largest:
         raise errors.UsageError(f"{option}: an amount from 0 to {largest:,} is expected")
@@ -186,6 +191,8 @@ def _price(text: str, currencies: tuple[str, ...], budgets: Mapping[str, int]) -
 
 def _moment(text: str, zone: str) -> float:
     """Return a time in seconds since 1970; a day is its first moment in a time zone. Raise `UsageError`."""
+    from cnllm.gateway.limits.keys import zone_of
+
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone_of(zone))).timestamp()

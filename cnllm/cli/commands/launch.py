@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import client_factory, options
+from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.cli.output.suggestion import option_hint, suggest
-from cnllm.client.credentials import key_for
-from cnllm.config import paths
-from cnllm.engine import build_request
-from cnllm.gateway.asgi import Gateway
-from cnllm.gateway.server import address_url, listen, run, running
-from cnllm.gateway.tokens import Keyring
-from cnllm.launch.runner import GatewayServer, run_client
-from cnllm.launch.script import shell_script
-from cnllm.launch.setup import ANY, Values, build_setup, clients, find_client, write_files
-from cnllm.registry import tiers
 
 if TYPE_CHECKING:
     from cnllm.launch.setup import KnownClient, Setup
@@ -52,6 +41,8 @@ class _LaunchCommand(options.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            from cnllm.cli.output.suggestion import option_hint
+
             names = [name for param in self.get_params(ctx) for name in param.opts]
             hint = option_hint(ctx.command_path, error.option_name, names)
             raise errors.UsageError(
@@ -75,6 +66,9 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the
     client's own.
     """
+    from cnllm.config import paths
+    from cnllm.gateway.server import address_url, listen, run, running
+    from cnllm.launch.setup import ANY, Values, build_setup, find_client, write_files
     from cnllm.registry import Registry
 
     name, entry = find_client(client)
@@ -101,6 +95,10 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             answer.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate=simulate))
             return
         assert program is not None
+        from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.tokens import Keyring
+        from cnllm.launch.runner import GatewayServer, run_client
+
         gateway = Gateway(
             registry,
             simulate=simulate,
@@ -138,6 +136,9 @@ def _resume_advice(client: str, model: str, resume: str, *, simulate: bool) -> C
 
 def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageError:
     """Return the error for a client that is not on this machine: how to install it, or which clients are known."""
+    from cnllm.cli.output.suggestion import suggest
+    from cnllm.launch.setup import ANY, clients
+
     hint = f"{entry.title}: {entry.install}"
     if name == ANY:
         known = [known for known in clients() if known != ANY]
@@ -147,17 +148,26 @@ def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageEr
 
 def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
     """Return the model of a name; None for a tier. Raises `UnknownModel`, and `KeyMissing` before anything starts."""
+    from cnllm.registry import tiers
+
     if name.startswith(tiers.PREFIX):
         return None
+    from cnllm.cli import client_factory
+
     model = client_factory.choose_site(registry, name, offline=not needs_key)
     client_factory.print_site(model)
     if needs_key:
+        from cnllm.client.credentials import key_for
+        from cnllm.engine import build_request
+
         key_for(build_request(model, "hi"), registry)
     return model
 
 
 def _script(setup: Setup, names: list[str], model: str, key: str, port: int, *, simulate: bool) -> str:
     """Return the shell script that does the same."""
+    from cnllm.launch.script import shell_script
+
     serve = ["cnllm", "serve", "--port", str(port), "--store", _STORE, "--json"]
     for name in names:
         serve += ["--map", f"{name}={model}"]

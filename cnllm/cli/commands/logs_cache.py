@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.cache_report import cache_report
 from cnllm.cli.output import answer, stdio
-from cnllm.cli.prices import price_lookup
-from cnllm.estimates.cache_loss import loss_cost, loss_text, short_amount
-from cnllm.store.records import sum_by_currency
 
 if TYPE_CHECKING:
     from cnllm.cli.cache_report import CacheReport, RequestReport
@@ -35,6 +31,9 @@ def cache(ident: str, *, as_json: bool) -> None:
     often cost a tenth. Each request is compared with the last one before it to the same model.
     A break costs the tokens behind it: at the price of input, less that of the cache.
     """
+    from cnllm.cli.cache_report import cache_report
+    from cnllm.cli.prices import price_lookup
+    from cnllm.estimates.cache_loss import loss_cost
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -52,6 +51,8 @@ def cache(ident: str, *, as_json: bool) -> None:
 
 
 def _lines(report: CacheReport) -> Iterator[str]:
+    from cnllm.estimates.cache_loss import loss_text
+
     for request in report.requests:
         head = f"request {request.request} (turn {request.turn}, {request.model})"
         if request.compared_with is None:
@@ -79,6 +80,9 @@ def _lines(report: CacheReport) -> Iterator[str]:
 
 def _total(report: CacheReport) -> str:
     """Return what all of it costs, by currency, with a ? where some of it is unknown; empty where nothing broke."""
+    from cnllm.estimates.cache_loss import short_amount
+    from cnllm.store.records import sum_by_currency
+
     costs = [request.cost for request in report.requests if request.lost is not None]
     if not costs:
         return ""

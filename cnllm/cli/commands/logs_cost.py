@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,13 +9,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.bill_report import print_comparison
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.cli.output.cost_plot import draw_costs
-from cnllm.cli.output.table import table
 from cnllm.cli.since import utc_time
-from cnllm.system.files import write_file
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, CostRow, Grouping
@@ -76,6 +70,7 @@ def cost(
     --against sums the log as the bill does, in its time zone, and names likely causes of a difference. The exit status
     is 0 if all of it agrees, else 3.
     """
+    from cnllm.cli.output.table import table
     from cnllm.store import Store
 
     begin = None if since is None else utc_time(since, "--since")
@@ -84,6 +79,8 @@ def cost(
             raise errors.UsageError("--plot draws no comparison", "leave out --plot or --against")
         if ident is not None or ctx.get_parameter_source("by") is not click.core.ParameterSource.DEFAULT:
             raise errors.UsageError("--against compares all calls, in the groups of the bill", "leave out ID and --by")
+        from cnllm.cli.bill_report import print_comparison
+
         ctx.exit(print_comparison(bill, columns, begin, as_csv=as_csv, as_json=as_json))
     if columns is not None:
         raise errors.UsageError("--columns describes the bill of --against", "add --against BILL")
@@ -112,6 +109,9 @@ def cost(
 
 def _draw(plot: str, report: CostReport) -> None:
     """Write the plot. Raise `UsageError` where it cannot be written."""
+    from cnllm.cli.output.cost_plot import draw_costs
+    from cnllm.system.files import write_file
+
     try:
         write_file(Path(plot), draw_costs(report).encode(), durable=False)
     except OSError as error:
@@ -120,6 +120,9 @@ def _draw(plot: str, report: CostReport) -> None:
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
     """Print the rows, one line for each currency; `at_most` is empty where nothing bounds the cost."""
+    import csv
+    import io
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((by, *_CSV))

@@ -11,10 +11,6 @@ from cnllm.cli import options, probe_target
 from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import truncate_end
-from cnllm.probe.questions import QUESTIONS
-from cnllm.probe.recording import state_file
-from cnllm.probe.report import differences, estimate, sentence
-from cnllm.probe.run import ProbeSettings, run_target
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
@@ -79,6 +75,9 @@ def probe(target: str, **params: Any) -> int:
     if params["dry_run"]:
         _print_plan(params["max_requests"], goal.price)
         return errors.WHOLE
+    from cnllm.probe.recording import state_file
+    from cnllm.probe.run import ProbeSettings, run_target
+
     state = state_file(goal.base_url, goal.id, goal.protocol)
     settings = ProbeSettings(
         max_requests=params["max_requests"], max_cost=params["max_cost"], on_step=_show, record=state
@@ -96,6 +95,9 @@ def probe(target: str, **params: Any) -> int:
 
 def _print_plan(most: int, price: tuple[float, float] | None) -> None:
     """Print the questions of a probe, and what it may cost."""
+    from cnllm.probe.questions import QUESTIONS
+    from cnllm.probe.report import estimate
+
     lines = ["Questions in their order, and the most requests of each (twice, if it finds something):", ""]
     lines.append(f"{_FIRST:>4}  {localize('the list of models, a first request, the same without the key')}")
     lines += [f"{question.requests:>4}  {localize_word(question.name)}" for question in QUESTIONS]
@@ -110,6 +112,8 @@ def _print_plan(most: int, price: tuple[float, float] | None) -> None:
 
 def _show(step: ProbeStep) -> None:
     """Show what a question taught, on stderr."""
+    from cnllm.probe.report import sentence
+
     known = "; ".join(sentence(f) for f in step.findings if f.answer != "unknown")
     text = f"{translate_word(step.question)}{colon()}{known or translate('nothing was proven')}"
     stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {text}", 79))
@@ -133,6 +137,8 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
 
 
 def _summary(report: Report) -> None:
+    from cnllm.probe.report import differences
+
     proven = sum(f.answer != "unknown" for f in report.facts)
     differ = len(differences(report.facts))
     stdio.print_line(

@@ -11,11 +11,6 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.cli.output.suggestion import provider_hint
-from cnllm.registry.read import builtin_path, read
-from cnllm.registry_export.document import build_document, encode_document, licenses
-from cnllm.registry_export.package import package_files
-from cnllm.registry_export.public_lists import litellm_file, models_dev_files
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -58,6 +53,7 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     the JSON document.
     """
     from cnllm.registry import Registry
+    from cnllm.registry.read import builtin_path, read
 
     registry = Registry([read(builtin_path(), builtin=True)]) if builtin else Registry.load()
     is_list = form in ("models.dev", "litellm")
@@ -66,6 +62,8 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     known = {*registry.providers, *(registry.catalogue_providers() if catalogue else ())}
     for name in providers:
         if name not in known:
+            from cnllm.cli.output.suggestion import provider_hint
+
             raise errors.UsageError(f"there is no provider {name}", provider_hint(name, registry, catalogue=catalogue))
     if form == "json" or (form == "litellm" and (target == "-" or target.endswith((".json", ".gz")))):
         _write_file(target, _one_file(registry, form, providers, catalogue=catalogue))
@@ -79,6 +77,9 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
 
 def _one_file(registry: Registry, form: Form, providers: Collection[str], *, catalogue: bool) -> bytes:
     """Return the content of the file."""
+    from cnllm.registry_export.document import build_document, encode_document
+    from cnllm.registry_export.public_lists import litellm_file
+
     if form == "litellm":
         return litellm_file(registry, providers)
     return encode_document(build_document(registry, catalogue=catalogue, providers=providers))
@@ -88,6 +89,10 @@ def _files(
     registry: Registry, form: Form, providers: Collection[str], *, catalogue: bool
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file of the folder."""
+    from cnllm.registry_export.document import build_document, licenses
+    from cnllm.registry_export.package import package_files
+    from cnllm.registry_export.public_lists import models_dev_files
+
     if form == "typescript":
         yield from package_files(build_document(registry, catalogue=catalogue, providers=providers))
         return

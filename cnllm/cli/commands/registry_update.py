@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
-from cnllm.cli import download, options, questions
-from cnllm.cli.output import answer, registry_changes, stdio
-from cnllm.registry_files.updates import lists
-from cnllm.registry_files.updates.changes import find_changes
-from cnllm.registry_files.updates.patch_file import write_updates
-from cnllm.registry_files.updates.review import (
-    KIND_TITLES,
-    add_to_changelog,
-    change_lines,
-    count,
-    questions_of,
-    value_text,
-)
+from cnllm.cli import options
+from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.changes import Change, PublicList
@@ -82,7 +69,12 @@ def update(
     less than a third. Addresses, ids, keys, headers and everything else that moves a call never change. Your own file
     stays as it is, and wins. In a pipe nothing is written without --yes.
     """
+    from cnllm.cli import questions
+    from cnllm.cli.output import registry_changes
     from cnllm.registry import Registry
+    from cnllm.registry_files.updates.changes import find_changes
+    from cnllm.registry_files.updates.patch_file import write_updates
+    from cnllm.registry_files.updates.review import add_to_changelog, change_lines, questions_of
 
     lists = [_read_list(source) for source in sources]
     registry = Registry.load()
@@ -99,6 +91,8 @@ def update(
     if chosen and changelog is not None:
         add_to_changelog(changelog, change_lines(chosen, lists), _today())
     if as_json:
+        from msgspec.structs import replace
+
         written = set(map(id, chosen))
         answer.print_json([replace(change, applied=id(change) in written) for change in changes])
     _report(changes, len(asked), chosen, str(path), is_dry=dry_run)
@@ -111,6 +105,11 @@ def _today() -> datetime.date:
 
 def _read_list(source: str) -> PublicList:
     """Return the list with a name, at a URL, or in a file."""
+    from pathlib import Path
+
+    from cnllm.cli import download
+    from cnllm.registry_files.updates import lists
+
     url = lists.LIST_URLS.get(source, source)
     if not download.is_url(url):
         return lists.list_from_file(Path(source))
@@ -129,6 +128,9 @@ def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, ye
 
 def _ask(changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str]) -> list[Change]:
     """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
+    from cnllm.cli import questions
+    from cnllm.registry_files.updates.review import KIND_TITLES, count, value_text
+
     automatic = [change for change in changes if change.action == "automatic"]
     chosen: list[Change] = []
     if automatic and questions.choose(f"Make {count(len(automatic), 'change')} that need no decision?", "yn") == "y":
@@ -152,6 +154,8 @@ def _report(
     changes: Sequence[Change], question_count: int, chosen: Sequence[Change], path: str, *, is_dry: bool
 ) -> None:
     """Print what was written, and what waits for a decision."""
+    from cnllm.registry_files.updates.review import count
+
     if chosen:
         stdio.print_line(f"{count(len(chosen), 'change')} written to {path}; to undo: cnllm registry rollback updates")
     written = set(map(id, chosen))

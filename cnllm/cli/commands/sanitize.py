@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
 from cnllm.cli.output import answer, errors
-from cnllm.client import sanitizer
 
 __all__ = ["sanitize"]
 
@@ -43,6 +41,10 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     entry. The answer goes to stdout; reasoning, calls and notes go to stderr. Without --tools cnllm removes the
     markup of calls. If nothing else remains, a sentence says what the model wanted to do.
     """
+    import msgspec
+
+    from cnllm.client import sanitizer
+
     tool_list = option_parsing.read_tools(tools) if tools is not None else None
     result = sanitizer.sanitize(model, read_text("-", required=False), tool_list, lang, recover_text_calls=text_calls)
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import secrets
 import tempfile
@@ -13,30 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options, turn_log
-from cnllm.cli.commands.serve_keys import file_key
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.client.credentials import untrusted_models
 from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
-from cnllm.gateway.access import LOOPBACK, digest, key_fault, url_host
-from cnllm.gateway.access_log import LineHandler
-from cnllm.gateway.asgi import Gateway
-from cnllm.gateway.bounds import Bounds, Clients
-from cnllm.gateway.configuration import Configuration, GatewayFiles
-from cnllm.gateway.limits.book import check_book, open_book
-from cnllm.gateway.monitoring.recent import Recent
-from cnllm.gateway.monitoring.spans import ServerSpans
-from cnllm.gateway.server import address_url, listen, run, run_workers
-from cnllm.gateway.store import check_store
-from cnllm.gateway.tokens import Keyring
-from cnllm.registry.sites import unsure_sites
-from cnllm.store.call_log import CallLog
 from cnllm.system.files import create_private_file, read_bounded
-from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cnllm.gateway.asgi import Gateway
+    from cnllm.gateway.configuration import Configuration, GatewayFiles
     from cnllm.gateway.limits.book import KeyBook
     from cnllm.gateway.limits.keys import KeyRecord
 
@@ -165,7 +150,16 @@ def serve(context: click.Context, /, **params: Any) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from cnllm.client.credentials import untrusted_models
+    from cnllm.gateway.access import LOOPBACK
+    from cnllm.gateway.bounds import Bounds, Clients
+    from cnllm.gateway.configuration import Configuration, GatewayFiles
+    from cnllm.gateway.limits.book import check_book, open_book
+    from cnllm.gateway.server import address_url, listen, run, run_workers
+    from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
+    from cnllm.registry.sites import unsure_sites
+    from cnllm.types.checks import is_loopback
 
     check_settings()
     _check_words(params)
@@ -205,6 +199,12 @@ def serve(context: click.Context, /, **params: Any) -> None:
         return GatewayFiles(registry, (*keys, *free), untrusted, tuple(limited))
 
     def make(settings: GatewayFiles) -> Gateway:
+        from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.monitoring.recent import Recent
+        from cnllm.gateway.monitoring.spans import ServerSpans
+        from cnllm.gateway.tokens import Keyring
+        from cnllm.store.call_log import CallLog
+
         return Gateway(
             settings.registry,
             simulate=params["simulate"],
@@ -258,6 +258,8 @@ def serve(context: click.Context, /, **params: Any) -> None:
 
 def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
     """Raise `UsageError` for an address that others reach without leave, and for options that need such an address."""
+    from cnllm.gateway.access import url_host
+
     if not is_local and not params["public"]:
         raise errors.UsageError(
             f"--host {params['host']} can be reached by other machines",
@@ -288,6 +290,8 @@ def _named(option: str, *beginnings: str) -> Iterator[None]:
 
 def _check_words(params: dict[str, Any]) -> None:
     """Raise `UsageError` for an option that is empty or no number, and for a key that no client can send."""
+    from cnllm.gateway.access import key_fault
+
     for name in ("host", "store", "keys_file", "log"):
         if params[name] == "":
             option = f"--{name.replace('_', '-')}"
@@ -347,6 +351,8 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
 
     Raise `CnllmError` where it cannot be read, or holds none.
     """
+    from cnllm.gateway.access import key_fault
+
     if path is None:
         return [], []
     try:
@@ -370,6 +376,8 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
     if not keys and not limited:
         raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
     if limited and book is not None:
+        from cnllm.gateway.access import digest
+
         for key, record in limited.items():  # all lines are right: a wrong file changes nothing
             book.add(digest(key), record)
         book.close()  # so that each worker opens its own file
@@ -378,6 +386,8 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
 
 def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyRecord:
     """Return the limits of a key in a file. Raise `CnllmError` that names the line."""
+    from cnllm.cli.commands.serve_keys import file_key
+
     if book is None:
         raise CnllmError(f"{where}: a key with limits needs a store that lasts", hint="--store sqlite: or redis://HOST")
     try:
@@ -389,6 +399,10 @@ def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyR
 
 def _start_log(log: str | None) -> None:
     """Send the log to a file or to stderr."""
+    import logging
+
+    from cnllm.gateway.access_log import LineHandler
+
     logger = logging.getLogger("cnllm.gateway")
     logger.propagate = False
     warnings = logging.StreamHandler()

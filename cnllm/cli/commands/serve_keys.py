@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from msgspec.structs import replace
 
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import check_limits, limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
-from cnllm.estimates.money import format_units
-from cnllm.gateway.access import digest
-from cnllm.gateway.limits.book import open_book
-from cnllm.gateway.limits.key_use import no_such_name, record_data, use_data
-from cnllm.gateway.limits.keys import NAME, KeyRecord, new_key, team_digest
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook
     from cnllm.gateway.limits.key_use import KeyUse
+    from cnllm.gateway.limits.keys import KeyRecord
 
 __all__ = ["file_key", "keys", "teams"]
 
@@ -114,6 +108,10 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
     """
+    from cnllm.gateway.access import digest
+    from cnllm.gateway.limits.key_use import record_data
+    from cnllm.gateway.limits.keys import new_key
+
     record = limits_of(_new(name), given)
     check_limits(record, given)
     key = new_key()
@@ -189,6 +187,10 @@ def teams() -> None:
 @options.as_json("the team's limits")
 def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
+    from msgspec.structs import replace
+
+    from cnllm.gateway.limits.keys import team_digest
+
     record = limits_of(replace(_new(name), kind="team"), given)
     check_limits(record, given)
     with _book(store) as book:
@@ -203,6 +205,8 @@ def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
 @options.as_json("the team's limits")
 def set_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
+    from cnllm.gateway.limits.keys import team_digest
+
     _change(name, team_digest(name), store, given, as_json=as_json)
 
 
@@ -219,6 +223,12 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
 
     Raise `CnllmError` or `click.UsageError` for options that mean nothing.
     """
+    import shlex
+
+    from msgspec.structs import replace
+
+    from cnllm.gateway.access import digest
+
     command = click.Command("key", params=[*add.params, click.Option(["--name", "file_name"])], add_help_option=False)
     try:
         words = shlex.split(text)
@@ -237,6 +247,8 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
 @contextlib.contextmanager
 def _book(store: str) -> Iterator[KeyBook]:
     """Open the book of a store for a block. Raise `UsageError` for one that other processes cannot see."""
+    from cnllm.gateway.limits.book import open_book
+
     book = open_book(store)
     if book is None:
         raise errors.UsageError("the memory of a process holds no keys for others", "--store sqlite:PATH or redis://…")
@@ -246,6 +258,8 @@ def _book(store: str) -> Iterator[KeyBook]:
 
 def _new(name: str) -> KeyRecord:
     """Return a record without limits. Raise `UsageError` for a text that is no name."""
+    from cnllm.gateway.limits.keys import NAME, KeyRecord
+
     if not NAME.fullmatch(name):
         raise errors.UsageError(
             f"{name!r} is not a name", "use up to 64 letters from a to z, digits and . _ @ -, a letter or digit first"
@@ -255,6 +269,9 @@ def _new(name: str) -> KeyRecord:
 
 def _check_team(book: KeyBook, record: KeyRecord) -> None:
     """Raise `CnllmError` for a key of a team that does not exist."""
+    from cnllm.gateway.limits.key_use import no_such_name
+    from cnllm.gateway.limits.keys import team_digest
+
     if record.team is not None and book.get(team_digest(record.team)) is None:
         raise no_such_name(team_digest(record.team))
 
@@ -276,6 +293,8 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
 # ── output ───────────────────────────────────────────────────────────────────
 def _show(record: KeyRecord, *, as_json: bool) -> None:
     """Show the limits of a key or a team."""
+    from cnllm.gateway.limits.key_use import record_data
+
     if as_json:
         answer.print_json(record_data(record))
     else:
@@ -284,6 +303,8 @@ def _show(record: KeyRecord, *, as_json: bool) -> None:
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
     """List keys or teams."""
+    from cnllm.gateway.limits.key_use import use_data
+
     with _book(store) as book:
         uses = book.uses(teams=teams)
     heads = ("NAME", "STATE", "TEAM", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
@@ -301,6 +322,8 @@ def _list(store: str, *, as_json: bool, teams: bool) -> None:
 
 def _cells(use: KeyUse) -> tuple[str, ...]:
     """Return a key or a team as a row of the table."""
+    from cnllm.gateway.limits.key_use import use_data
+
     row, record = use_data(use), use.record
     spent = ", ".join(f"{amount} {currency}" for currency, amount in row["spent"].items())
     if use.unpriced:
@@ -322,6 +345,7 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
 
 def _described(record: KeyRecord, use: KeyUse | None = None) -> str:
     """Return limits in words, with what is used of them."""
+    from cnllm.estimates.money import format_units
 
     def of(used: object) -> str:
         return "" if use is None else f"{used} of "

@@ -8,8 +8,6 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.simulator.server import running
-from cnllm.simulator.unfaithful import read_host_faults
 
 __all__ = ["simulate"]
 
@@ -54,6 +52,8 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
     if models and not neutral:
         raise errors.UsageError("--model without --neutral", "add --neutral, or leave --model out")
     from cnllm.registry import Registry
+    from cnllm.simulator.server import running
+    from cnllm.simulator.unfaithful import read_host_faults
 
     try:
         read_host_faults(unfaithful)

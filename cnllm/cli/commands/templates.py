@@ -5,13 +5,8 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.call_template import load_template
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.suggestion import suggest
-from cnllm.cli.output.table import table
-from cnllm.config.templates import remove_template, template_names, template_path, templates_dir
-from cnllm.errors import CnllmError
 from cnllm.system.files import read_bounded
 
 __all__ = ["templates"]
@@ -30,6 +25,11 @@ def templates() -> None:
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
     """List the templates, with the beginning of each."""
+    from cnllm.cli.call_template import load_template
+    from cnllm.cli.output.table import table
+    from cnllm.config.templates import template_names
+    from cnllm.errors import CnllmError
+
     names = template_names()
 
     def text() -> str:
@@ -50,6 +50,9 @@ def list_(*, as_json: bool) -> None:
 @click.argument("name", shell_complete=completion.complete_templates)
 def show(name: str) -> None:
     """Print a template as it stands in its file."""
+    from cnllm.cli.call_template import load_template
+    from cnllm.config.templates import template_path
+
     load_template(name)
     answer.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
 
@@ -58,6 +61,9 @@ def show(name: str) -> None:
 @click.argument("name", shell_complete=completion.complete_templates)
 def remove(name: str) -> None:
     """Remove a template."""
+    from cnllm.cli.output.suggestion import suggest
+    from cnllm.config.templates import remove_template, template_names
+
     if not remove_template(name):
         hint = suggest(name, template_names(), "cnllm templates list shows them")
         raise errors.UsageError(f"there is no template {name}", hint)
@@ -68,4 +74,6 @@ def remove(name: str) -> None:
 @click.argument("name", required=False, shell_complete=completion.complete_templates)
 def path(name: str | None) -> None:
     """Print the folder of the templates, or the file of one, whether or not it exists."""
+    from cnllm.config.templates import template_path, templates_dir
+
     answer.print_line(str(templates_dir() if name is None else template_path(name)))

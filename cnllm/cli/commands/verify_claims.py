@@ -13,12 +13,7 @@ from cnllm.cli import probe_target
 from cnllm.cli.language.messages import translate_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import truncate_end
-from cnllm.config import keys
 from cnllm.errors import CnllmError, KeyMissing
-from cnllm.probe.report import estimate
-from cnllm.probe.run import ProbeSettings
-from cnllm.probe.verify import verify
-from cnllm.simulator.server import running
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict
@@ -36,6 +31,8 @@ _REQUESTS = 200
 
 def models_with_key(registry: Registry) -> list[Model]:
     """Return every described model whose key is set, and those that need none."""
+    from cnllm.config import keys
+
     models = [registry.resolve(name) for name in registry.names()]
     current = [m for m in models if m.flags.status is None or m.flags.status.is_ != "retired"]
     return [m for m in current if m.flags.keys and keys.find_key(m.flags.keys) is not None]
@@ -43,6 +40,8 @@ def models_with_key(registry: Registry) -> list[Model]:
 
 def print_plan(models: Sequence[Model]) -> int:
     """Print what verifying these models would take, and ask nothing."""
+    from cnllm.probe.report import estimate
+
     stdio.print_line(f"{len(models)} models have a key; each takes up to {_REQUESTS} requests. Nothing was asked.")
     for model in models:
         price = probe_target.price_of(model)
@@ -77,6 +76,8 @@ def verify_claims(registry: Registry, models: Sequence[Model], options: Mapping[
 @contextlib.contextmanager
 def _simulator(registry: Registry) -> Iterator[str]:
     """Run a strict simulator of every endpoint, and yield its address."""
+    from cnllm.simulator.server import running
+
     with running(registry, strict=True) as server:
         yield server.url
 
@@ -85,6 +86,9 @@ def _verify_all(
     registry: Registry, models: Sequence[Model], options: Mapping[str, Any], simulator: str | None
 ) -> tuple[list[Verification], int]:
     """Verify models within one allowance, and return what came of it with the exit status."""
+    from cnllm.probe.run import ProbeSettings
+    from cnllm.probe.verify import verify
+
     results: list[Verification] = []
     status, left, money = errors.WHOLE, options["max_requests"], options["max_cost"]
     for model in models:

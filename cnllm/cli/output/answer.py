@@ -13,7 +13,6 @@ from msgspec import UNSET
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
-from cnllm.cli.output.markdown import MarkdownBlocks, is_available
 from cnllm.cli.output.stdout import print_json, print_line, print_listing, print_message
 from cnllm.cli.output.usage import ReplyPace, usage_line
 from cnllm.config.redact import redact
@@ -36,6 +35,7 @@ from cnllm.types import (
 )
 
 if TYPE_CHECKING:
+    from cnllm.cli.output.markdown import MarkdownBlocks
     from cnllm.types import Step
 
 __all__ = [
@@ -261,6 +261,8 @@ class _OutputStream:
         self.at_start = True
         self._blocks: MarkdownBlocks | None = None
         if markdown and self._escapes and not terminal.is_dumb():
+            from cnllm.cli.output.markdown import MarkdownBlocks, is_available
+
             self._blocks = MarkdownBlocks(self._put) if is_available() else None
 
     def write(self, text: str, style: tuple[str, str] = ("", ""), *, trusted: bool = False) -> None:

@@ -11,7 +11,6 @@ from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import terminal
 from cnllm.cli.output.format import to_plain
 from cnllm.cli.output.table import fields, table
-from cnllm.model_facts.difference import in_order
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
@@ -24,6 +23,8 @@ HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
 
 def flag_table(model: Model) -> str:
     """Return the flags of a model under the names of their tables, fitted to the width of a line."""
+    from cnllm.model_facts.difference import in_order
+
     facts = sorted(in_order(model.explain()), key=lambda fact: "." in fact.flag)
     letters = file_letters(facts)
     groups = [(name, list(members)) for name, members in groupby(facts, _table)]

@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cnllm.cli.language.messages import localize_word
-from cnllm.config import redact
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
@@ -32,6 +29,8 @@ UNKNOWN = "?"
 
 def to_plain(value: object) -> Any:
     """Return a value as plain data, for JSON."""
+    import msgspec
+
     return msgspec.to_builtins(value)
 
 
@@ -44,6 +43,8 @@ def plain_fact(fact: Fact) -> dict[str, Any]:
 
 def plain_flags(flags: Flags) -> Any:
     """Return flags as plain data, without passwords in addresses and headers."""
+    from cnllm.config import redact
+
     plain = to_plain(flags)
     if plain.get("base_url"):
         plain["base_url"] = redact.redact_url(plain["base_url"])

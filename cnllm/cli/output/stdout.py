@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-
-from msgspec import to_builtins
 
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, terminal
@@ -18,11 +15,15 @@ __all__ = ["print_json", "print_line", "print_listing", "print_message"]
 
 def print_json(value: Any) -> None:
     """Print a value on stdout as JSON, structs too: on one line, or indented on a terminal."""
+    import json
+
     text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
 
 def _plain(value: Any) -> Any:
+    from msgspec import to_builtins
+
     return to_builtins(value)
 
 

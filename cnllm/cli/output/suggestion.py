@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
-
-from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -125,6 +122,8 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
 
     Case does not matter.
     """
+    from difflib import get_close_matches
+
     names = {name.casefold(): name for name in words}
     folded = word.casefold()
     inside = [name for name in names if folded and len(folded) > 2 and (folded in name or name in folded)]
@@ -145,6 +144,8 @@ def provider_hint(
     Without `catalogue`, providers that only the catalogue has are not suggested. Where nothing is similar, the hint is
     `otherwise`.
     """
+    from cnllm.errors import CnllmError
+
     try:
         provider = registry.resolve(name).provider
     except CnllmError:
@@ -157,6 +158,8 @@ def provider_hint(
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the most similar word; None where none is similar."""
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(word, list(words), n=1, cutoff=cutoff)), None)
 
 

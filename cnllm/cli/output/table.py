@@ -10,7 +10,6 @@ from itertools import accumulate
 
 from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import terminal
-from cnllm.cli.output.help import wrap
 from cnllm.cli.output.terminal import display_width
 
 __all__ = ["fields", "line_width", "table", "truncate_end"]
@@ -132,4 +131,6 @@ def _value_lines(value: str, columns: int | None, indent: int) -> list[str]:
     """Return a value in lines that fit beside its name."""
     if columns is None or display_width(value) <= columns - indent:
         return [value]
+    from cnllm.cli.output.help import wrap
+
     return wrap(value, max(columns - indent, _LEAST)) or [value]

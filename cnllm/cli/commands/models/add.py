@@ -14,15 +14,11 @@ from cnllm.cli import options
 from cnllm.cli.language.messages import colon, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.own_registry import default_file, is_among
-from cnllm.registry.read import overlay_paths
-from cnllm.registry.routing import origin_of
-from cnllm.registry.trusted_files import is_trusted
-from cnllm.registry_files import sources
-from cnllm.registry_files.edit import Addition, EditedFile, add_model, change_registry_file
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.documents import Document
+    from cnllm.registry_files.edit import Addition
 
 __all__ = ["add"]
 
@@ -57,6 +53,8 @@ def add(file: str | None, **params: Any) -> None:
     comments or order. It prints the lines that it adds. Values that you do not give stay unknown.
     """
     from cnllm.registry import Registry
+    from cnllm.registry.read import overlay_paths
+    from cnllm.registry_files import sources
 
     in_use = [str(path) for path in overlay_paths()]
     path = Path(file).expanduser() if file is not None else default_file(in_use)
@@ -71,6 +69,8 @@ def add(file: str | None, **params: Any) -> None:
 # ── options and questions ────────────────────────────────────────────────────
 def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
     """Build the description from the options, and ask at the terminal for missing values."""
+    from cnllm.registry_files.edit import Addition
+
     providers = {name.casefold(): name for name in registry.providers}
     questions = _Questions(params, interactive=sys.stdin.isatty() and not _is_complete(params, providers))
     provider = questions.value("provider", "Provider, a known or a new one", _provider, required=True)
@@ -216,6 +216,8 @@ def _places(documents: list[Document], name: str) -> str:
 
 
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
+    from cnllm.registry_files.edit import EditedFile, add_model, change_registry_file
+
     results: list[EditedFile] = []
 
     def change(text: str) -> str:
@@ -233,6 +235,9 @@ def _write(path: Path, document: Document | None, addition: Addition, in_use: li
 def _advice(path: Path, document: Document | None, addition: Addition) -> list[str]:
     """Return what the user still has to do before the model can be used."""
     from cnllm.registry import Registry
+    from cnllm.registry.read import overlay_paths
+    from cnllm.registry.routing import origin_of
+    from cnllm.registry.trusted_files import is_trusted
 
     if not is_among(path, [str(name) for name in overlay_paths()]):
         return ["this file is not in use: CNLLM_PROVIDERS names the files in use"]

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import completion, default_model, options
+from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.config import default_model as store
-from cnllm.errors import UnknownModel
-from cnllm.registry import tiers
-from cnllm.registry.sites import choose_site
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -32,6 +28,8 @@ def default(model: str | None, *, unset: bool) -> None:
     CNLLM_MODEL wins over it. If neither is set, the first model that has a key is asked, in the order of
     default_models in the registry.
     """
+    from cnllm.cli import default_model
+    from cnllm.config import default_model as store
     from cnllm.registry import Registry
 
     if model is not None and unset:
@@ -56,6 +54,10 @@ def default(model: str | None, *, unset: bool) -> None:
 
 def _full_name(registry: Registry, name: str) -> str:
     """Return the "provider/id" of a name, or the name of a tier. Raise `UnknownModel` for neither."""
+    from cnllm.errors import UnknownModel
+    from cnllm.registry import tiers
+    from cnllm.registry.sites import choose_site
+
     if not name.startswith(tiers.PREFIX):
         return choose_site(registry, name).name
     if name.removeprefix(tiers.PREFIX) not in registry.tiers:

@@ -11,7 +11,6 @@ from cnllm.cli.output import answer, stdio, terminal
 from cnllm.cli.output.flag_table import file_letters, shown_value, source_place
 from cnllm.cli.output.format import plain_fact
 from cnllm.cli.output.table import table
-from cnllm.model_facts.difference import differences
 
 if TYPE_CHECKING:
     from cnllm.model_facts.difference import Difference
@@ -36,6 +35,7 @@ def diff(a: str, b: str, *, as_json: bool) -> None:
 
     If only one model has a flag, it is unknown for the other. --json shortens nothing.
     """
+    from cnllm.model_facts.difference import differences
     from cnllm.registry import Registry
 
     registry = Registry.load()

@@ -18,11 +18,6 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
-from cnllm.cli.output.model_list import model_lines
-from cnllm.cli.output.suggestion import capability_hint, nearest, provider_hint
-from cnllm.cli.output.table import line_width, table
-from cnllm.model_facts import summary
-from cnllm.model_facts.capabilities import KINDS
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Listing
@@ -45,6 +40,8 @@ class ListCommand(options.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a table of the capabilities before the epilog."""
+        from cnllm.model_facts.capabilities import KINDS
+
         with formatter.section("Capabilities"):
             formatter.write_dl([(kind.name, kind.says) for kind in KINDS.values()])
         super().format_epilog(ctx, formatter)
@@ -52,6 +49,8 @@ class ListCommand(options.Command):
 
 def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return capabilities that begin with the text after the last comma."""
+    from cnllm.model_facts.capabilities import KINDS
+
     prefix, comma, start = incomplete.rpartition(",")
     return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
 
@@ -109,6 +108,8 @@ def list_(
     the list is grouped by provider; in a pipe each line is a model with its full name. Prices are for a million tokens,
     each in its own currency.
     """
+    from cnllm.model_facts import summary
+
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
     listing = summary.listing(catalogue=with_catalogue)
     short = summary.short_names(listing.aliases)
@@ -129,6 +130,8 @@ def list_(
     elif matches and sys.stdout.isatty():
         _page(matches, matcher)
     elif matches:
+        from cnllm.cli.output.table import table
+
         heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
         stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], right=[2, 3]))
     retired = len(rows) - len(current)
@@ -163,6 +166,8 @@ def _family_model(text: str) -> str | None:
 
 def _similar(text: str, names: Iterable[str]) -> str | None:
     """Return the name, or the word of a name, that is most similar to a text."""
+    from cnllm.cli.output.suggestion import nearest
+
     ids = {name.casefold().rpartition("/")[2] for name in names}
     return nearest(text, sorted(ids | {word for name in names for word in _WORDS.findall(name.casefold())}))
 
@@ -182,6 +187,9 @@ def _hosts(model: str) -> list[str]:
 
 def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
     """Print a listing on a terminal, page by page where it is longer than the screen."""
+    from cnllm.cli.output.model_list import model_lines
+    from cnllm.cli.output.table import line_width
+
     capabilities = matcher.capabilities if matcher.maybe else ()  # without --maybe each is a yes
     lines = list(model_lines(rows, capabilities, line_width()))
     if len(lines) < shutil.get_terminal_size().lines:
@@ -231,6 +239,8 @@ class _Filters:
 def _capability(word: str, kinds: list[str]) -> str:
     folded = word.strip().casefold()
     if folded not in kinds:
+        from cnllm.cli.output.suggestion import capability_hint
+
         hint = capability_hint(folded, kinds) or f"--can takes {', '.join(kinds)}"
         raise errors.UsageError(f"there is no capability {folded}", hint)
     return folded
@@ -239,6 +249,7 @@ def _capability(word: str, kinds: list[str]) -> str:
 def _provider(word: str, names: list[str]) -> str:
     found = next((name for name in names if name.casefold() == word.casefold()), None)
     if found is None:
+        from cnllm.cli.output.suggestion import provider_hint
         from cnllm.registry import Registry
 
         raise errors.UsageError(f"there is no provider {word}", provider_hint(word, Registry.load()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import options
-from cnllm.cli.matrix.page import render_page
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.system.files import open_private
 
@@ -27,6 +26,7 @@ def matrix(file: str) -> None:
     The page needs no other file. Search, filter, sort and compare in the browser; the page of a model has its known
     issues and the source of each value.
     """
+    from cnllm.cli.matrix.page import render_page
     from cnllm.registry import Registry
 
     registry = Registry.load()

@@ -9,16 +9,8 @@ import click
 from cnllm.cli import client_factory, completion, options
 from cnllm.cli.language.messages import join_localized, localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.flag_table import flag_table
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
-from cnllm.config import keys
-from cnllm.model_facts import summary
-from cnllm.model_facts.capabilities import capabilities
-from cnllm.model_facts.known_issues import known_issues
-from cnllm.model_facts.summary import endpoint, levels
-from cnllm.registry.model import conditions
-from cnllm.registry.param_rules import state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +55,12 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
     elif explain and as_json:
         answer.print_json(list(map(plain_fact, resolved.explain())))
     elif explain:
+        from cnllm.cli.output.flag_table import flag_table
+
         answer.print_line(flag_table(resolved))
     elif as_json:
+        from cnllm.model_facts import summary
+
         short = summary.short_names(registry.aliases).get(resolved.name, [])
         more = {
             "parameters": parameters(resolved),
@@ -81,6 +77,8 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
 
 
 def _print_issues(model: Model, *, as_json: bool) -> None:
+    from cnllm.model_facts.known_issues import known_issues
+
     found = known_issues(model)
     if as_json:
         answer.print_json(found)
@@ -107,6 +105,8 @@ def translate_issue(text: str, translate: Callable[[str], str]) -> str:
 # ── one model in short ───────────────────────────────────────────────────────
 def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chosen: Model | None) -> str:
     """Return the facts of a model. `chosen` is the one at the site that the keys of this environment choose."""
+    from cnllm.model_facts.summary import endpoint
+
     flags = model.flags
     limits = flags.limits
     status = flags.status
@@ -144,6 +144,9 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
 
 def parameters(model: Model) -> dict[str, dict[str, State]]:
     """Return the state of each parameter in each mode of reasoning that the model has: works, refused, …."""
+    from cnllm.registry.model import conditions
+    from cnllm.registry.param_rules import state
+
     reasoning = model.flags.reasoning.mode if model.flags.reasoning else None
     modes = {"always": ("reasoning",), "never": ("no-reasoning",), "toggle": ("no-reasoning", "reasoning")}
     rules_by_mode = {mode: model.flags_for(frozenset({mode})).params or {} for mode in modes.get(reasoning or "", ())}
@@ -163,6 +166,8 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
 
 
 def _states(model: Model) -> list[tuple[str, str]]:
+    from cnllm.model_facts.capabilities import capabilities
+
     states = capabilities(model)
     words = {True: localize_word("can"), False: localize_word("cannot"), None: localize_word("unknown")}
     return [
@@ -171,12 +176,16 @@ def _states(model: Model) -> list[tuple[str, str]]:
 
 
 def _keys(names: list[str] | None) -> str:
+    from cnllm.config import keys
+
     if not names:
         return "none needed"
     return ", ".join(f"{name} (set)" if keys.key_source(name) else name for name in names)
 
 
 def _reasoning(model: Model) -> str:
+    from cnllm.model_facts.summary import levels
+
     reasoning = model.flags.reasoning
     if reasoning is None or reasoning.mode is None:
         return UNKNOWN
