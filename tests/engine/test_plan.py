@@ -505,13 +505,14 @@ def test_reasoning_is_asked_for_as_each_endpoint_takes_it(
             build(home(flags), reasoning=asked, on_unsupported="error")
 
 
-def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on(home: Home) -> None:
-    for flags, flag in (
-        ('reasoning.mode = "always"', "reasoning.mode"),
-        ('reasoning = { mode = "toggle", on = { set = { t = true } } }', "reasoning.on"),
+def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on_or_off(home: Home) -> None:
+    for flags, level, code, flag in (
+        ('reasoning.mode = "always"', "high", "reasoning-level", "reasoning.mode"),
+        ('reasoning = { mode = "toggle", on = { set = { t = true } } }', "high", "reasoning-level", "reasoning.on"),
+        (LADDER, "off", "reasoning-unknown", "reasoning.off"),
     ):
-        [note] = build(home(flags), reasoning="high").notes
-        assert (note.code, note.flag) == ("reasoning-level", flag)
+        [note] = build(home(flags), reasoning=level).notes
+        assert (note.code, note.flag) == (code, flag)
         check_note(note)
 
 

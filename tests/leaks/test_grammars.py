@@ -412,6 +412,15 @@ def test_a_section_may_hold_an_invoke() -> None:
         assert not ends_inside_value(rules.TOKENS, block[: block.index("<｜tool_calls_end｜>")])
 
 
+def test_lists_inside_lists_have_a_bound() -> None:
+    def block(depth: int) -> str:
+        return f"<|tool_call>call:f{{a:{'[' * depth}{']' * depth}}}<tool_call|>"
+
+    [(_, arguments)] = calls(rules.BRACES, block(32))
+    assert json.dumps(arguments).count("[") == 32
+    assert refused(rules.BRACES, block(33)) == "too deeply nested"
+
+
 def test_the_attributes_of_a_channel_may_hold_quotation_marks() -> None:
     argument = '<|open|>argument key="a &quot;b&quot; &amp;quot;" type="number"<|sep|>1<|close|>argument<|sep|>'
     block = f'<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>{argument}<|close|>call<|sep|>'

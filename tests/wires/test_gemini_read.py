@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm import BlockEnd, Media, Opaque, Reasoning, Reply, Text, ToolCall, ToolCallDelta, ToolCallStart, engine
+from cnllm import (
+    BlockEnd,
+    Media,
+    Opaque,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStart,
+    engine,
+)
 from cnllm.protocols import wire
 
 from .gemini_support import Json, answer, dumps, failed, kinds, model, seal, sse, streamed, whole
@@ -61,6 +74,16 @@ def test_in_a_stream_a_signed_piece_is_a_part_of_its_own() -> None:
     ends = [event for event in events if isinstance(event, BlockEnd)]
     assert [(end.index, end.part) for end in ends] == list(enumerate(reply.message.parts))
     assert (reply.id, reply.model) == ("r", "v")
+
+
+def test_text_that_was_held_back_comes_before_the_part_behind_it() -> None:
+    """The first character of a tag waits for the next piece, which is a thought."""
+    pieces = [{"text": "a <"}, thought("Hm."), {"text": "b"}]
+    reply, events = streamed(sse(*(answer(p, finish=None) for p in pieces), answer({"text": ""})))
+    assert list(reply.message.parts) == [Text("a <"), Reasoning("Hm."), Text("b")]
+    deltas = [event.text for event in events if isinstance(event, TextDelta | ReasoningDelta)]
+    assert deltas.index("Hm.") == len(deltas) - 2
+    assert "".join(deltas) == "a <Hm.b"
 
 
 def test_pictures_are_media_and_what_nobody_knows_is_kept_in_its_place() -> None:
