@@ -6,7 +6,7 @@ const ZH = {
   "this key is wrong": "密钥不正确", "no key opens this page: set CNLLM_ADMIN_KEY": "还没有能打开本页的密钥：请设置 CNLLM_ADMIN_KEY",
   "cnllm gateway: last requests": "cnllm 网关：最近的请求", "Last requests": "最近的请求", "loading…": "正在加载…",
   "Reload": "刷新", "Log out": "退出登录", "Requests": "请求", "Keys and teams": "密钥与团队", "One request": "单个请求",
-  "Time": "时间", "Status": "状态", "Key": "密钥", "Model": "模型", "Protocol": "协议", "Seconds": "秒数", "First": "首个 token",
+  "Time": "时间", "Status": "状态", "Key": "密钥", "Model": "模型", "Protocol": "协议", "Seconds": "秒数", "First": "首 token",
   "Tokens": "token 数", "Cost": "费用", "Notes": "说明", "Name": "名称", "State": "状态", "Team": "团队", "Calls": "调用次数",
   "Used and allowed": "用量与限额", "From the client": "客户端发来的", "To the endpoint": "发给接口的", "The reply": "回复",
   "nothing was sent": "没有发送", "no reply": "没有回复", "none": "无", "no limit": "没有限额",
