@@ -5,20 +5,31 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import pytest
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm import Registry, engine
+from cnllm import Model, engine
 from cnllm.engine.decode.answer_ends import AnswerTags
 from cnllm.protocols.pieces import TextPiece
 
+from .conftest import Home
 from .support import cuts, times
 
 TAGS = ["<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"]
 OPEN, CLOSE, END = TAGS
-MODEL = Registry.load().resolve("moonshotai/kimi-k3")
+CHANNELS = """
+reasoning.tags = ["<|open|>think<|sep|>", "<|close|>think<|sep|>"]
+reasoning.answer_tags = ["<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"]
+[[models."home/m".leaks]]
+open = ["<|open|>tools<|sep|>"]
+close = ["<|close|>tools<|sep|>", "<|close|>message<|sep|>"]
+format = ["channels"]
+parts = ["<|open|>", "<|close|>", "<|sep|>"]
+"""
+"""A model whose thought, answer and calls stand in channels."""
 TOOL = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}},
@@ -32,6 +43,11 @@ THOUGHT = "<|open|>think<|sep|>Hm.<|close|>think<|sep|>"
 
 bits = st.sampled_from([*TAGS, "<|open|>", "<|close|>", "<", "response", " ", "\n", "a", "好b", "x" * 30])
 answers = st.lists(bits | st.text(max_size=4), max_size=10).map("".join)
+
+
+@pytest.fixture(scope="module")
+def model(home: Home) -> Model:
+    return home(more=CHANNELS)
 
 
 def cut_up(text: str, places: list[int]) -> list[str]:
@@ -87,38 +103,38 @@ def test_the_pieces_make_no_difference(text: str, places: list[int]) -> None:
 
 
 @times(40)
-@given(cuts)
-def test_a_reply_in_channels_is_thought_answer_and_call(places: list[int]) -> None:
+@given(places=cuts)
+def test_a_reply_in_channels_is_thought_answer_and_call(model: Model, places: list[int]) -> None:
     text = f"{THOUGHT}{OPEN}Let me see.{CLOSE}{TOOLS}{END}"
-    filter_ = cnllm.Sanitizer(MODEL, [TOOL])
+    filter_ = cnllm.Sanitizer(model, [TOOL])
     shown = "".join(map(filter_.feed, cut_up(text, places)))
     found = filter_.close()
     assert (shown + found.rest, found.reasoning) == ("Let me see.", "Hm.")
     assert [(call.name, call.arguments) for call in found.tool_calls] == [("get_weather", {"city": "Paris"})]
 
 
-def test_a_call_that_was_cut_off_is_no_call() -> None:
+def test_a_call_that_was_cut_off_is_no_call(model: Model) -> None:
     for end in range(len("<|open|>tools<|sep|>") + 8, TOOLS.index("call<|sep|><|close|>tools"), 7):
-        found = cnllm.sanitize(MODEL, f"{OPEN}Let me see.{CLOSE}{TOOLS[:end]}", [TOOL])
+        found = cnllm.sanitize(model, f"{OPEN}Let me see.{CLOSE}{TOOLS[:end]}", [TOOL])
         assert found.tool_calls == []
         assert found.text.startswith("Let me see.")
 
 
-def test_a_quoted_call_stays_text() -> None:
+def test_a_quoted_call_stays_text(model: Model) -> None:
     text = f"A call looks like this:\n```\n{TOOLS}\n```\nThat is all."
-    found = cnllm.sanitize(MODEL, f"{OPEN}{text}{CLOSE}{END}", [TOOL])
+    found = cnllm.sanitize(model, f"{OPEN}{text}{CLOSE}{END}", [TOOL])
     assert (found.text, found.tool_calls) == (text, [])
 
 
-def test_tags_go_from_a_whole_reply_and_from_a_stream_of_tokens() -> None:
+def test_tags_go_from_a_whole_reply_and_from_a_stream_of_tokens(model: Model) -> None:
     pieces = [THOUGHT, OPEN, "Hel", "lo", " there", CLOSE[:7], CLOSE[7:], END]
     body = {"choices": [{"message": {"role": "assistant", "content": "".join(pieces)}, "finish_reason": "stop"}]}
-    reply = engine.parse_response(MODEL, 200, {}, json.dumps(body).encode())
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode())
     assert (reply.text, reply.reasoning) == ("Hello there", "Hm.")
-    parser = engine.StreamParser(MODEL)
+    parser = engine.StreamParser(model)
     events = []
     for piece in pieces:
-        chunk = {"id": "1", "model": "kimi-k3", "choices": [{"index": 0, "delta": {"content": piece}}]}
+        chunk = {"id": "1", "model": "m", "choices": [{"index": 0, "delta": {"content": piece}}]}
         events += parser.feed(b"data: " + json.dumps(chunk).encode() + b"\n\n")
     events += parser.feed(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
     streamed = parser.close()
