@@ -58,6 +58,12 @@ TYPED = Markup(
 )
 PYTHONIC = Markup(["<|tool_call_start|>"], ["<|tool_call_end|>"], ["pythonic", "json"])
 PYTHONIC_ALONE = Markup(["<|python_start|>"], ["<|python_end|>"], ["pythonic"])
+RECIPIENT = Markup(
+    ["<|start|>assistant to=", "to="],
+    ["<|end|>", "<|call|>"],
+    ["recipient"],
+    parts=["<|channel|>analysis <|constrain|>xml<|message|>"],
+)
 ELEMENT = Markup(["<exec>", "<search>"], ["</exec>", "</search>"], ["element"])
 
 ALL = {name: rule for name, rule in globals().items() if isinstance(rule, Markup)}

@@ -88,12 +88,13 @@ def values(pieces: list[str]) -> st.SearchStrategy[tuple[dict[str, Any], Any]]:
 
 
 @st.composite
-def asked(draw: Draw) -> tuple[list[Call], dict[str, Any]]:
-    """(calls, tools): some calls, and the tools that were offered."""
+def asked(draw: Draw, writer: Callable[..., Block]) -> tuple[list[Call], dict[str, Any]]:
+    """(calls, tools): as many calls as a block of this writer may hold, and the tools that were offered."""
+    most = 1 if writer is recipients else 3
     pieces = draw(st.sampled_from(PIECES))
     tools: dict[str, Any] = {}
     calls: list[Call] = []
-    for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
+    for name in draw(st.lists(names, min_size=1, max_size=most, unique=True)):
         arguments = draw(st.dictionaries(keys, values(pieces), max_size=3))
         properties = {key: schema for key, (schema, _) in arguments.items()}
         tools[name] = {"type": "object", "properties": properties, "$defs": {"list": {"type": "array"}}}
@@ -282,4 +283,15 @@ def pythonic(calls: list[Call], draw: Draw) -> Block:
     return rule, rule.open[0], f"{rule.open[0]}{body}{rule.close[0]}"
 
 
-ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json, keyed, pythonic]
+def recipients(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.RECIPIENT
+    (name, arguments), opener = calls[0], draw(st.sampled_from(rule.open))
+    body = "".join(
+        f'<rfl:parameter name="{key}">{on_lines(written(value), True)}</rfl:parameter>{_space(draw)}'
+        for key, value in arguments.items()
+    )
+    begin = next(iter(rule.parts or ()))
+    return rule, opener, f"{opener}{name}{begin}{body}{draw(st.sampled_from(rule.close))}"
+
+
+ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json, keyed, pythonic, recipients]

@@ -30,6 +30,11 @@ def _invoke(name: str, given: dict[str, str]) -> str:
     return f'<invoke name="{name}">{inner}</invoke>'
 
 
+def _recipient(name: str, given: dict[str, str]) -> str:
+    inner = _parameters(given, '<rfl:parameter name="{key}">\n{value}\n</rfl:parameter>')
+    return f"to={name}<|channel|>analysis <|constrain|>xml<|message|>{inner}<|call|>"
+
+
 def _pairs(name: str, given: dict[str, str]) -> str:
     return name + _parameters(given, "<arg_key>{key}</arg_key><arg_value>{value}</arg_value>", "\n")
 
@@ -135,6 +140,7 @@ GRAMMARS: dict[str, tuple[str, Write]] = {
         "amd/MiniCPM5-2B",
         lambda n, a: f'<function name="{n}">' + _parameters(a, '<param name="{key}">{value}</param>') + "</function>",
     ),
+    "recipient": ("openrouter/reflection/beam-1.0-501b-a23b", _recipient),
     "fence": ("alibaba/qwen3-32b", lambda n, a: f"```tool_call\n{_json(n, a)}\n```"),
 }
 

@@ -22,6 +22,7 @@ PREFIXED = f'{NS}<tool_call>{NS}<invoke name="get">{NS}<city>Rome{NS}</city>{NS}
 PAIR = "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>"
 PAIRS = f"<tool_calls>\n<tool_call>get<tool_sep>\n{PAIR}\n</tool_call>\n</tool_calls>"
 SUFFIXED = PAIRS.replace(">", ":opensource>")
+BEAM = 'get<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name="city">\nRome\n</rfl:parameter>'
 SEEN = [
     ("minimax/MiniMax-M2.1", "<invoke><exec>\n<cmd>date +%H</cmd>\n</exec></invoke>", [("exec", {"cmd": "date +%H"})]),
     ("minimax/MiniMax-M2.1", "<exec><cmd>ls -l</cmd></exec>", [("exec", {"cmd": "ls -l"})]),
@@ -96,6 +97,11 @@ SEEN = [
             (("kilo/poolside/laguna-s-2.1",), f"<tool_call>get\n{PAIR}\n</tool_call>"),
             (("cloudflare-workers-ai/@cf/ibm-granite/granite-4.0-h-micro",), f"<tool_call>\n{JSON}\n</tool_call>"),
             (("azure/phi-4-mini",), f"functools[{JSON}]"),
+            *(
+                (("openrouter/reflection/beam-1.0-501b-a23b", "vllm/reflection/Beam-1.0-501B-A23B"), start + BEAM + end)
+                for start in ("to=", "<|start|>assistant to=", "<|end|><|start|>assistant to=")
+                for end in ("<|call|>", "<|end|>")
+            ),
         )
         for model in models
     ),
@@ -129,6 +135,10 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
         ("cohere/command-a-plus-05-2026", "<|START_THINKING|>", "<|END_THINKING|>"),
         ("baseten/thinkingmachines/inkling-small", "<|message_model|><|content_thinking|>", "<|end_message|>"),
         ("vllm/thinkingmachines/Inkling", "<|message_model|><|content_thinking|>", "<|end_message|>"),
+        *(
+            (model, "<|channel|>analysis<|message|>", "<|end|><|start|>assistant")
+            for model in ("openrouter/reflection/beam-1.0-501b-a23b", "vllm/reflection/Beam-1.0-501B-A23B")
+        ),
         ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
     ],
 )
@@ -137,6 +147,20 @@ def test_the_thinking_of_open_weights_is_no_text(model: str, opening: str, closi
     for pieces in ([said], list(said)):
         text, thought, _ = told(answers(model, wire(pieces))[0])
         assert (text, thought) == ("Take an umbrella.", "It rains.")
+
+
+@each("model", ["openrouter/reflection/beam-1.0-501b-a23b", "vllm/reflection/Beam-1.0-501B-A23B"])
+def test_a_whole_turn_with_the_tool_before_the_marker(model: str) -> None:
+    """The first message begins in the prompt. A parameter may lack its end, and the last end is often a stop token."""
+    again = BEAM.replace("</rfl:parameter>", '<rfl:parameter name="days">\n2\n</rfl:parameter>')
+    start = "<|end|><|start|>assistant to="
+    turn = f"<|channel|>analysis<|message|>It rains.{start}{BEAM}{start}{again}"
+    for text in (turn, turn + "<|call|>"):
+        found = read(model, text, TOOLS)
+        assert (found.reasoning, found.text) == ("It rains.", "")
+        assert called(found) == [*GET, ("get", {"city": "Rome", "days": 2})]
+    found = read(model, 'Set to="x" and to=get here.', TOOLS)
+    assert (called(found), found.text) == ([], 'Set to="x" and to=get here.')
 
 
 # ── the command ──────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ from cnllm.leaks.grammars import (
     json_calls,
     named_json,
     pythonic,
+    recipient,
     sections,
 )
 from cnllm.leaks.grammars.base import (
@@ -74,9 +75,10 @@ _GRAMMARS: dict[str, _Grammar] = {
     "pythonic": pythonic,
     "sections": sections,
     "element": element,
+    "recipient": recipient,
 }
 _CERTAIN = {"invoke": invoke.is_certain, "function": invoke.is_certain, "arg-pairs": arg_pairs.is_certain}
-_WORDS = {"arg-pairs": 2, "channels": 3, "braces": 1, "named-json": 2}
+_WORDS = {"arg-pairs": 2, "channels": 3, "braces": 1, "named-json": 2, "recipient": 1}
 """The number of words that a rule must name for a grammar."""
 
 

@@ -317,6 +317,7 @@ class Leak(Base, frozen=True):
                 "braces",
                 "named-json",
                 "pythonic",
+                "recipient",
             ]
         ],
         flag(
@@ -329,7 +330,8 @@ class Leak(Base, frozen=True):
         flag(
             "The keywords of the grammar: for invoke and function where they differ, for arg-pairs those of a key and "
             "a value, for sections begin, separator and end, for channels the tokens that open, close and separate, "
-            "for braces the quote, for named-json those before the arguments and the id; a table has them by grammar.",
+            "for braces the quote, for named-json those before the arguments and the id, for recipient the one between "
+            "the tool and its arguments; a table has them by grammar.",
             "Families that share a grammar use different keywords in it.",
         ),
     ] = None
