@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Sequence
+
+from cnllm.config import distribution
 
 __all__ = ["main", "program"]
 
@@ -15,8 +19,6 @@ def program() -> int:
     Collecting garbage among all imported objects would take a fifth of a short call, half of it at the exit, where the
     process gives the memory back anyway.
     """
-    import gc
-
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     try:
         return main()
@@ -38,10 +40,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _import_error(error: ImportError) -> int:
     """Print what cannot be imported and what to do, and return the exit status."""
-    import sys
-
-    from cnllm.config import distribution
-
     for line in distribution.import_failure(error) or ():
         sys.stderr.write(f"cnllm: {line}\n")
     return 2

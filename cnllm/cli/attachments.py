@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.stdio import read_stdin
+from cnllm.config import keys
+from cnllm.engine.history.media import media_problem
 from cnllm.system.files import read_bounded
 from cnllm.types import Media, Message, Part, Text
 from cnllm.types.documents import as_document
+from cnllm.types.media import is_pdf, kind_of_url, media_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,8 +94,6 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
 
 
 def _from_url(url: str, scheme: str) -> Media:
-    from cnllm.types.media import kind_of_url
-
     if scheme.lower() not in ("http", "https"):
         raise UsageError(f"-a {url}: endpoints read http and https addresses only", "attach a file by its path")
     url = scheme.lower() + url[len(scheme) :]
@@ -212,9 +213,6 @@ def require_readable(registry: Registry, model: Model, messages: Sequence[Messag
     media = [part for message in messages for part in message.parts if type(part) is Media]
     if not media:
         return
-    from cnllm.engine.history.media import media_problem
-    from cnllm.types.media import is_pdf, media_kind
-
     for medium in media:
         reason = media_problem(medium, model.flags, model.protocol)
         if reason is None or (options.get("pdf_text") and is_pdf(medium)):
@@ -235,10 +233,7 @@ def require_readable(registry: Registry, model: Model, messages: Sequence[Messag
 
 def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
     """Yield models that read a medium: of the same provider first, then of those whose key is set."""
-    from cnllm.config import keys
-    from cnllm.engine.history.media import media_problem
     from cnllm.model_facts import summary
-    from cnllm.types.media import media_kind
 
     listing, kind = summary.listing(), media_kind(medium)
     short: dict[str, str] = {}

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from cnllm.batch import estimate_session, run_session
+from cnllm.batch.settings import make_settings
+from cnllm.batch.shared.remote import STAND_IN
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
 from cnllm.cli.output import errors, stdio, stdout
+from cnllm.cli.output.batch_view import BatchView, estimate_lines, report_lines
 from cnllm.cli.prices import assumed_price
 from cnllm.config.settings import check_settings
+from cnllm.ray.transport import RayTransport
 
 if TYPE_CHECKING:
     from cnllm.batch.progress import Progress
@@ -47,9 +55,6 @@ def run_batch(params: dict[str, Any]) -> int:
 
 def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
     """Print what a run would take."""
-    from cnllm.batch import estimate_session
-    from cnllm.cli.output.batch_view import estimate_lines
-
     estimate = estimate_session(settings)
     if as_json:
         stdout.print_json(estimate)
@@ -60,11 +65,6 @@ def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
 
 
 def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
-    from msgspec.structs import replace
-
-    from cnllm.batch import run_session
-    from cnllm.cli.output.batch_view import BatchView
-
     announced = not params["simulate"]
 
     def announce() -> None:  # with the first answer: a wrong call has none
@@ -77,8 +77,6 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     # Ray writes what happens in the cluster to stdout, where only the report belongs.
     with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
         if on_ray:  # the requests leave from the nodes of the cluster
-            from cnllm.ray.transport import RayTransport
-
             settings = replace(settings, transport=RayTransport(params["ray"]))
         with BatchView() as view:
 
@@ -91,8 +89,6 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:
-        from cnllm.cli.output.batch_view import report_lines
-
         for line in report_lines(report):
             stdout.print_message(line)
     return _status(report)
@@ -106,7 +102,6 @@ def _status(report: Report) -> int:
 
 def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings:
     """Return the settings of the options. Raises `UsageError`."""
-    from cnllm.batch.settings import make_settings
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -167,8 +162,6 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
 
 def _stand_in(variable: str) -> str:
     """Return what stands for the key in a variable of the workers. Raises `UsageError`."""
-    from cnllm.batch.shared.remote import STAND_IN
-
     client_factory.require_key_name(variable)
     return STAND_IN + variable
 
@@ -184,8 +177,6 @@ def _concurrency(text: str) -> Any:
 def _amount(text: str | None) -> Any:
     if text is None:
         return None
-    from decimal import Decimal, InvalidOperation
-
     try:
         amount = Decimal(text)
     except InvalidOperation:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from cnllm.bills import built_in_exports, compare_bill, read_exports
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, stdio
 from cnllm.cli.output.table import table
@@ -34,7 +35,6 @@ _COLUMNS = ("period", "model", "id", "state", "currency", "bill", "ours", "diffe
 
 def print_comparison(path: str, columns: str | None, since: str | None, *, as_csv: bool, as_json: bool) -> int:
     """Print the comparison of the log with a bill. Return the exit status."""
-    from cnllm.bills import built_in_exports, compare_bill, read_exports
     from cnllm.store import Store
 
     exports = [built_in_exports()] if columns is None else [read_exports(columns), built_in_exports()]

@@ -13,8 +13,12 @@ from cnllm.cli.attachments import require_readable
 from cnllm.cli.call_template import apply_template
 from cnllm.cli.input import read_call
 from cnllm.cli.output import answer, errors, stdio, stdout
+from cnllm.cli.questions import can_ask
 from cnllm.cli.turn import report_ending, run_turn
+from cnllm.config import redact
+from cnllm.engine import build_request
 from cnllm.errors import CnllmError
+from cnllm.tools import web_search
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
@@ -67,8 +71,6 @@ class CallRunner:
             self.box.open()
             self.options["tools"] = self.box.tools
         elif self.params["web_search"]:
-            from cnllm.tools import web_search
-
             self.options["tools"] = [*self.options.get("tools", ()), web_search()]
         self.model = turn_log.choose_model(
             self.registry, self.params, self.log, self.messages, self.options, sends=sends
@@ -86,14 +88,11 @@ class CallRunner:
             raise errors.UsageError("--tools only describes tools, --tool and --mcp run them", "give one of them")
         from cnllm.cli import tools
         from cnllm.cli.chat_input import terminal_answer
-        from cnllm.cli.questions import can_ask
 
         return tools.command_tools(params, terminal_answer if can_ask() else None, web_search=params["web_search"])
 
     def _build_plan(self) -> Plan:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
-        from cnllm.engine import build_request
-
         try:
             return build_request(self.model, self.messages, stream=self.stream, **self.options)
         except (TypeError, ValueError) as error:
@@ -147,8 +146,6 @@ class CallRunner:
         return errors.WHOLE
 
     def _show_plan(self) -> int:
-        from cnllm.config import redact
-
         plan, secrets = self.plan, errors.hide_secrets()
         headers = plan.headers
         if not client_factory.sends_key(self.model, self.params["key_env"], plan.url):
@@ -165,7 +162,6 @@ class CallRunner:
 
     def _show_curl(self) -> int:
         from cnllm.cli.output import curl
-        from cnllm.config import redact
 
         plan, variable = self.plan, client_factory.key_variable(self.model, self.params["key_env"])
         if (

@@ -9,6 +9,7 @@ from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, is_json, is_sho
 from cnllm.cli.options import level
 from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.errors import UsageError
+from cnllm.config.redact import is_secret_name, looks_secret
 
 if TYPE_CHECKING:
     from cnllm.config.templates import Template
@@ -199,8 +200,6 @@ def save_template(params: dict[str, Any]) -> int:
 
 def _require_harmless(name: str, value: Any) -> None:
     """Raise `UsageError` for a key or an address, which no template holds."""
-    from cnllm.config.redact import is_secret_name, looks_secret
-
     if isinstance(value, str) and is_secret_name(name.rpartition(".")[2]) and looks_secret(value):
         raise UsageError(f"-p {name}: a template holds no key", "cnllm keys set NAME stores it")
     if name in ("api_key", "base_url"):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.cli import chat_view, client_factory, turn_log
+from cnllm.cli import chat_view, client_factory, default_model, turn_log
+from cnllm.cli.attachments import read_attachment, require_readable
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.turn import TurnResult, exit_status, report_ending, run_turn
 from cnllm.errors import CnllmError
+from cnllm.store.conversation import order_messages
 from cnllm.types import Message, Reply, Text
 
 if TYPE_CHECKING:
@@ -113,8 +115,6 @@ class ChatSession:
         return errors.worst_status(self._worst_failure, failed, *(turn.status for turn in self._turns))
 
     def _messages(self, *new: Message) -> list[Message]:
-        from cnllm.store.conversation import order_messages
-
         old = (message for turn in self._turns for message in turn.messages)
         if self._replaces_system:
             text = self._system.text if self._system is not None else None
@@ -254,8 +254,6 @@ class ChatSession:
 
     def attach(self, source: str) -> Part:
         """Attach a file to the next question. Raise `UsageError` where it cannot be read, or the model does not."""
-        from cnllm.cli.attachments import read_attachment, require_readable
-
         part = read_attachment(source)
         require_readable(self.registry, self.model, [Message("user", [part])], self._settings.options)
         self._files.append(part)
@@ -269,8 +267,6 @@ class ChatSession:
     # ── models ───────────────────────────────────────────────────────────────
     def pick_model(self) -> str | None:
         """Let the user pick one of the models that have a key. Return its name; None where nobody can pick."""
-        from cnllm.cli import default_model
-
         names = default_model.usable_models(self.registry, offline=self._client.simulate)
         return self._settings.pick(names) if names else None
 

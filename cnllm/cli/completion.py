@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
+
+from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Names
@@ -54,8 +57,6 @@ def completer(names: Callable[[str], Iterable[str]]) -> Completer:
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        from cnllm.errors import CnllmError
-
         try:
             return [name for name in names(incomplete) if name.startswith(incomplete)]
         except CnllmError:
@@ -106,8 +107,6 @@ complete_conversations = completer(_conversations)
 
 def complete_in_powershell(command: click.Command) -> None:
     """Print the completions of the words that PowerShell passes, each with its help behind a tab."""
-    import os
-
     from click.shell_completion import ShellComplete, split_arg_string
 
     word = os.environ.get("COMP_WORD", "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cnllm.cli import client_factory
 from cnllm.cli.output import errors, stdio
 from cnllm.config import default_model, keys
 from cnllm.errors import CnllmError, KeyMissing, UnknownModel
@@ -83,8 +84,6 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
 
 def _choose_site(registry: Registry, model: Model, reason: str, key_env: str | None, *, offline: bool) -> Choice:
     """Return a model of the default models at the site of its vendor whose key is set."""
-    from cnllm.cli import client_factory
-
     if model.name in registry.own_models() or registry.sets_default_models:
         return Choice(model.name, reason)
     at = client_factory.choose_site(registry, model.name, offline=offline, key_env=key_env, is_bare=True)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from cnllm.cli.output import errors
 from cnllm.cli.output.suggestion import provider_hint
+from cnllm.config import keys
+from cnllm.config.keys import NAME, names_with_key
+from cnllm.config.redact import looks_secret
 from cnllm.errors import (
     BadKey,
     CnllmError,
@@ -18,6 +21,8 @@ from cnllm.errors import (
     TransportError,
 )
 from cnllm.registry import sites
+from cnllm.registry.routing import origin_of
+from cnllm.types.policy import Retry
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -41,16 +46,12 @@ _PROMPT = "Say OK."
 
 def key_variable(name: str, registry: Registry) -> str:
     """Return the variable that a name stands for: itself, or a provider's first key variable. Raise `UsageError`."""
-    from cnllm.config.keys import NAME, names_with_key
-
     provider = _provider(name, registry)
     if provider is not None:
         names = registry.endpoint(provider).flags.keys
         if not names:
             raise errors.UsageError(f"{provider} needs no key")
         return next(iter(names_with_key(names)), names[0])
-    from cnllm.config.redact import looks_secret
-
     secret = looks_secret(name) and not key_providers(name, registry)  # a key in the place of a name
     if NAME.fullmatch(name) and name == name.upper() and ("_" in name or not secret):
         return name
@@ -166,7 +167,6 @@ def run_test(
 def _test_site(name: str, variable: str, model: Model, registry: Registry) -> SiteTest:
     """Send one request with the key of a variable to one site."""
     from cnllm.client.sync_client import Client
-    from cnllm.types.policy import Retry
 
     options: dict[str, Any] = {"max_tokens": _MAX_TOKENS}
     if model.flags.reasoning is not None and model.flags.reasoning.mode == "toggle":
@@ -223,8 +223,6 @@ def _model(name: str, model_name: str | None, registry: Registry) -> Model:
 def _key(name: str, variable: str, model: Model, registry: Registry) -> str | None:
     """Return the key of the named variable, where the client would choose another one. None where it would not."""
     from cnllm.cli import client_factory
-    from cnllm.config import keys
-    from cnllm.registry.routing import origin_of
 
     client_factory.read_key(model, None, required=False)  # hides all keys of this model from now on
     names = sites.order_keys(registry, model, list(model.flags.keys or ()))

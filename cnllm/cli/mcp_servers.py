@@ -13,7 +13,10 @@ from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.errors import UsageError
 from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.mcp_client import mcp
+from cnllm.registry.mcp_servers import mcp_server
 from cnllm.system import files
+from cnllm.tools.values import set_labels
 
 if TYPE_CHECKING:
     from cnllm.mcp_client import Definition, McpTools
@@ -64,8 +67,6 @@ class McpServers:
 
     def tools(self) -> list[Tool]:
         """Return the tools, as the servers describe them now."""
-        from cnllm.tools.values import set_labels
-
         tools: list[Tool] = []
         definitions: dict[str, Definition] = {}
         for server, label in zip(self._servers, set_labels(self._servers), strict=True):
@@ -122,9 +123,6 @@ class McpServers:
 
 def _server(value: str, variables: Sequence[str]) -> McpTools:
     """Return the tools of a server: a table of the user's, a URL, or a command."""
-    from cnllm.mcp_client import mcp
-    from cnllm.registry.mcp_servers import mcp_server
-
     name = value.strip()
     table = mcp_server(name) if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else None
     try:

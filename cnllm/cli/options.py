@@ -16,6 +16,7 @@ from cnllm.cli.output import errors
 from cnllm.cli.output.format import fold_command
 from cnllm.cli.output.terminal import display_width
 from cnllm.cli.parameters import PARAMETERS
+from cnllm.errors import CnllmError
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -220,7 +221,6 @@ def _with_declared(args: list[str], option: str) -> list[str] | None:
 
 def _declared_parameters() -> set[str]:
     """Return the names of all parameters in the loaded registry files; empty where one cannot be read."""
-    from cnllm.errors import CnllmError
     from cnllm.registry import Registry
 
     try:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.errors import CnllmError
-
-if TYPE_CHECKING:
-    from cnllm.registry.flags import Price
+from cnllm.registry.flags import Price
 
 __all__ = ["assumed_price", "price_lookup"]
 
@@ -34,8 +31,6 @@ def assumed_price(text: str | None, currency: str | None) -> Price | None:
     """Return the price of `--assume-price IN/OUT`; one number stands for both. Raise `UsageError`."""
     if text is None:
         return None
-    from cnllm.registry.flags import Price
-
     first, slash, second = text.partition("/")
     try:
         values = float(first), float(second if slash else first)

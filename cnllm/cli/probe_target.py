@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
+from cnllm.cli.output.suggestion import provider_hint
 from cnllm.errors import KeyMissing
 from cnllm.system import files
 from cnllm.system.files import read_bounded
@@ -44,8 +45,6 @@ def find(
     assumed = _price(price)
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
-            from cnllm.cli.output.suggestion import provider_hint
-
             rest = "give the URL of an endpoint, with http:// or https://"
             hint = provider_hint(target, registry, catalogue=False, otherwise=rest)
             raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)

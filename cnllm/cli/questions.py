@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import translate
-from cnllm.cli.output import stdio
+from cnllm.cli.output import stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -26,8 +26,6 @@ def choose(question: str, letters: str, *, end: str | None = None) -> str:
 
     With `end` the end of the input is that answer.
     """
-    from cnllm.cli.output import terminal
-
     while True:
         stdio.write_text(f"{terminal.escape(translate(question))} [{'/'.join(letters[0].upper() + letters[1:])}] ")
         line = sys.stdin.readline()

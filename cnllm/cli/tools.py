@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cnllm.cli.builtin_tools import SAFE
 from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.suggestion import suggest
+from cnllm.tools import as_tools, tool
+from cnllm.tools import web_search as search_tool
 
 if TYPE_CHECKING:
     from cnllm.cli.mcp_servers import McpServers
@@ -48,9 +50,6 @@ class CommandTools:
         *,
         web_search: bool = False,
     ) -> None:
-        from cnllm.tools import as_tools, tool
-        from cnllm.tools import web_search as search_tool
-
         self._functions: list[Tool] = []
         self._search: list[Tool] = [search_tool()] if web_search else []
         self._servers = servers
@@ -91,10 +90,10 @@ class CommandTools:
     def lines(self) -> list[str]:
         """Return one line for each tool."""
         out = []
-        for tool in self.tools:
-            summary = (tool.description or "").strip().partition("\n")[0]
-            rule = "" if tool.name in self._safe else f"  ({self._rule(tool.name)})"
-            out.append(f"{tool.name}{f': {summary}' if summary else ''}{rule}")
+        for entry in self.tools:
+            summary = (entry.description or "").strip().partition("\n")[0]
+            rule = "" if entry.name in self._safe else f"  ({self._rule(entry.name)})"
+            out.append(f"{entry.name}{f': {summary}' if summary else ''}{rule}")
         return out
 
     def _rule(self, name: str) -> str:

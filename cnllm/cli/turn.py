@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cnllm.cli.output import errors
+from cnllm.engine.history.repair import settle_calls
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def run_turn(
 def _run_without_stream(
     client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]
 ) -> TurnResult:
-    from cnllm.engine.history.repair import settle_calls
-
     def show(step: Step) -> None:
         view.reply(step.reply, step.run)
         view.step(step)

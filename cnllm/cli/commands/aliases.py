@@ -9,6 +9,11 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.suggestion import suggest
+from cnllm.cli.output.table import table
+from cnllm.cli.own_registry import change_file
+from cnllm.errors import UnknownModel
+from cnllm.registry.read import overlay_paths, read
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -38,7 +43,6 @@ def aliases() -> None:
 @click.argument("model", shell_complete=completion.complete_models)
 def set_(name: str, model: str) -> None:
     """Let NAME stand for MODEL. This also replaces an alias of yours, and wins over a built-in one."""
-    from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry, tiers
     from cnllm.registry_files.edit import set_alias
 
@@ -57,8 +61,6 @@ def set_(name: str, model: str) -> None:
 
 def _meaning(registry: Registry, name: str) -> str | None:
     """Return the model that a name stands for, None if it stands for none."""
-    from cnllm.errors import UnknownModel
-
     try:
         return registry.resolve(name).name
     except UnknownModel:
@@ -74,8 +76,6 @@ def _add(target: str) -> str:
 @click.argument("name", shell_complete=completion.complete_aliases)
 def remove(name: str) -> None:
     """Remove an alias from your own files. Built-in ones stay."""
-    from cnllm.cli.output.suggestion import suggest
-    from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
     from cnllm.registry_files.edit import remove_alias
 
@@ -99,8 +99,6 @@ def remove(name: str) -> None:
 @options.as_json("an array")
 def list_(*, everything: bool, as_json: bool) -> None:
     """List your aliases, and the model of each."""
-    from cnllm.cli.output.table import table
-
     rows = _rows(everything=everything)
 
     def text() -> str:
@@ -123,8 +121,6 @@ def _rows(*, everything: bool) -> list[Alias]:
 
 
 def _own_documents() -> list[Document]:
-    from cnllm.registry.read import overlay_paths, read
-
     return [read(path) for path in overlay_paths()]
 
 

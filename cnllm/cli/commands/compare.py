@@ -16,6 +16,7 @@ from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
+from cnllm.config.signatures import read_signing_key
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, ComparisonTask, Host
@@ -97,8 +98,6 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
 
 def _signing_key(name: str, output: str | None) -> bytes:
     """Return the content of a key, before anything is asked. Raise where it is none, or nothing could be signed."""
-    from cnllm.config.signatures import read_signing_key
-
     if output is None or Path(output).suffix != ".json":
         raise errors.UsageError("--sign needs the report as JSON", "-o REPORT.json")
     pem = _read(name)

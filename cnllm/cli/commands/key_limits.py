@@ -9,9 +9,12 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.suggestion import nearest, provider_hint
+from cnllm.estimates.money import CURRENCY, LARGEST, units_of
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
@@ -24,8 +27,6 @@ _OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # other codes of a currency that pr
 
 def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
     """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing."""
-    from msgspec.structs import replace
-
     from cnllm.gateway.limits.keys import zone_of
 
     new: dict[str, Any] = {}
@@ -114,7 +115,6 @@ def _report_provider(pattern: str, registry: Registry) -> None:
 
 def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the budgets, their periods and the soft budgets. Raise `UsageError`."""
-    from cnllm.estimates.money import CURRENCY, LARGEST
     from cnllm.gateway.limits.keys import PERIODS
 
     amounts, softs, currencies = (given.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
@@ -163,8 +163,6 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _units(option: str, text: str, largest: int) -> int:
     """Return an amount in units. Raise `UsageError`."""
-    from cnllm.estimates.money import units_of
-
     amount = _decimal(text)
     if not amount.is_finite() or not 0 <= amount <= largest:
         raise errors.UsageError(f"{option}: an amount from 0 to {largest:,} is expected")

@@ -11,7 +11,11 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import colon, localize, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.suggestion import nearest
 from cnllm.cli.output.table import table
+from cnllm.cli.output.usage import usage_line
+from cnllm.config import keys as store
+from cnllm.config.redact import looks_secret
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -44,7 +48,6 @@ def set_(name: str, value: str | None) -> None:
     history of your shell.
     """
     from cnllm.cli.key_test import key_variable, variable_providers
-    from cnllm.config import keys as store
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -66,8 +69,6 @@ def set_(name: str, value: str | None) -> None:
     if variable in readers:
         stdio.print_line(f"  it is the key of {_listing(readers[variable])}")
     else:
-        from cnllm.cli.output.suggestion import nearest
-
         stdio.print_line(f"  no provider reads this variable; --key-env {variable} sends it with a call")
         if (close := nearest(variable, readers, 0.8)) is not None:
             stdio.print_line(f"  did you mean {close}?")
@@ -81,7 +82,6 @@ def list_(*, as_json: bool) -> None:
     The variables of providers that are set go to stderr.
     """
     from cnllm.cli.key_test import variable_providers
-    from cnllm.config import keys as store
     from cnllm.registry import Registry
 
     used = {name: str(store.key_source(name)) for name in store.key_names()}
@@ -113,8 +113,6 @@ def _listing(providers: Sequence[str]) -> str:
 @click.argument("name", shell_complete=completion.complete_key_names)
 def remove(name: str) -> None:
     """Remove a key from the file: NAME is the name of a variable or of a provider."""
-    from cnllm.config import keys as store
-
     names = store.key_names()
     variable = name if name in names else _stored_variable(name, names)
     store.remove_key(variable)
@@ -126,7 +124,6 @@ def remove(name: str) -> None:
 def _stored_variable(name: str, names: list[str]) -> str:
     """Return the stored variable of a provider. Raise `UsageError` with similar names."""
     from cnllm.cli.key_test import all_providers
-    from cnllm.config.redact import looks_secret
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -152,7 +149,6 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
     in their name go there from then on. The exit status is 0 if the key works, else 1.
     """
     from cnllm.cli import key_test
-    from cnllm.cli.output.usage import usage_line
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -187,8 +183,6 @@ def _print_sites(models: Sequence[Model]) -> None:
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
 def path() -> None:
     """Print the path of the file, whether or not it exists."""
-    from cnllm.config import keys as store
-
     answer.print_line(str(store.keys_path()))
 
 

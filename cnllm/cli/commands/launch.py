@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import client_factory, options
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.suggestion import option_hint, suggest
+from cnllm.config import paths
+from cnllm.gateway.tokens import Keyring
 
 if TYPE_CHECKING:
     from cnllm.launch.setup import KnownClient, Setup
@@ -41,8 +44,6 @@ class _LaunchCommand(options.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from cnllm.cli.output.suggestion import option_hint
-
             names = [name for param in self.get_params(ctx) for name in param.opts]
             hint = option_hint(ctx.command_path, error.option_name, names)
             raise errors.UsageError(
@@ -66,7 +67,6 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the
     client's own.
     """
-    from cnllm.config import paths
     from cnllm.gateway.server import address_url, listen, run, running
     from cnllm.launch.setup import ANY, Values, build_setup, find_client, write_files
     from cnllm.registry import Registry
@@ -96,7 +96,6 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             return
         assert program is not None
         from cnllm.gateway.asgi import Gateway
-        from cnllm.gateway.tokens import Keyring
         from cnllm.launch.runner import GatewayServer, run_client
 
         gateway = Gateway(
@@ -136,7 +135,6 @@ def _resume_advice(client: str, model: str, resume: str, *, simulate: bool) -> C
 
 def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageError:
     """Return the error for a client that is not on this machine: how to install it, or which clients are known."""
-    from cnllm.cli.output.suggestion import suggest
     from cnllm.launch.setup import ANY, clients
 
     hint = f"{entry.title}: {entry.install}"
@@ -152,8 +150,6 @@ def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
 
     if name.startswith(tiers.PREFIX):
         return None
-    from cnllm.cli import client_factory
-
     model = client_factory.choose_site(registry, name, offline=not needs_key)
     client_factory.print_site(model)
     if needs_key:

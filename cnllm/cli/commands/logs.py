@@ -12,8 +12,11 @@ from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.commands.logs_cost import cost
 from cnllm.cli.commands.logs_delete import delete
 from cnllm.cli.language.messages import join_localized, localize, localize_word
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import answer, errors, stdio, terminal, transcript
+from cnllm.cli.output.table import line_width, table
+from cnllm.cli.output.transcript import escape_for_stdout, local_time, short_time
 from cnllm.config.settings import LogMode
+from cnllm.store.text import as_json
 
 if TYPE_CHECKING:
     from cnllm.store import Store
@@ -54,7 +57,6 @@ def _count(default: int) -> options.Decorator:
 @options.as_json("an array")
 def list_(count: int, *, as_json: bool) -> None:
     """List the conversations, the last one first."""
-    from cnllm.cli.output.table import line_width, table
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -77,8 +79,6 @@ def list_(count: int, *, as_json: bool) -> None:
 
 
 def _row(summary: ConversationSummary) -> tuple[str, ...]:
-    from cnllm.cli.output.transcript import local_time
-
     state = ", ".join([summary.state, *_origins(summary)])
     return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, _prompt(summary)
 
@@ -87,8 +87,6 @@ def _terminal_row(summary: ConversationSummary, *, is_narrow: bool) -> tuple[str
     """Return a row without the year and the usual state; on a narrow terminal also without the provider, and with one
     word for the state.
     """
-    from cnllm.cli.output.transcript import short_time
-
     model = summary.models[-1].partition("/")[2] if is_narrow else summary.models[-1]
     states = [*([] if summary.state == "done" else [summary.state]), *_origins(summary)]
     state = join_localized(map(localize_word, states[:1] if is_narrow else states))
@@ -115,7 +113,6 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
 
     The last one, or the one whose ID begins with ID.
     """
-    from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -145,8 +142,6 @@ def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
 
 
 def _line(hit: SearchHit) -> str:
-    from cnllm.cli.output.transcript import escape_for_stdout, local_time
-
     author = hit.role if hit.role != "assistant" else hit.model
     suffix = f" ({localize_word('reasoning')})" if hit.where == "reasoning" else ""
     return escape_for_stdout(f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}")
@@ -166,7 +161,6 @@ def export(ident: str | None) -> None:
     `cnllm call --replay` accepts these exchanges.
     """
     from cnllm.store import Store
-    from cnllm.store.text import as_json
 
     with Store.open() as store:
         ids = None if ident is None else [store.conversation(ident, with_calls=True).id]

@@ -9,6 +9,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, stdio
+from cnllm.store.records import sum_by_currency
 
 if TYPE_CHECKING:
     from cnllm.cli.cache_report import CacheReport, RequestReport
@@ -81,7 +82,6 @@ def _lines(report: CacheReport) -> Iterator[str]:
 def _total(report: CacheReport) -> str:
     """Return what all of it costs, by currency, with a ? where some of it is unknown; empty where nothing broke."""
     from cnllm.estimates.cache_loss import short_amount
-    from cnllm.store.records import sum_by_currency
 
     costs = [request.cost for request in report.requests if request.lost is not None]
     if not costs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,7 +12,9 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import table
 from cnllm.cli.since import utc_time
+from cnllm.system.files import write_file
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, CostRow, Grouping
@@ -70,7 +73,6 @@ def cost(
     --against sums the log as the bill does, in its time zone, and names likely causes of a difference. The exit status
     is 0 if all of it agrees, else 3.
     """
-    from cnllm.cli.output.table import table
     from cnllm.store import Store
 
     begin = None if since is None else utc_time(since, "--since")
@@ -110,7 +112,6 @@ def cost(
 def _draw(plot: str, report: CostReport) -> None:
     """Write the plot. Raise `UsageError` where it cannot be written."""
     from cnllm.cli.output.cost_plot import draw_costs
-    from cnllm.system.files import write_file
 
     try:
         write_file(Path(plot), draw_costs(report).encode(), durable=False)
@@ -121,7 +122,6 @@ def _draw(plot: str, report: CostReport) -> None:
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
     """Print the rows, one line for each currency; `at_most` is empty where nothing bounds the cost."""
     import csv
-    import io
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

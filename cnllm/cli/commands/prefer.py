@@ -9,6 +9,8 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.own_registry import change_file
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -50,8 +52,6 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
 
 
 def _provider(name: str, registry: Registry) -> str:
-    from cnllm.cli.output.suggestion import provider_hint
-
     found = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
     if found is None:
         raise errors.UsageError(f"no provider is called {name}", provider_hint(name, registry, catalogue=False))
@@ -60,7 +60,6 @@ def _provider(name: str, registry: Registry) -> str:
 
 def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
     """Add providers to the preferred ones, or remove them. Return the preferred ones."""
-    from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
     from cnllm.registry_files.edit import set_preference
 

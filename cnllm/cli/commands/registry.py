@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import download, options, questions
 from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
 from cnllm.cli.commands.registry_update import update
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.table import table
+from cnllm.registry import trusted_files
+from cnllm.registry.data_layer import is_outdated
+from cnllm.registry.files import RELEASE, UPDATES
+from cnllm.registry.merge import flatten
+from cnllm.registry.read import overlay_paths
 from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
@@ -85,7 +92,6 @@ def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
     No value and no comment changes. The exit status of --check is 0 if the files have their form, else 2.
     """
     from cnllm.cli.output import registry_report
-    from cnllm.registry.read import overlay_paths
 
     paths = list(files) or [str(path) for path in overlay_paths()]
     if not paths:
@@ -97,8 +103,6 @@ def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
 @registry.command(epilog=options.examples("cnllm registry schema > providers.schema.json"))
 def schema() -> None:
     """Print the JSON Schema of a registry file, for completion and help in editors."""
-    import json
-
     from cnllm.registry_files.schema import json_schema
 
     answer.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -112,7 +116,6 @@ def path(*, as_json: bool) -> None:
     The version of the data goes to stderr.
     """
     from cnllm.registry import Registry
-    from cnllm.registry.data_layer import is_outdated
 
     registry = Registry.load()
     if as_json:
@@ -131,8 +134,6 @@ def path(*, as_json: bool) -> None:
 @click.argument("file", type=click.Path())
 def trust(file: str) -> None:
     """Let FILE, as it is now, send your keys to the addresses it names. Read it first."""
-    from cnllm.registry import trusted_files
-
     trusted_files.trust(file)
     stdio.print_line(f"{terminal.escape(file)} may name the addresses that keys go to, until it changes")
 
@@ -148,7 +149,6 @@ def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
     A release for an older cnllm, one that is not newer than the present one, and one with anything else in it are
     refused. This version of cnllm has no maintainer's key yet, so it refuses every release.
     """
-    from cnllm.cli import questions
     from cnllm.registry_files.updates import release as releases
 
     keys = releases.shipped_keys()
@@ -170,7 +170,6 @@ def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
 @click.argument("what", type=click.Choice(["updates", "release"]))
 def rollback(what: str) -> None:
     """Undo the last `registry update` or `registry upgrade`: bring the file from before it back."""
-    from cnllm.registry.files import RELEASE, UPDATES
     from cnllm.registry_files.updates.data_store import restore_data_file
 
     path = restore_data_file(UPDATES if what == "updates" else RELEASE)
@@ -179,8 +178,6 @@ def rollback(what: str) -> None:
 
 def _content(source: str, most: int) -> bytes:
     """Return the content of a file, or of a URL."""
-    from cnllm.cli import download
-
     if download.is_url(source):
         return download.download(source, most)
     try:
@@ -192,9 +189,7 @@ def _content(source: str, most: int) -> bytes:
 
 def _print_release(release: Release) -> None:
     """Print what the release changes."""
-    from cnllm.cli.output.table import table
     from cnllm.registry import Registry
-    from cnllm.registry.merge import flatten
     from cnllm.registry_files.updates.review import count, value_text
 
     registry = Registry.load()

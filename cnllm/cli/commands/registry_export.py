@@ -11,6 +11,8 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.suggestion import provider_hint
+from cnllm.registry.read import builtin_path, read
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -53,7 +55,6 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     the JSON document.
     """
     from cnllm.registry import Registry
-    from cnllm.registry.read import builtin_path, read
 
     registry = Registry([read(builtin_path(), builtin=True)]) if builtin else Registry.load()
     is_list = form in ("models.dev", "litellm")
@@ -62,8 +63,6 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     known = {*registry.providers, *(registry.catalogue_providers() if catalogue else ())}
     for name in providers:
         if name not in known:
-            from cnllm.cli.output.suggestion import provider_hint
-
             raise errors.UsageError(f"there is no provider {name}", provider_hint(name, registry, catalogue=catalogue))
     if form == "json" or (form == "litellm" and (target == "-" or target.endswith((".json", ".gz")))):
         _write_file(target, _one_file(registry, form, providers, catalogue=catalogue))

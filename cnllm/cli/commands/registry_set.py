@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import difflib
 import re
 import typing
 from collections.abc import Sequence
@@ -12,6 +14,14 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.flag_table import fact_card
+from cnllm.cli.output.format import plain_fact
+from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.own_registry import change_file
+from cnllm.registry.check import flag_type
+from cnllm.registry.documents import parse
+from cnllm.registry.flags import Table
+from cnllm.registry.provenance import precision_of
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -54,9 +64,6 @@ def set_command(
     `registry check` would call a fault is refused, and nothing is written. VALUE is TOML; a word needs no quotes, and
     a list may be a,b. In a checkout, --in providers.toml changes the built-in file.
     """
-    import datetime
-
-    from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
     from cnllm.registry_files.set_values import Reading, set_facts
 
@@ -82,8 +89,6 @@ def set_command(
 
 
 def _source_names(text: str, label: str) -> Sequence[str]:
-    from cnllm.registry.documents import parse
-
     return list(parse(text.encode(), label).get("sources", {}))
 
 
@@ -96,8 +101,6 @@ def _table(registry: Registry, name: str) -> list[str]:
     if not slash:
         return ["models", registry.resolve(name).name]
     if provider.casefold() not in providers:
-        from cnllm.cli.output.suggestion import provider_hint
-
         hint = provider_hint(provider, registry, otherwise="cnllm models add describes a new one")
         raise errors.UsageError(f"no provider is called {provider}", hint)
     full = f"{providers[provider.casefold()]}/{id}"
@@ -110,7 +113,6 @@ def _table(registry: Registry, name: str) -> list[str]:
 def _fact(argument: str) -> tuple[str, Any]:
     """Return the flag and the value of "FLAG=VALUE"; the kind of the flag says what a word without quotes is."""
     from cnllm.config.toml_text import parse_toml
-    from cnllm.registry.documents import parse
 
     flag, equals, text = argument.partition("=")
     if not equals or not flag or not text:
@@ -128,9 +130,6 @@ def _fact(argument: str) -> tuple[str, Any]:
 
 def _kind(flag: str) -> Any:
     """Return the type of a flag. Raises `UsageError` for a flag that there is not."""
-    from cnllm.registry.check import flag_type
-    from cnllm.registry.flags import Table
-
     kind, missing = flag_type(flag.split("."), Table)
     if missing is not None:
         raise errors.UsageError(f"there is no flag {flag}{missing}", "cnllm registry schema describes all of them")
@@ -139,8 +138,6 @@ def _kind(flag: str) -> Any:
 
 def _print_diff(old: str, new: str, file: str) -> None:
     """Print the lines that change, with the file's name."""
-    import difflib
-
     lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), file, file, n=0, lineterm=""))
     for line in lines:
         answer.print_line(terminal.escape(line))
@@ -162,10 +159,7 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
 
     It is the row of `models show --explain`, with nothing shortened. FLAG may be a table, such as price.
     """
-    from cnllm.cli.output.flag_table import fact_card
-    from cnllm.cli.output.format import plain_fact
     from cnllm.registry import Registry
-    from cnllm.registry.provenance import precision_of
     from cnllm.registry_files.sources import load_documents
 
     _kind(flag)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from cnllm.cli import options
+from cnllm.cli import download, options, questions
 from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
@@ -69,7 +71,6 @@ def update(
     less than a third. Addresses, ids, keys, headers and everything else that moves a call never change. Your own file
     stays as it is, and wins. In a pipe nothing is written without --yes.
     """
-    from cnllm.cli import questions
     from cnllm.cli.output import registry_changes
     from cnllm.registry import Registry
     from cnllm.registry_files.updates.changes import find_changes
@@ -91,8 +92,6 @@ def update(
     if chosen and changelog is not None:
         add_to_changelog(changelog, change_lines(chosen, lists), _today())
     if as_json:
-        from msgspec.structs import replace
-
         written = set(map(id, chosen))
         answer.print_json([replace(change, applied=id(change) in written) for change in changes])
     _report(changes, len(asked), chosen, str(path), is_dry=dry_run)
@@ -105,9 +104,6 @@ def _today() -> datetime.date:
 
 def _read_list(source: str) -> PublicList:
     """Return the list with a name, at a URL, or in a file."""
-    from pathlib import Path
-
-    from cnllm.cli import download
     from cnllm.registry_files.updates import lists
 
     url = lists.LIST_URLS.get(source, source)
@@ -128,7 +124,6 @@ def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, ye
 
 def _ask(changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str]) -> list[Change]:
     """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
-    from cnllm.cli import questions
     from cnllm.registry_files.updates.review import KIND_TITLES, count, value_text
 
     automatic = [change for change in changes if change.action == "automatic"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
@@ -41,8 +42,6 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     entry. The answer goes to stdout; reasoning, calls and notes go to stderr. Without --tools cnllm removes the
     markup of calls. If nothing else remains, a sentence says what the model wanted to do.
     """
-    import msgspec
-
     from cnllm.client import sanitizer
 
     tool_list = option_parsing.read_tools(tools) if tools is not None else None

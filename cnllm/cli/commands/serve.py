@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options, turn_log
+from cnllm.cli.commands.serve_keys import file_key
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
+from cnllm.gateway.access import LOOPBACK, digest, key_fault, url_host
+from cnllm.gateway.bounds import Bounds, Clients
+from cnllm.gateway.monitoring.recent import Recent
+from cnllm.gateway.tokens import Keyring
+from cnllm.registry.sites import unsure_sites
 from cnllm.system.files import create_private_file, read_bounded
+from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,15 +158,11 @@ def serve(context: click.Context, /, **params: Any) -> None:
     if context.invoked_subcommand is not None:
         return
     from cnllm.client.credentials import untrusted_models
-    from cnllm.gateway.access import LOOPBACK
-    from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, GatewayFiles
     from cnllm.gateway.limits.book import check_book, open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
     from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
-    from cnllm.registry.sites import unsure_sites
-    from cnllm.types.checks import is_loopback
 
     check_settings()
     _check_words(params)
@@ -200,9 +203,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
 
     def make(settings: GatewayFiles) -> Gateway:
         from cnllm.gateway.asgi import Gateway
-        from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.monitoring.spans import ServerSpans
-        from cnllm.gateway.tokens import Keyring
         from cnllm.store.call_log import CallLog
 
         return Gateway(
@@ -258,8 +259,6 @@ def serve(context: click.Context, /, **params: Any) -> None:
 
 def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
     """Raise `UsageError` for an address that others reach without leave, and for options that need such an address."""
-    from cnllm.gateway.access import url_host
-
     if not is_local and not params["public"]:
         raise errors.UsageError(
             f"--host {params['host']} can be reached by other machines",
@@ -290,8 +289,6 @@ def _named(option: str, *beginnings: str) -> Iterator[None]:
 
 def _check_words(params: dict[str, Any]) -> None:
     """Raise `UsageError` for an option that is empty or no number, and for a key that no client can send."""
-    from cnllm.gateway.access import key_fault
-
     for name in ("host", "store", "keys_file", "log"):
         if params[name] == "":
             option = f"--{name.replace('_', '-')}"
@@ -351,8 +348,6 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
 
     Raise `CnllmError` where it cannot be read, or holds none.
     """
-    from cnllm.gateway.access import key_fault
-
     if path is None:
         return [], []
     try:
@@ -376,8 +371,6 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
     if not keys and not limited:
         raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
     if limited and book is not None:
-        from cnllm.gateway.access import digest
-
         for key, record in limited.items():  # all lines are right: a wrong file changes nothing
             book.add(digest(key), record)
         book.close()  # so that each worker opens its own file
@@ -386,8 +379,6 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
 
 def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyRecord:
     """Return the limits of a key in a file. Raise `CnllmError` that names the line."""
-    from cnllm.cli.commands.serve_keys import file_key
-
     if book is None:
         raise CnllmError(f"{where}: a key with limits needs a store that lasts", hint="--store sqlite: or redis://HOST")
     try:

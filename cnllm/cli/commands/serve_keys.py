@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import check_limits, limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
+from cnllm.estimates.money import format_units
+from cnllm.gateway.access import digest
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook
@@ -108,7 +112,6 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
     """
-    from cnllm.gateway.access import digest
     from cnllm.gateway.limits.key_use import record_data
     from cnllm.gateway.limits.keys import new_key
 
@@ -187,8 +190,6 @@ def teams() -> None:
 @options.as_json("the team's limits")
 def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
-    from msgspec.structs import replace
-
     from cnllm.gateway.limits.keys import team_digest
 
     record = limits_of(replace(_new(name), kind="team"), given)
@@ -223,12 +224,6 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
 
     Raise `CnllmError` or `click.UsageError` for options that mean nothing.
     """
-    import shlex
-
-    from msgspec.structs import replace
-
-    from cnllm.gateway.access import digest
-
     command = click.Command("key", params=[*add.params, click.Option(["--name", "file_name"])], add_help_option=False)
     try:
         words = shlex.split(text)
@@ -345,7 +340,6 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
 
 def _described(record: KeyRecord, use: KeyUse | None = None) -> str:
     """Return limits in words, with what is used of them."""
-    from cnllm.estimates.money import format_units
 
     def of(used: object) -> str:
         return "" if use is None else f"{used} of "

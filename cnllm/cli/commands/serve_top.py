@@ -15,6 +15,8 @@ from cnllm.cli.output import answer, errors
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_secret
+from cnllm.errors import CnllmError, TransportError
+from cnllm.gateway.monitoring.table import HEADS, parse_scrape, rows
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.table import Scrape
@@ -35,8 +37,6 @@ def top(url: str, key: str | None, interval: float, *, once: bool) -> None:
     The live table leaves out columns without a value. Times and speeds come from histograms, so they are about right.
     A ? in the cost stands for calls of unknown price.
     """
-    from cnllm.gateway.monitoring.table import HEADS, rows
-
     key = key or read_secret("admin_key") or read_secret("serve_key")
     if key is None:
         raise errors.UsageError("/metrics needs a key", "--key K, or set CNLLM_ADMIN_KEY")
@@ -66,9 +66,6 @@ def _filled_columns(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str
 def _scrape(url: str, key: str) -> Scrape:
     """Return the metrics of a gateway. Raise `CnllmError` where there are none."""
     import httpx
-
-    from cnllm.errors import CnllmError, TransportError
-    from cnllm.gateway.monitoring.table import parse_scrape
 
     address = f"{url.rstrip('/')}/metrics"
     try:

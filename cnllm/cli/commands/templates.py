@@ -5,8 +5,12 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.call_template import load_template
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.suggestion import suggest
+from cnllm.cli.output.table import table
+from cnllm.errors import CnllmError
 from cnllm.system.files import read_bounded
 
 __all__ = ["templates"]
@@ -25,10 +29,7 @@ def templates() -> None:
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
     """List the templates, with the beginning of each."""
-    from cnllm.cli.call_template import load_template
-    from cnllm.cli.output.table import table
     from cnllm.config.templates import template_names
-    from cnllm.errors import CnllmError
 
     names = template_names()
 
@@ -50,7 +51,6 @@ def list_(*, as_json: bool) -> None:
 @click.argument("name", shell_complete=completion.complete_templates)
 def show(name: str) -> None:
     """Print a template as it stands in its file."""
-    from cnllm.cli.call_template import load_template
     from cnllm.config.templates import template_path
 
     load_template(name)
@@ -61,7 +61,6 @@ def show(name: str) -> None:
 @click.argument("name", shell_complete=completion.complete_templates)
 def remove(name: str) -> None:
     """Remove a template."""
-    from cnllm.cli.output.suggestion import suggest
     from cnllm.config.templates import remove_template, template_names
 
     if not remove_template(name):

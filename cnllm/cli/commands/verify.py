@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cnllm.cli import client_factory, completion, options
+from cnllm.cli.commands import verify_claims
 from cnllm.cli.output import errors
 
 __all__ = ["verify"]
@@ -48,8 +49,6 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
         raise errors.UsageError("--all beside names of models", "leave one of them out")
     if every and options["max_requests"] is None and options["max_cost"] is None:
         raise errors.UsageError("--all without a limit", "add --max-requests N or --max-cost X")
-    from cnllm.cli.commands import verify_claims
-
     registry = Registry.load()
     chosen = [client_factory.choose_site(registry, name, offline=False) for name in models]
     for model in chosen:

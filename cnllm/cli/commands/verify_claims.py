@@ -13,6 +13,7 @@ from cnllm.cli import probe_target
 from cnllm.cli.language.messages import translate_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import truncate_end
+from cnllm.config import keys
 from cnllm.errors import CnllmError, KeyMissing
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ _REQUESTS = 200
 
 def models_with_key(registry: Registry) -> list[Model]:
     """Return every described model whose key is set, and those that need none."""
-    from cnllm.config import keys
-
     models = [registry.resolve(name) for name in registry.names()]
     current = [m for m in models if m.flags.status is None or m.flags.status.is_ != "retired"]
     return [m for m in current if m.flags.keys and keys.find_key(m.flags.keys) is not None]

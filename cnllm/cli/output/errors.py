@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from errno import ENOSPC
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli.output import stdio, terminal
+from cnllm.config import distribution
 from cnllm.errors import (
     CnllmError,
     EndpointError,
@@ -138,8 +140,6 @@ def _redact(text: str) -> str:
 
 def _environment_secrets() -> list[str]:
     """Return the environment's values with names of secrets: a failure may come before the key's name is known."""
-    import os
-
     from cnllm.config.redact import is_secret_name, looks_secret
 
     values = [value for name, value in os.environ.items() if is_secret_name(name)]
@@ -182,8 +182,6 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, OSError):
         source = f"{error.filename}: " if error.filename else "stdout: " if error.errno == ENOSPC else ""
         return f"{source}{error.strerror or error}", None
-    from cnllm.config import distribution
-
     if (failure := distribution.import_failure(error)) is not None:
         return failure
     return f"{type(error).__name__}: {error}", "this is a bug in cnllm: --debug shows the traceback"

@@ -13,6 +13,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from io import StringIO
 
 from cnllm.cli.output.terminal import display_width
@@ -36,8 +37,6 @@ _SIGNS = frozenset("<>$\\&")
 
 def is_available() -> bool:
     """Whether rich is installed. It is not imported."""
-    from importlib.util import find_spec
-
     return find_spec("rich") is not None
 
 

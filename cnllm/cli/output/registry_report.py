@@ -15,6 +15,14 @@ from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, stdio, terminal
 from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.table import table
+from cnllm.registry import age
+from cnllm.registry.problem import write_hint
+from cnllm.registry.provenance import citations
+from cnllm.registry.read import catalogue_path, read, read_text
+from cnllm.registry_files import edit, sources
+from cnllm.registry_files.compare import compare
+from cnllm.registry_files.public_lists import read_published
+from cnllm.registry_files.toml_format import changed_lines, format_toml
 from cnllm.registry_files.updates.review import count
 
 if TYPE_CHECKING:
@@ -36,8 +44,6 @@ def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
     if as_json:
         answer.print_json(problems)
         return
-    from cnllm.registry.problem import write_hint
-
     for problem in problems:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
@@ -51,7 +57,6 @@ def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
 def print_counts(paths: list[str] | None) -> None:
     """Print that there are no faults, what the files describe, and how many flags have no source."""
     from cnllm.registry import Registry
-    from cnllm.registry_files import sources
 
     documents = sources.load_documents(paths)
     registry = Registry(documents)
@@ -64,10 +69,6 @@ def print_counts(paths: list[str] | None) -> None:
 
 def _print_age() -> None:
     """Print how old the list of the catalogue is, where it is old."""
-    from cnllm.registry import age
-    from cnllm.registry.provenance import citations
-    from cnllm.registry.read import catalogue_path, read
-
     data = read(catalogue_path(), builtin=True).data
     seen = [source["seen"] for table in data.get("providers", {}).values() for _, source in citations(data, table)]
     if seen and (days := age.days_since(str(max(seen)))) > age.MOST_DAYS:
@@ -78,8 +79,6 @@ def _print_age() -> None:
 
 def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> None:
     """Print the sources read more than `days` days ago."""
-    from cnllm.registry_files import sources
-
     citations = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
     if as_json:
         answer.print_json(citations)
@@ -94,8 +93,6 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
 
 def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
     """Print the flags without a source."""
-    from cnllm.registry_files import sources
-
     flags = sources.unsourced_flags(sources.load_documents(paths))
     if as_json:
         answer.print_json(flags)
@@ -107,11 +104,6 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
 
 def print_forms(paths: Sequence[str], *, write: bool) -> int:
     """Give files their form, or print the lines that are written otherwise. Return the number of these lines."""
-    from cnllm.registry.problem import write_hint
-    from cnllm.registry.read import read_text
-    from cnllm.registry_files import edit
-    from cnllm.registry_files.toml_format import changed_lines, format_toml
-
     total = 0
     for name in paths:
         text = read_text(Path(name))
@@ -134,9 +126,6 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
 def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> None:
     """Print the disagreements with a public file of models."""
     from cnllm.registry import Registry
-    from cnllm.registry_files import sources
-    from cnllm.registry_files.compare import compare
-    from cnllm.registry_files.public_lists import read_published
 
     published = read_published(Path(file))
     result = compare(Registry(sources.load_documents(paths)), published)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,8 +16,6 @@ __all__ = ["print_json", "print_line", "print_listing", "print_message"]
 
 def print_json(value: Any) -> None:
     """Print a value on stdout as JSON, structs too: on one line, or indented on a terminal."""
-    import json
-
     text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from cnllm.errors import CnllmError
+
 if TYPE_CHECKING:
     from cnllm.registry import Registry
 
@@ -144,8 +146,6 @@ def provider_hint(
     Without `catalogue`, providers that only the catalogue has are not suggested. Where nothing is similar, the hint is
     `otherwise`.
     """
-    from cnllm.errors import CnllmError
-
     try:
         provider = registry.resolve(name).provider
     except CnllmError:

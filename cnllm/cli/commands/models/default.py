@@ -8,6 +8,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.errors import UnknownModel
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -54,7 +55,6 @@ def default(model: str | None, *, unset: bool) -> None:
 
 def _full_name(registry: Registry, name: str) -> str:
     """Return the "provider/id" of a name, or the name of a tier. Raise `UnknownModel` for neither."""
-    from cnllm.errors import UnknownModel
     from cnllm.registry import tiers
     from cnllm.registry.sites import choose_site
 

@@ -18,6 +18,7 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
+from cnllm.cli.output.table import line_width, table
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Listing
@@ -130,8 +131,6 @@ def list_(
     elif matches and sys.stdout.isatty():
         _page(matches, matcher)
     elif matches:
-        from cnllm.cli.output.table import table
-
         heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
         stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], right=[2, 3]))
     retired = len(rows) - len(current)
@@ -188,7 +187,6 @@ def _hosts(model: str) -> list[str]:
 def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
     """Print a listing on a terminal, page by page where it is longer than the screen."""
     from cnllm.cli.output.model_list import model_lines
-    from cnllm.cli.output.table import line_width
 
     capabilities = matcher.capabilities if matcher.maybe else ()  # without --maybe each is a yes
     lines = list(model_lines(rows, capabilities, line_width()))
