@@ -155,6 +155,49 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
     assert rows["second"]["revoked"]
 
 
+def test_a_team_that_is_removed_leaves_no_key_without_its_limits(machine: Machine) -> None:
+    machine.run("serve", "teams", "add", "research", "--rpm", "2")
+    ann, bob, cem = (
+        machine.run("serve", "keys", "add", name, "--team", "research").out.strip() for name in ("ann", "bob", "cem")
+    )
+    machine.run("serve", "keys", "revoke", "bob")
+    gateway = machine.start("serve", "--simulate", "--json")
+    try:
+        assert gateway.stdout is not None
+        url = json.loads(gateway.stdout.readline())["url"]
+
+        def send(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return httpx.post(f"{url}/v1/chat/completions", json=BODY, headers=headers).status_code
+
+        assert [send(key) for key in (ann, cem, ann)] == [200, 200, 429]
+        machine.run("serve", "teams", "remove", "research").fails(
+            2, "the team research has keys in use: ann, cem", "--revoke-keys", "cnllm serve keys set ann --team none"
+        )
+        assert [row["state"] for row in machine.run("serve", "keys", "list", "--json").json()] == [
+            "in use",
+            "revoked",
+            "in use",
+        ]
+        machine.run("serve", "keys", "set", "cem", "--team", "none")
+        removed = machine.run("serve", "teams", "remove", "research", "--revoke-keys")
+        assert removed.status == 0
+        assert "the key of ann is revoked" in removed.err
+        assert "the team research is removed" in removed.err
+        last = time.monotonic() + 15  # one second, and what a busy machine adds
+        while (send(ann), send(cem)) != (401, 200):  # a key that was moved before stays, without the team's limits
+            assert time.monotonic() < last
+        assert machine.run("serve", "teams", "list", "--json").json() == []
+        machine.run("serve", "teams", "remove", "research").fails(2, "no team in use is called research")
+        machine.run("serve", "teams", "add", "research", "--rpm", "5")
+        assert send(ann) == 401, "a new team of the name gives a revoked key nothing back"
+        (row,) = machine.run("serve", "teams", "list", "--json").json()
+        assert (row["calls"], row["minute_requests"]) == (0, 0)
+    finally:
+        gateway.terminate()
+        gateway.communicate()
+
+
 def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
     team = machine.run(
         "serve", "teams", "add", "research", "--models", "zai/*", "--rpm", "50", "--budget", "100/week", "--currency",

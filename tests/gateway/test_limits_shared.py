@@ -453,6 +453,29 @@ def test_a_request_must_pass_its_key_and_its_team(url: str) -> None:
     book.close()
 
 
+def test_a_team_that_is_removed_is_gone_with_what_it_used_and_lets_no_key_of_it_pass(url: str) -> None:
+    book, (one,) = with_team(url, {"budgets": {"CNY": cny("0.5")}}, {})
+
+    async def spend(limiter: Limiter) -> None:
+        rights = await rights_of(limiter, one)
+        (await limiter.reserve(one, rights, quoted(cny("0.4")), 1)).settle(cny("0.4"), 1)
+
+    run_limiters(url, 1, spend)
+    book.remove(team_digest("t"))
+    assert book.uses(teams=True) == []
+    with pytest.raises(CnllmError, match="no team in use is called t"):
+        book.remove(team_digest("t"))
+
+    async def refused(limiter: Limiter) -> None:
+        assert (await code_of(limiter.find(one))).startswith("keys_unavailable")
+
+    run_limiters(url, 1, refused)
+    book.add(team_digest("t"), KeyRecord("t", time.time(), kind="team"))
+    (used,) = book.uses(teams=True)
+    assert (used.spent, used.calls) == ({}, 0)
+    book.close()
+
+
 def test_requests_in_flight_are_limited_over_processes(url: str) -> None:
     book, _, digest = book_with(url, concurrency=2)
 

@@ -219,6 +219,32 @@ def list_teams(store: str, *, as_json: bool) -> None:
     _list(store, as_json=as_json, teams=True)
 
 
+@teams.command("remove", epilog=options.examples("cnllm serve teams remove research --revoke-keys"))
+@click.argument("name")
+@click.option("--revoke-keys", is_flag=True, help="Revoke the keys of the team, too.")
+@_store
+def remove_team(name: str, store: str, *, revoke_keys: bool) -> None:
+    """Remove a team, its limits and what it used.
+
+    A team with keys in use stays unless --revoke-keys revokes them. `cnllm serve keys set NAME --team none` moves one.
+    """
+    with _book(store) as book:
+        if book.get(team_digest(name)) is None:
+            raise no_such_name(team_digest(name))
+        members = [use.record.name for use in book.uses() if use.record.team == name and use.record.revoked is None]
+        if members and not revoke_keys:
+            raise errors.UsageError(
+                f"the team {name} has keys in use: {', '.join(members)}",
+                f"--revoke-keys revokes them; cnllm serve keys set {members[0]} --team none moves one",
+            )
+        for member in members:
+            book.revoke(member)
+        book.remove(team_digest(name))
+    for member in members:
+        stdio.print_line(f"the key of {member} is revoked")
+    stdio.print_line(f"the team {name} is removed")
+
+
 def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
     """Return the limits of a key that stands in a file. `text` has the options of `keys add`, and `--name`.
 

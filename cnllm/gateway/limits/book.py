@@ -38,6 +38,9 @@ class KeyBook(Protocol):
     def revoke(self, name: str) -> KeyRecord:
         """Revoke the key of a name. Raise `CnllmError` where there is none."""
 
+    def remove(self, name: str) -> None:
+        """Remove a team and what it used. Raise `CnllmError` where there is none."""
+
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use; None where there is none."""
 

@@ -46,6 +46,13 @@ return 1
 """
 """A digest, a name, the record as it was and as it will be, and whether its name is free → whether it was so."""
 
+_REMOVE = """
+redis.call('HDEL', KEYS[1] .. ':names', ARGV[1])
+redis.call('DEL', KEYS[1] .. ':use:' .. ARGV[1])
+return redis.call('HDEL', KEYS[1] .. ':keys', ARGV[1])
+"""
+"""The digest of a team, which is its name → whether there was one."""
+
 _EXCHANGE = """
 local name = KEYS[1] .. ':use:' .. ARGV[1]
 local account = redis.call('GET', name) or ''
@@ -79,8 +86,8 @@ class RedisBook:
         """Take the server's URL. No connection is made yet. Raise `CnllmError` for a URL that names no server."""
         self.url = url
         self._client = connect(url)
-        scripts = map(self._client.register_script, (_ADD, _CHANGE, _EXCHANGE, _MEND))
-        self._add, self._change, self._exchange, self._mend = scripts
+        scripts = map(self._client.register_script, (_ADD, _CHANGE, _REMOVE, _EXCHANGE, _MEND))
+        self._add, self._change, self._remove, self._exchange, self._mend = scripts
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file."""
@@ -109,6 +116,12 @@ class RedisBook:
     def revoke(self, name: str) -> KeyRecord:
         """Revoke the key of a name."""
         return self.change(name, lambda record: replace(record, revoked=time.time()))
+
+    def remove(self, name: str) -> None:
+        """Remove a team and what it used."""
+        with _failures(self.url):
+            if not self._remove(keys=[PREFIX], args=[name]):
+                raise no_such_name(name)
 
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use."""

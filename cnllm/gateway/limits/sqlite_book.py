@@ -104,6 +104,17 @@ class SqliteBook:
         """Revoke the key of a name."""
         return self.change(name, lambda record: replace(record, revoked=time.time()))
 
+    def remove(self, name: str) -> None:
+        """Remove a team and what it used."""
+
+        def work(file: DatabaseFile) -> bool:
+            with file.writing() as connection:
+                connection.execute("DELETE FROM accounts WHERE digest = ?", (name,))
+                return connection.execute("DELETE FROM keys WHERE digest = ?", (name,)).rowcount > 0
+
+        if not self._run(work):
+            raise no_such_name(name)
+
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use."""
         query = "SELECT record FROM keys WHERE name = ? AND revoked IS NULL"
