@@ -45,7 +45,7 @@ def test_csv_in_every_encoding(tmp_path: Path, encoding: str, packed: bool) -> N
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "utf-16"])
-def test_plain_lines(tmp_path: Path, encoding: str) -> None:
+def test_each_line_of_a_text_that_is_not_empty_is_a_prompt(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "in.txt"
     path.write_bytes("一\n\n二 \r\nthree".encode(encoding))
     assert contents(path) == [(1, None, "一"), (3, None, "二 "), (4, None, "three")]
@@ -114,7 +114,7 @@ def test_an_open_quote_in_a_pipe_fails_its_row(tmp_path: Path, monkeypatch: pyte
         reader.content(second)
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_rows_of_a_parquet_file_fill_the_template(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 

@@ -75,7 +75,7 @@ def test_what_the_calls_of_a_batch_cost_stands_in_the_logs(machine: Machine, tmp
     assert not any(word in content for word in (KEY.encode(), b"p3", b"answer to"))
 
 
-def test_some_failed(machine: Machine, tmp_path: Path) -> None:
+def test_rows_that_failed_are_told_and_asked_again_by_the_next_run(machine: Machine, tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return (400, error(f"{KEY} asked for what cannot be"), {}) if prompt == "p1" else None
 

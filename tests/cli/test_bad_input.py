@@ -74,7 +74,9 @@ def test_bad_tools_name_file_line_and_column(machine: Machine, content: str | by
         (["--tool-choice", "required"], ["tool_choice", "tools"]),
     ],
 )
-def test_bad_options(machine: Machine, args: list[str], words: list[str]) -> None:
+def test_an_option_that_is_no_good_ends_the_call_before_it_is_sent(
+    machine: Machine, args: list[str], words: list[str]
+) -> None:
     machine.run("call", "--model", "home/m", *args, "hi").fails(2, *words)
 
 
@@ -149,7 +151,7 @@ def test_a_broken_keys_file(machine: Machine) -> None:
     machine.run("call", "--model", "home/m", "hi").fails(2, str(machine.config / "keys.json"), "not valid JSON")
 
 
-def test_no_key(machine: Machine) -> None:
+def test_a_call_without_a_key_says_where_one_is_looked_for(machine: Machine) -> None:
     machine.overlay("https://nowhere.invalid/v1")
     del machine.env["HOME_TEST_KEY"]
     done = machine.run("call", "--model", "home/m", "hi")

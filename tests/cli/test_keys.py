@@ -30,7 +30,7 @@ def prepare(machine: Machine, url: str) -> None:
     (machine.config / "providers.toml").write_text(OVERLAY.format(url=url))
 
 
-def test_remove(machine: Machine) -> None:
+def test_a_key_is_removed_by_its_variable_or_its_provider(machine: Machine) -> None:
     assert "history of your shell" in machine.run("keys", "set", "zai", KEY).err
     assert "history of your shell" not in machine.run("keys", "set", "zai", stdin=KEY).err
     machine.run("keys", "set", "OPENAI_API_KEY", KEY)

@@ -290,7 +290,7 @@ def test_a_path_or_a_windows_name_is_the_client() -> None:
     assert find_client("./claude_agent.py")[0] == "any"
 
 
-def test_templates() -> None:
+def test_the_templates_of_a_client_quote_values_and_leave_out_unknown_limits() -> None:
     """Values are quoted in files and in JSON; what names an unknown limit is left out, with its table."""
     _, opencode = find_client("opencode")
     model = 'a"b\\c'

@@ -59,7 +59,7 @@ def test_models_list_finds_nothing(machine: Machine) -> None:
     assert machine.run("models", "list", "no-such-thing", "--json").json() == []
 
 
-def test_models_show(machine: Machine) -> None:
+def test_models_show_has_the_endpoint_the_price_and_no_key(machine: Machine) -> None:
     done = machine.run("models", "show", "mine")
     assert (done.status, done.err) == (0, "")
     for words in ("home/m · A server at home", "127.0.0.1:9/v1/chat/completions", "HOME_TEST_KEY (set)", "8.5 out CNY"):
@@ -81,7 +81,7 @@ def test_models_show_an_unknown_model(machine: Machine) -> None:
 
 # ── registry ─────────────────────────────────────────────────────────────────
 @pytest.mark.usefixtures("small_builtin")
-def test_registry_check(machine: Machine) -> None:
+def test_registry_check_names_the_file_the_line_and_the_correction(machine: Machine) -> None:
     done = machine.run("registry", "check")
     assert (done.status, done.out) == (0, "")
     bad = machine.file("bad.toml", '[providers.x]\ntool_choise = "auto"\n\n[models."x/y"]\nlimits.context = "many"\n')
@@ -108,7 +108,7 @@ def test_registry_schema_and_path(machine: Machine) -> None:
     assert machine.run("registry", "path", "--json").json() == files
 
 
-def test_registry_trust(machine: Machine) -> None:
+def test_registry_trust_takes_a_file_that_is_there(machine: Machine) -> None:
     done = machine.run("registry", "trust", str(machine.config / "providers.toml"))
     assert (done.status, done.out) == (0, "")
     machine.run("registry", "trust", "none.toml").fails(2, "none.toml")
@@ -116,7 +116,7 @@ def test_registry_trust(machine: Machine) -> None:
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
-def test_keys(machine: Machine) -> None:
+def test_keys_are_stored_in_a_private_file_and_never_printed(machine: Machine) -> None:
     path = machine.config / "keys.json"
     assert machine.run("keys", "path").out == f"{path}\n"
     assert machine.run("keys", "list").out == ""

@@ -36,7 +36,7 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
     return body
 
 
-def test_every_cause() -> None:
+def test_each_change_of_a_prompt_is_named_with_its_place_and_cause() -> None:
     system = BODY["messages"][0]["content"]
     call = ["messages", 2, "tool_calls", 0]
     messages = BODY["messages"]
@@ -94,7 +94,7 @@ def test_what_keeps_the_prefix() -> None:
     ]
 
 
-def test_other_wires() -> None:
+def test_the_first_difference_is_found_on_every_wire() -> None:
     for before, after, where in (
         ({"system": "a", "messages": []}, {"system": "b", "messages": []}, "system"),
         ({"instructions": "a", "input": "x"}, {"instructions": "b", "input": "x"}, "instructions"),
@@ -108,7 +108,7 @@ def test_other_wires() -> None:
         assert found.where == where
 
 
-def test_a_conversation(machine: Machine) -> None:
+def test_logs_cache_finds_the_turn_of_a_conversation_that_changed_its_beginning(machine: Machine) -> None:
     with Server(ANSWER) as peer:
         machine.overlay(peer.url)
         machine.run(*CALL, "-s", "It is 12:03.", "one")

@@ -149,7 +149,7 @@ def test_every_model_is_there_with_what_the_list_says(machine: Machine, parsed: 
         assert (model["short"] or []) == row["short"]
 
 
-def test_newest_first(parsed: Page) -> None:
+def test_the_newest_models_of_the_matrix_stand_first(parsed: Page) -> None:
     names, days = list(parsed.models()), [model["released"] for model in parsed.models().values()]
     assert names[:2] == ["home/first", "home/m"]
     dated = [day for day in days if day is not None]

@@ -34,7 +34,7 @@ def test_an_alias_is_set_used_and_removed(machine: Machine) -> None:
     assert machine.run("aliases", "list", "--json").json() == []
 
 
-def test_comments_stay(machine: Machine) -> None:
+def test_setting_an_alias_keeps_the_comments_of_the_file(machine: Machine) -> None:
     machine.config.mkdir(parents=True)
     file = machine.config / "providers.toml"
     file.write_text(MINE)
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said_and_nothing_written(machine: Machine) -> None:
     machine.run("aliases", "remove", "fats").fails(2, "did you mean fast?")
 
 
-def test_prefer(machine: Machine) -> None:
+def test_preferred_providers_decide_what_a_bare_name_means(machine: Machine) -> None:
     assert "no provider is preferred" in machine.run("prefer").err
     assert "api.z.ai" in url(machine, "glm-4.7")
     done = machine.run("prefer", "ZhipuAI")

@@ -211,7 +211,7 @@ def test_only_the_program_tunes_the_collector_of_its_process(machine: Machine, h
     assert done.stderr == f"{own} {own} True\n"
 
 
-def test_version(machine: Machine) -> None:
+def test_the_version_is_printed_with_the_name(machine: Machine) -> None:
     done = machine.run("--version")
     assert done.out.startswith("cnllm ")
 

@@ -45,7 +45,7 @@ def test_a_plan_needs_no_key(machine: Machine) -> None:
     assert machine.run("call", "--model", "home/m", "--curl", "hi").status == 0
 
 
-def test_no_stream(machine: Machine, server: Server) -> None:
+def test_the_option_no_stream_asks_for_a_whole_reply(machine: Machine, server: Server) -> None:
     assert not body(machine, "--no-stream", "hi").get("stream")
 
 
@@ -83,7 +83,7 @@ def test_tools_in_every_usual_shape(machine: Machine, server: Server, content: A
     assert sent["tools"][0]["function"]["name"] == "look"
 
 
-def test_parameters(machine: Machine, server: Server) -> None:
+def test_parameters_reach_the_body_with_their_types(machine: Machine, server: Server) -> None:
     sent = body(
         machine,
         *(

@@ -47,7 +47,7 @@ def test_what_is_saved_is_used(machine: Machine, server: Server) -> None:
     assert server.received == []
 
 
-def test_prompts(machine: Machine) -> None:
+def test_the_prompt_of_a_template_is_filled(machine: Machine) -> None:
     machine.overlay("http://127.0.0.1:9/v1")
     for prompt, args, stdin, result in (
         ("Name $input!", ["cats"], None, "Name cats!"),
@@ -148,7 +148,7 @@ def test_in_a_chat(machine: Machine, server: Server) -> None:
     assert [message["content"] for message in second][-1] == "two"
 
 
-def test_schema_forms(machine: Machine) -> None:
+def test_a_schema_is_given_as_a_short_form_a_file_or_a_name(machine: Machine) -> None:
     machine.overlay("http://127.0.0.1:9/v1", 'schema.methods = ["json_schema"]')
     short = {
         "type": "object",

@@ -85,7 +85,7 @@ def test_headers_that_come_twice_and_letters_of_any_script(make: Make) -> None:
 
 
 @each("coding", ["GZIP", "x-unheard-of", "identity", "deflate, gzip", "deflate"])
-def test_codings(client: Driver, coding: str) -> None:
+def test_a_body_in_any_coding_is_unpacked(client: Driver, coding: str) -> None:
     packed = whole()
     if "deflate" in coding:
         packer = zlib.compressobj(wbits=-15 if coding == "deflate" else 15)  # without its header, as some send it

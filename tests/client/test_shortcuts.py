@@ -28,14 +28,14 @@ def mine(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("mine")
-def test_call() -> None:
+def test_call_needs_no_client() -> None:
     got = cnllm.call("deepseek/deepseek-flash", "Why is the sky blue?", api_key="sk-0123456789")
     assert "Why is the sky blue?" in got.text
     assert (got.finish, got.message.by) == ("stop", "deepseek/deepseek-flash")
 
 
 @pytest.mark.usefixtures("mine")
-def test_stream() -> None:
+def test_stream_needs_no_client() -> None:
     with cnllm.stream("deepseek/deepseek-flash", "Why is the sky blue?", api_key="sk-0123456789") as streamed:
         events = list(streamed)
     assert "Why is the sky blue?" in streamed.reply.text
@@ -48,7 +48,7 @@ def weather(city: str) -> str:
 
 
 @pytest.mark.usefixtures("mine")
-def test_run() -> None:
+def test_run_needs_no_client() -> None:
     done = cnllm.run("deepseek/deepseek-flash", "How is it in Bern?", tools=[weather], api_key="sk-0123456789")
     assert (done.stopped, len(done.steps)) == ("done", 2)
     assert "sunny in" in done.reply.text

@@ -189,7 +189,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("program", AGENTS, ids=lambda program: program.name)
-def test_six_turns(program: Program, model: str, tmp_path: Path) -> None:
+def test_six_turns_of_a_real_client_over_the_gateway(program: Program, model: str, tmp_path: Path) -> None:
     if program.path() is None:
         pytest.skip(f"{program.name} is neither on PATH nor in a folder of {FOLDERS}")
     other = MODELS[(MODELS.index(model) + 1) % len(MODELS)]

@@ -47,7 +47,7 @@ def test_what_was_found_once_is_found_no_more(file: Path) -> None:
 
 
 @each("name", TARGETS)
-def test_seeds_hold(name: str) -> None:
+def test_the_seeds_of_each_target_break_nothing(name: str) -> None:
     few = random.Random(name).sample(seeds(name), k=min(20, len(seeds(name))))
     for data in few:
         TARGETS[name].check(data)

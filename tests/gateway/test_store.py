@@ -232,7 +232,7 @@ def test_bounds_are_checked() -> None:
 
 
 # ── URLs ─────────────────────────────────────────────────────────────────────
-def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_of_a_store_decides_its_kind_and_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CNLLM_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_store(), MemoryStore)

@@ -186,7 +186,7 @@ def test_several_machines_see_one_state(server: Server, raw: Any) -> None:
 
 
 @needs_server
-def test_coroutines(server: Server, raw: Any) -> None:
+def test_many_coroutines_share_one_store(server: Server, raw: Any) -> None:
     plain = RedisStore(server.url)
     store = AsyncStore(plain)
 

@@ -121,7 +121,7 @@ def test_what_a_token_unpacks_to_is_bounded() -> None:
         assert RING.open("me", sealed_by_hand(content)) is None, content
 
 
-def test_large_payloads() -> None:
+def test_a_payload_has_a_bound_and_is_compressed() -> None:
     largest = bytes(MAX_PAYLOAD)
     assert RING.open("me", RING.seal("me", largest)) == largest
     noise = os.urandom(MAX_PAYLOAD)

@@ -48,7 +48,7 @@ def noon(city: str) -> str:
     return f"It is noon in {city}."
 
 
-def test_a_reply(model: str) -> None:
+def test_a_real_endpoint_replies(model: str) -> None:
     with Client() as client:
         reply = client.call(model, "Say hi.", max_tokens=2000)
     assert (bool(reply.text), reply.finish) == (True, "stop")

@@ -49,7 +49,7 @@ def fact(flag: str, value: Any, answer: str = "works") -> SimpleNamespace:
         ("stream.required", True, "wrong"),  # the registry does not have it
     ],
 )
-def test_facts(endpoint: Endpoint, flag: str, value: Any, word: str) -> None:
+def test_each_fact_gets_its_verdict(endpoint: Endpoint, flag: str, value: Any, word: str) -> None:
     verdicts = judge(endpoint, [flag, f"{flag}.as"], [fact(flag, value)])
     assert [v.word for v in verdicts if v.word not in ("missed", "default")] == [word]
 

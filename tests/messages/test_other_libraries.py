@@ -278,7 +278,7 @@ def test_objects_that_raise_or_lack_what_they_need_are_refused() -> None:
 # ── the libraries themselves, where they are installed ───────────────────────
 
 
-def test_langchain_itself() -> None:
+def test_messages_of_langchain_are_taken_as_they_are() -> None:
     messages = pytest.importorskip("langchain_core.messages")
     call = {"name": "weather", "args": {"a": 1}, "id": "c1"}
     history = [

@@ -42,7 +42,7 @@ def test_counts_of_messages_are_zero_where_they_are_unknown_and_never_less() -> 
 
 
 @pytest.mark.parametrize("reply", meant())
-def test_chat_completions(reply: Reply) -> None:
+def test_replies_of_chat_completions_have_all_required_keys(reply: Reply) -> None:
     body: dict[str, Any] = engine.encode_reply(CHAT, reply)
     assert {"id", "object", "created", "model", "choices"} <= set(body)
     for choice in body["choices"]:
@@ -51,7 +51,7 @@ def test_chat_completions(reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("reply", meant())
-def test_messages(reply: Reply) -> None:
+def test_replies_of_messages_have_all_required_keys(reply: Reply) -> None:
     body: dict[str, Any] = engine.encode_reply(MESSAGES, reply)
     assert {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"} <= set(body)
     counts = body["usage"]

@@ -207,7 +207,7 @@ page = ["limits"]
         ('a = """\n  # text \n\n\n"""  # said\n', 'a = """\n  # text \n\n\n"""  # said\n'),
     ],
 )
-def test_odd_texts(text: str, formatted: str) -> None:
+def test_odd_texts_of_toml_are_formatted(text: str, formatted: str) -> None:
     assert format_toml(text, "x.toml") == formatted
 
 

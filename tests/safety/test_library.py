@@ -101,7 +101,7 @@ WHOLE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("verb", ["call", "stream"])
-def test_success(tmp_path: Path, backend: Backend, verb: str) -> None:
+def test_nothing_shows_the_key_after_a_reply(tmp_path: Path, backend: Backend, verb: str) -> None:
     with Peer(WHOLE[verb]) as peer:
         held = registry(tmp_path, peer.url)
         with Driver(backend, registry=held, api_key=KEY) as client:
@@ -139,7 +139,7 @@ ERRORS: dict[str, Script] = {
 
 @pytest.mark.parametrize("verb", ["call", "stream"])
 @pytest.mark.parametrize("kind", ERRORS)
-def test_every_error(tmp_path: Path, backend: Backend, verb: str, kind: str) -> None:
+def test_nothing_shows_the_key_after_an_error(tmp_path: Path, backend: Backend, verb: str, kind: str) -> None:
     with Peer(ERRORS[kind]) as peer:
         held = registry(tmp_path, peer.url)
         with (

@@ -40,13 +40,13 @@ def harmless(seen: str) -> None:
 
 @pytest.mark.parametrize("script", [ANSWER, CALLS, (REFUSED,), (PAGE,)], ids=["text", "calls", "an error", "a page"])
 @pytest.mark.parametrize("more", [[], ["--debug"], ["--json"], ["--events"], ["--sentences"]], ids=" ".join)
-def test_a_call(machine: Machine, script: tuple[bytes, ...], more: list[str]) -> None:
+def test_a_reply_cannot_control_the_terminal(machine: Machine, script: tuple[bytes, ...], more: list[str]) -> None:
     with Server(script) as server:
         machine.overlay(server.url)
         harmless(screen(machine, *CALL, *more))
 
 
-def test_the_logs(machine: Machine) -> None:
+def test_logs_cannot_control_the_terminal(machine: Machine) -> None:
     with Server(ANSWER, CALLS, (REFUSED,)) as server:
         machine.overlay(server.url)
         for _ in range(3):
@@ -56,7 +56,7 @@ def test_the_logs(machine: Machine) -> None:
     assert "\x1b[2J" in screen(machine, "logs", "show", "--raw") + machine.run("logs", "show", "--raw").out
 
 
-def test_a_chat(machine: Machine) -> None:
+def test_a_chat_cannot_control_the_terminal(machine: Machine) -> None:
     import pexpect
 
     with Server(ANSWER) as server:
@@ -74,7 +74,7 @@ def test_a_chat(machine: Machine) -> None:
     assert "\\x1b]52;c;Y2F0" in said
 
 
-def test_sanitize(machine: Machine, tmp_path: Path) -> None:
+def test_sanitized_text_cannot_control_the_terminal(machine: Machine, tmp_path: Path) -> None:
     import pty
     import subprocess
 

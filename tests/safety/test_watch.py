@@ -39,7 +39,7 @@ def kinds(seen: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", ["call", "stream"])
-def test_a_call(backend: Backend, verb: str) -> None:
+def test_the_events_of_a_call_tell_its_course(backend: Backend, verb: str) -> None:
     seen: list[Any] = []
     with Peer([reply()] if verb == "call" else STREAM) as peer, Driver(backend, on_event=seen.append) as client:
         got = client.call(at(peer)) if verb == "call" else drained(client.stream(at(peer)))[1]
@@ -189,7 +189,9 @@ def test_an_async_loop_is_told_of_once(backend: Backend) -> None:
     assert seen[-1].stopped == "done"
 
 
-def test_the_loggers(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loggers_tell_retries_and_no_content(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with Peer(CUT, [refused(503, KEY)], [reply()]) as peer, cnllm.Client(retry=QUICK, api_key=KEY) as client:
         for _ in client.stream(at(peer), "hi", if_cut="again-whole"):
             pass
@@ -207,7 +209,7 @@ def test_the_loggers(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
-def test_spans(tmp_path: Path) -> None:
+def test_a_call_is_a_span_of_opentelemetry(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.trace")
     from opentelemetry import trace
 

@@ -206,7 +206,9 @@ def recorded() -> list[Any]:
 
 
 @each("folder, name, body, accepted, status, answer", lambda: recorded())
-def test_recorded_requests(folder: str, name: str, body: Json, accepted: bool, status: int, answer: str) -> None:
+def test_recorded_requests_are_judged_as_their_endpoint_did(
+    folder: str, name: str, body: Json, accepted: bool, status: int, answer: str
+) -> None:
     known = [p for p in ENDPOINTS.get(folder, (folder,)) if p in BUILTIN.providers]
     for provider in known:
         model = BUILTIN.resolve(f"{provider}/{name}")

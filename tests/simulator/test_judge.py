@@ -55,12 +55,12 @@ def test_another_model_is_not_served() -> None:
 
 
 @each("body", [{}, {"messages": []}, {"messages": "hi"}, {"messages": [1]}, {"messages": [{}]}])
-def test_malformed_messages(body: Json) -> None:
+def test_messages_that_are_malformed_are_refused(body: Json) -> None:
     status, text = refused("plain/m", body)
     assert (status, plain_error(text)["type"]) == (400, "invalid_request_error")
 
 
-def test_malformed_tools() -> None:
+def test_tools_that_are_malformed_are_refused() -> None:
     assert refused("plain/m", ask(tools="all"))[0] == 400
     assert refused("plain/m", ask(tools=[{"type": "function", "function": {}}]))[0] == 400
 
@@ -355,7 +355,7 @@ def test_the_word_that_must_be_said() -> None:
     assert send("strict/m", ask("answer in JSON", **body))[0] == 200
 
 
-def test_streaming_demanded() -> None:
+def test_a_whole_reply_is_refused_where_streams_are_required() -> None:
     assert plain_error(refused("strict/streams", ask())[1])["code"] == "stream_required"
     assert send("strict/streams", ask(stream=True))[0] == 200
 

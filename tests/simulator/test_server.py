@@ -77,7 +77,7 @@ def test_the_endpoints_own_refusal(server: Server, client: httpx.Client) -> None
         "/v1/responses/compact",
     ],
 )
-def test_unknown_paths(server: Server, client: httpx.Client, path: str) -> None:
+def test_unknown_paths_are_named(server: Server, client: httpx.Client, path: str) -> None:
     answer = post(client, server.url + path)
     assert answer.status_code == 404
     assert path in answer.json()["error"]["message"]
@@ -255,7 +255,7 @@ def url_of(server: Server) -> str:
 
 @pytest.mark.parametrize("fault", ["stall-headers", "stall-body", "stall-middle", "linger", "stall-headers; times=1"])
 @pytest.mark.parametrize("body", [BODY, STREAM], ids=["whole", "stream"])
-def test_stalls(server: Server, fault: str, body: Json) -> None:
+def test_a_stall_outlasts_the_client_s_patience(server: Server, fault: str, body: Json) -> None:
     with httpx.Client(trust_env=False, timeout=0.2) as client, pytest.raises(httpx.ReadTimeout):
         post(client, url_of(server), body, f"{fault}; id={body.get('stream', 0)}")
 
@@ -302,21 +302,21 @@ def test_comments_without_end(server: Server) -> None:
         assert len(list(itertools.islice(comments, 5))) == 5
 
 
-def test_slow(server: Server, client: httpx.Client) -> None:
+def test_a_slow_reply_is_whole(server: Server, client: httpx.Client) -> None:
     begun = time.monotonic()
     answer = post(client, url_of(server), BODY, "slow=0.05")
     assert time.monotonic() - begun >= 0.2
     assert answer.json() == taken("plain/m", ask("hi"))
 
 
-def test_redirects(server: Server, client: httpx.Client) -> None:
+def test_a_redirect_names_where_it_leads(server: Server, client: httpx.Client) -> None:
     answer = post(client, url_of(server), BODY, "redirect")
     assert (answer.status_code, answer.headers["location"]) == (307, "/moved")
     answer = post(client, url_of(server), BODY, "redirect=https://elsewhere.example/v1")
     assert answer.headers["location"] == "https://elsewhere.example/v1"
 
 
-def test_statuses(server: Server, client: httpx.Client) -> None:
+def test_a_status_that_was_asked_for_is_answered(server: Server, client: httpx.Client) -> None:
     answer = post(client, url_of(server), BODY, "status=503; retry-after=2")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert answer.json()["error"]["message"]

@@ -39,7 +39,7 @@ def test_bytes_that_are_no_json_object(content: bytes) -> None:
     assert json.loads(b"".join(pieces))["error"]["type"] == "invalid_request_error"
 
 
-def test_pace() -> None:
+def test_the_pieces_of_a_stream_come_at_their_pace() -> None:
     _, _, pieces = SimTransport(REGISTRY, pace=0.01).send(plan(stream=True))
     begun = time.monotonic()
     first = next(pieces)

@@ -157,7 +157,7 @@ def test_without_names_nothing_is_asked(tmp_path: Path) -> None:
     assert "13 tasks" in done.stderr
 
 
-def test_simulated(tmp_path: Path) -> None:
+def test_a_trial_on_the_simulator_says_what_it_cannot_tell(tmp_path: Path) -> None:
     done = verify(tmp_path, "http://127.0.0.1:9/v1", "--simulate", models=("zai/glm-4.7",))
     assert done.returncode == 3
     assert done.stderr.count("the simulator makes arguments up") == 1

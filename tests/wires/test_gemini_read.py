@@ -287,7 +287,9 @@ ERRORS = [
 
 @each("status, said, word, kind, again", ERRORS)
 @each("listed", [False, True])
-def test_errors(status: int, said: str, word: str, kind: type[Exception], again: bool, listed: bool) -> None:
+def test_errors_of_gemini_are_read(
+    status: int, said: str, word: str, kind: type[Exception], again: bool, listed: bool
+) -> None:
     body: Any = {"error": {"code": status, "message": said, "status": word}}
     error = failed(dumps([body] if listed else body), status)
     assert type(error) is kind

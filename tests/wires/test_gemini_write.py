@@ -120,7 +120,7 @@ def test_tools_are_one_table_beside_the_endpoints_own() -> None:
         ("clock", {"mode": "ANY", "allowedFunctionNames": ["clock"]}),
     ],
 )
-def test_choices(choice: str, wanted: Json) -> None:
+def test_each_choice_of_tools_is_written_for_gemini(choice: str, wanted: Json) -> None:
     made = plan("Hi", tools=TOOLS, tool_choice=choice)
     assert made.body["toolConfig"] == {"functionCallingConfig": wanted}
 

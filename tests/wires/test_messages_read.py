@@ -196,7 +196,7 @@ def test_an_error_in_the_middle_keeps_what_came() -> None:
         (529, "overloaded_error", "Overloaded", cnllm.Overloaded),
     ],
 )
-def test_errors(status: int, kind: str, said: str, expected: type[cnllm.EndpointError]) -> None:
+def test_errors_of_messages_are_read(status: int, kind: str, said: str, expected: type[cnllm.EndpointError]) -> None:
     content = engine.encode_error(MESSAGES, status, said)
     content["error"]["type"] = kind
     import json

@@ -22,7 +22,7 @@ def request(**more: Any) -> cnllm.Request:
     return engine.decode_request(MESSAGES, said | more)
 
 
-def test_options() -> None:
+def test_the_options_of_a_request_for_messages_are_read() -> None:
     tool = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
     search = {"type": "web_search_20260209", "name": "web_search"}
     found = request(

@@ -122,7 +122,7 @@ def test_an_answer_by_a_schema(server: Server, ask: Asking) -> None:
         assert reply.finish == "stop"
 
 
-def test_refusals(server: Server, ask: Asking) -> None:
+def test_the_simulator_refuses_what_messages_does(server: Server, ask: Asking) -> None:
     with pytest.raises(cnllm.BadRequest) as caught:
         ask(at(server), "Hi", extra_body={"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]})
     assert caught.value.code == "invalid_request_error"
@@ -196,7 +196,7 @@ def test_sdk_text_streamed(sdk: anthropic.Anthropic) -> None:
     assert "Simulated" in text
 
 
-def test_sdk_errors(sdk: anthropic.Anthropic) -> None:
+def test_anthropic_s_sdk_raises_its_own_errors(sdk: anthropic.Anthropic) -> None:
     import anthropic
 
     asked: Any = {"model": MODEL, "max_tokens": 2000, "messages": ASKED}

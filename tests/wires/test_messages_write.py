@@ -167,7 +167,7 @@ def test_what_a_user_brought_back_sealed_goes_to_its_origin_alone() -> None:
         ("look_up", {"type": "tool", "name": "look_up"}),
     ],
 )
-def test_choices(choice: str, expected: dict[str, Any]) -> None:
+def test_each_choice_of_tools_is_written_for_messages(choice: str, expected: dict[str, Any]) -> None:
     assert plan("Hi", tools=[TOOL], tool_choice=choice).body["tool_choice"] == expected
 
 

@@ -87,7 +87,7 @@ def test_a_call_and_its_result_with_the_reasoning_going_back(client: Client, mod
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_parallel_calls(client: Client, model: Model, streams: bool) -> None:
+def test_calls_in_parallel_are_answered_over_responses(client: Client, model: Model, streams: bool) -> None:
     reply = said(client, model, "do it in parallel", streams, tools=[WEATHER, CLOCK])
     assert [call.name for call in reply.tool_calls] == ["weather", "clock"]
     assert len({call.id for call in reply.tool_calls}) == 2
@@ -127,7 +127,7 @@ def test_another_endpoints_reasoning_is_refused(client: Client, model: Model) ->
         )
 
 
-def test_errors(client: Client, model: Model) -> None:
+def test_refusals_of_the_responses_server_are_errors(client: Client, model: Model) -> None:
     with pytest.raises(cnllm.BadRequest, match="temperature"):
         client.call(model, "Hello", extra_body={"temperature": 2})
     with Client(api_key=" ") as keyless, pytest.raises(cnllm.CnllmError):

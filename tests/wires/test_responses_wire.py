@@ -352,7 +352,7 @@ def test_an_items_own_tools_stay_as_they_are() -> None:
 
 
 @each("why, finish", [("max_output_tokens", "length"), ("content_filter", "content_filter")])
-def test_incomplete(why: str, finish: str) -> None:
+def test_a_response_that_is_incomplete_says_why(why: str, finish: str) -> None:
     last = done(message("so f"), status="incomplete", incomplete_details={"reason": why})
     _, reply = read(delta("so f"), last)
     assert (reply.text, reply.finish, reply.raw_finish) == ("so f", finish, "incomplete")

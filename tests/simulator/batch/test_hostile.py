@@ -64,7 +64,7 @@ def test_any_body_of_a_submission(registry: Registry, body: Json) -> None:
 @given(
     st.binary(max_size=80), st.sampled_from(["", "multipart/form-data", "multipart/form-data; boundary=b", "a; b=c"])
 )
-def test_any_form(registry: Registry, content: bytes, kind: str) -> None:
+def test_an_upload_of_any_form_is_answered(registry: Registry, content: bytes, kind: str) -> None:
     answer(registry, BatchStore(registry), "POST", "/files", content, kind)
     answer(registry, BatchStore(registry), "POST", "/files", b"--b\r\n" + content + b"\r\n--b--", kind)
 

@@ -31,7 +31,7 @@ SAME = [vendor for vendor in VENDORS if vendor.jobs == "/batches"]
 
 
 @pytest.mark.parametrize("vendor", SAME, ids=lambda vendor: vendor.provider)
-def test_openai(server: Server, vendor: Vendor) -> None:
+def test_the_batches_of_openai_s_sdk(server: Server, vendor: Vendor) -> None:
     client = chat(server, vendor)
     rows = [vendor.row("a", "one"), vendor.row("b", "two")]
     file = client.files.create(file=("rows.jsonl", lines(rows)), purpose="batch")
@@ -102,7 +102,7 @@ def claude_rows(*ids: str, **params: Any) -> list[Any]:
     ]
 
 
-def test_anthropic(server: Server) -> None:
+def test_the_batches_of_anthropic_s_sdk(server: Server) -> None:
     client = messages(server)
     batch = client.messages.batches.create(requests=[*claude_rows("a", "b"), *claude_rows("c", temperature=9)])
     assert (batch.type, batch.processing_status, batch.results_url) == ("message_batch", "in_progress", None)
@@ -167,7 +167,7 @@ def gemini_row(key: str, text: str = "hi", **config: Any) -> Any:
     return {"contents": contents, "metadata": {"key": key}, **({"config": config} if config else {})}
 
 
-def test_gemini(gemini: genai.Client) -> None:
+def test_the_batches_of_google_s_sdk(gemini: genai.Client) -> None:
     rows = [gemini_row("a", "one"), gemini_row("b", max_output_tokens=10**9)]
     job = gemini.batches.create(model=GEMINI, src=rows, config={"display_name": "nonce"})
     assert job.name is not None

@@ -63,7 +63,7 @@ def test_a_job_in_memory_at_any_base_url(registry: Registry, name: str, wire: st
         assert result["result"]["type"] == "succeeded"
 
 
-def test_async(registry: Registry) -> None:
+def test_the_async_transport_serves_batches(registry: Registry) -> None:
     model = registry.resolve("openai/gpt-5.4-mini")
     plan = Plan(model, "https://api.openai.com/v1/batches")
 
