@@ -157,7 +157,7 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
 
 def test_a_team_that_is_removed_leaves_no_key_without_its_limits(machine: Machine) -> None:
     machine.run("serve", "teams", "add", "research", "--rpm", "2")
-    ann, bob, cem = (
+    ann, _, cem = (
         machine.run("serve", "keys", "add", name, "--team", "research").out.strip() for name in ("ann", "bob", "cem")
     )
     machine.run("serve", "keys", "revoke", "bob")

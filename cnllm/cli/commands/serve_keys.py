@@ -228,6 +228,9 @@ def remove_team(name: str, store: str, *, revoke_keys: bool) -> None:
 
     A team with keys in use stays unless --revoke-keys revokes them. `cnllm serve keys set NAME --team none` moves one.
     """
+    from cnllm.gateway.limits.key_use import no_such_name
+    from cnllm.gateway.limits.keys import team_digest
+
     with _book(store) as book:
         if book.get(team_digest(name)) is None:
             raise no_such_name(team_digest(name))
