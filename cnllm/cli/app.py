@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from cnllm.cli.language.messages import language, translate
 from cnllm.cli.lazy_command import LazyGroup, with_help
 from cnllm.cli.output import errors, stdio
 from cnllm.config import distribution
@@ -138,6 +139,8 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         if not stdio.prepare_streams():
             raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
+        if language() is not None:
+            _translate_warnings()
         if (shell := os.environ.get("_CNLLM_COMPLETE")) == "powershell_complete":
             from cnllm.cli import completion
 
@@ -157,6 +160,18 @@ def run(args: Sequence[str] | None = None) -> int:
         status = errors.report_error(error)
     stdio.flush_streams()
     return status
+
+
+def _translate_warnings() -> None:
+    """Print the warnings of the log, which have no other handler, in the user's language."""
+    import logging
+
+    class Warnings(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            args = record.args if isinstance(record.args, tuple) else ()
+            stdio.print_line(f"cnllm: {translate(str(record.msg)) % args if args else record.getMessage()}")
+
+    logging.lastResort = Warnings(logging.WARNING)
 
 
 def _invoke(args: list[str]) -> int:

@@ -237,6 +237,7 @@ OTHER = (
     "simulated: {0}/v1 answers for every model; Ctrl-C ends it",
     "cnllm {0} has {1}",
     "a JSON Schema",
+    "{0}: not JSON: JSON is malformed: {1} (byte {2})",
     "native tools",
     "tools in the prompt",
     # the problems of the tasks of a trial

@@ -296,6 +296,15 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
             "refuses tool_choice none, a named tool; cnllm sends auto",
             "`tool_choice` 不能是 none、指定的工具；cnllm 改为 auto",
         ),
+        (
+            "x/y: base_url: localhost:1: it is not an HTTP URL (the call)",
+            "x/y：base_url：localhost:1：不是 HTTP URL（本次调用）",
+        ),
+        (
+            "q.csv: not JSON: JSON is malformed: invalid character (byte 0)",
+            "q.csv：不是 JSON：JSON 格式有误：无效字符（第 0 字节）",
+        ),
+        ("--map x: there is no encoding 'a'", "--map x：没有“a”这种编码"),
         ("sources older than 9 days: 2", "查阅时间超过 9 天的出处：2"),
     ],
 )
@@ -342,6 +351,11 @@ def test_a_report_is_chinese_on_a_terminal(
 def test_a_wrong_name_is_shown_as_it_was_typed(chinese: Machine) -> None:
     chinese.run("serve", "keys", "add", "张三").fails(2, "'张三' 不能用作名称")
     chinese.run("serve", "keys", "add", "x", "--time-zone", "北京").fails(2, "本机没有时区 '北京'")
+
+
+def test_a_warning_of_the_log_is_chinese(chinese: Machine) -> None:
+    done = chinese.run("call", "-m", "glm-4.7", "--simulate", "--no-log", "hi", env={"CNLLM_TIMOUT": "3"})
+    assert "cnllm 没有 CNLLM_TIMOUT 这项设置：是不是想写 CNLLM_TIMEOUT？" in done.err
 
 
 def test_an_exception_is_english(chinese: Machine) -> None:

@@ -176,7 +176,10 @@ def serve(context: click.Context, /, **params: Any) -> None:
     try:
         Clients(params["proxies"])
     except ValueError as error:
-        raise errors.UsageError(f"--trusted-proxy: {error}", "an address or a network: 10.0.0.5, 10.0.0.0/8") from error
+        raise errors.UsageError(
+            f"--trusted-proxy {error.args[0].split()[0]}: this is no address and no network",
+            "an address or a network: 10.0.0.5, 10.0.0.0/8",
+        ) from error
     given = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
     given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
     given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024

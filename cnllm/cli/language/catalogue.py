@@ -27,6 +27,7 @@ _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d"
 _INNER = r"(?:(?!; ).)*?"  # a value ends at a semicolon: the clause before it is another message
 _NAME = rf"(?:{_TIME}|[A-Za-z]*(?![:;,]\s)[^\sA-Za-z](?:\S*[^\s,:;])?|[A-Z]{{2,}}|'[^']*'|\"[^\"]*\")(?:, \S*[^\s,:;])*"
 _TOKEN = rf"(?:{_TIME}|'[^']*'|\S*?[^\s,:;])(?:, \S*[^\s,:;])*?"
+_QUOTED = re.compile(r"(['\"])(.*)\1")
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?<=\?) |(?=, |\. )")  # before a comma, nothing is between two messages
 _CLAUSE_STARTS = ("; ", ", ", ". ")
@@ -39,6 +40,7 @@ _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 # a value that begins so is not written for people
 _DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
 _ITEM = r"""(?:[\w./:*@+~#%$=-]*\w\*?|'[^']*'|"[^"]*"|`[^`]*`)"""
+_NAMES = re.compile(r"\S+(?:: \S+)+")
 _COUNTED = rf"{_ITEM}(?: \d[\d,.]*)?"  # a name with its number: `retired 2`
 _LIST = re.compile(rf"{_COUNTED}(?:, {_COUNTED})+")
 _ALTERNATIVES = " or "
@@ -172,6 +174,8 @@ class Catalogue:
 
     @staticmethod
     def _join(left: str, separator: str, right: str) -> str:
+        if _NAMES.fullmatch(left):  # MODEL: FLAG: VALUE
+            left = left.replace(": ", "：")
         return f"{left}{_CHINESE_SEPARATORS.get(separator, separator)}{right}"
 
 
@@ -232,8 +236,14 @@ class _MessageTemplate:
     def fill(self, values: list[str]) -> str:
         """Return the translation with these values."""
         pieces = _PLACEHOLDER.split(self._translation)
-        pieces[1::2] = [values[int(index)] for index in pieces[1::2]]
         pieces[::2] = map(_unescape, pieces[::2])
+        for index in range(1, len(pieces), 2):
+            value = values[int(pieces[index])]
+            if pieces[index - 1].endswith("“") and (match := _QUOTED.fullmatch(value)) is not None:
+                value = match[2]  # it has quotation marks already
+            if _CHINESE.match(value) and pieces[index - 1].endswith(" ") and _CHINESE.match(pieces[index - 1][-2:-1]):
+                pieces[index - 1] = pieces[index - 1][:-1]  # the space was for a Latin value
+            pieces[index] = value
         return "".join(pieces)
 
 

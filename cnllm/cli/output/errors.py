@@ -121,7 +121,7 @@ def report_error(error: Exception) -> int:
 
 def print_error(message: str, hint: str | None = None) -> None:
     """Print an error and a hint, one line each, without secrets or terminal control characters."""
-    lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(hint)}"] if hint else [])
+    lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(command_line_form(hint))}"] if hint else [])
     stdio.print_line("\n".join(lines))
 
 

@@ -191,7 +191,7 @@ def _alias(text: str) -> str:
 
 def _match(pattern: re.Pattern[str], text: str, option: str, form: str) -> str:
     if not pattern.fullmatch(text):
-        raise errors.UsageError(f"{option} {text!r} is not valid", f"it is {form}")
+        raise errors.UsageError(f"{option} {text!r} is not valid", form)
     return text
 
 
