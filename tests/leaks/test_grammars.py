@@ -400,6 +400,8 @@ def test_a_section_whose_arguments_are_not_json_keeps_them_as_written() -> None:
     got, others = read(rules.PIPES, "<|tool_calls_section_begin|>", block, {})
     assert got == [ParsedCall("b", None, '{"a": "1'), ParsedCall("g", {"a": "1"})]
     assert others == []
+    got, others = read(rules.PIPES_BARE, begin, bad, {})  # its end is the block's
+    assert (got, others) == ([ParsedCall("b", None, '{"a": "1')], [])
 
 
 def test_a_section_may_hold_an_invoke() -> None:
