@@ -157,6 +157,17 @@ def terminal(
             process.stderr.close()
 
 
+def read_until(process: subprocess.Popen[bytes], words: bytes) -> bytes:
+    """What a program has written to stdout once the words are among it."""
+    assert process.stdout is not None
+    data = b""
+    while words not in data:
+        piece = os.read(process.stdout.fileno(), 65536)
+        assert piece, f"it ended with {data!r}"
+        data += piece
+    return data
+
+
 def read_terminal(master: int) -> str:
     """Everything that reached a terminal until the program left it."""
     data = b""

@@ -21,6 +21,7 @@ from .support import (
     Step,
     chunk,
     http,
+    read_until,
     texts,
     whole,
 )
@@ -301,19 +302,23 @@ def test_a_listing_into_a_closed_pipe(machine: Machine) -> None:
 
 
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────
-def interrupted(machine: Machine, peer: Server, *args: str) -> tuple[int, str, str]:
+def interrupted(
+    machine: Machine, peer: Server, *args: str, shown: str = "", seconds: float = 0
+) -> tuple[int, str, str]:
+    """Interrupt a call once the peer has sent all, the words are on stdout, and the seconds have passed."""
     process = machine.start(*CALL, *args, "hi")
     assert peer.holding.wait(30)
-    time.sleep(0.8)
+    begun = read_until(process, shown.encode())
+    time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    return process.returncode, out.decode(), err.decode()
+    return process.returncode, (begun + out).decode(), err.decode()
 
 
 def test_ctrl_c_keeps_what_came(machine: Machine) -> None:
     with Server([HEAD, chunk(reasoning_content="hm"), texts("Hel"), Hold]) as peer:
         machine.overlay(peer.url)
-        status, out, err = interrupted(machine, peer)
+        status, out, err = interrupted(machine, peer, shown="Hel")
         assert (status, out) == (130, "Hel\n")
         assert err.startswith("hm\n")
         assert "interrupted" in err
@@ -323,7 +328,7 @@ def test_ctrl_c_keeps_what_came(machine: Machine) -> None:
 def test_ctrl_c_with_json_gives_what_came(machine: Machine) -> None:
     with Server([HEAD, texts("Hel"), Hold]) as peer:
         machine.overlay(peer.url)
-        status, out, err = interrupted(machine, peer, "--json")
+        status, out, err = interrupted(machine, peer, "--json", seconds=0.8)  # nothing shows that the text was read
         reply = json.loads(out)
         assert (status, reply["text"], reply["finish"]) == (130, "Hel", "cut")
         assert "Traceback" not in err

@@ -74,16 +74,14 @@ def test_a_simulated_answer_is_recorded_as_one(machine: Machine) -> None:
 
 def test_what_was_interrupted_is_abandoned(machine: Machine) -> None:
     import signal
-    import time
 
-    from .support import Hold
+    from .support import Hold, read_until
 
     tape = str(machine.home / "tape.jsonl")
     with Server([HEAD, texts("Hel"), Hold]) as peer:
         machine.overlay(peer.url)
         process = machine.start(*CALL, "--record", tape, "hi")
-        assert peer.holding.wait(30)
-        time.sleep(0.8)
+        read_until(process, b"Hel")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode == 130
