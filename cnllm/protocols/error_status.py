@@ -23,21 +23,15 @@ from cnllm.errors import (
 
 __all__ = ["error_status", "openai_error"]
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-_BY_CLASS: tuple[tuple[type[Exception], int], ...] = (
+_BY_CLASS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
     (BadKey, 401),
     (QuotaExceeded, 402),
     (RateLimited, 429),
     (Overloaded, 503),
-    (ContextTooLong, 400),
-    (ContentFiltered, 400),
-    (ReplayMissing, 400),
-    (BadRequest, 400),
-    (EndpointError, 502),
+    ((ContextTooLong, ContentFiltered, ReplayMissing, BadRequest, CannotSend), 400),
     (Timeout, 504),
-    (TransportError, 502),
-    (StreamCut, 502),
+    ((EndpointError, TransportError, StreamCut), 502),
     (UnknownModel, 404),
-    (CannotSend, 400),
 )
 
 

@@ -54,18 +54,7 @@ _MIME_BY_ENDING = {
 }
 _UNKNOWN_MIME = ("", "application/octet-stream", "binary/octet-stream")
 KIND_OF_PART: dict[str, MediaKind] = {
-    "image_url": "image",
-    "input_image": "image",
-    "image": "image",
-    "audio_url": "audio",
-    "input_audio": "audio",
-    "audio": "audio",
-    "video_url": "video",
-    "input_video": "video",
-    "video": "video",
-    "file": "file",
-    "file_url": "file",
-    "input_file": "file",
+    **{form.format(kind): kind for kind in _KINDS for form in ("{}", "{}_url", "input_{}")},
     "document": "file",
 }
 """Types of content parts that hold a file, on every wire."""

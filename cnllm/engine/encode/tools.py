@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
+from cnllm.schemas.subschemas import children
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
@@ -34,7 +35,6 @@ _DEFERRED = "defer_loading"
 Schema = dict[str, Any]
 _OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 _LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_MAP_KEYS = ("properties", "$defs", "definitions")
 
 
 def drop_unsupported(
@@ -90,36 +90,32 @@ def resolve_tool_choice(
     flag = "tool_choice.allowed"
     by_default = ledger.defaults
     ledger = ledger.for_option("tool_choice")
-    if options.choice == "none":
-        if ledger.may_change("tool-choice", flag, subject, "no tools are offered"):
-            return replace(options, choice=None), ()
-        return options, options.tools
+    named = tuple(tool for tool in options.tools if tool.name == options.tool_name)
+    auto: Literal["auto"] | None = "auto" if "auto" in allowed else None
     otherwise = (rules.otherwise if rules else None) or "auto"
-    if otherwise == "error" and ledger.cannot("tool-choice", flag, subject, f"it takes {', '.join(allowed)}"):
+    choice: Literal["auto", "required"] | None
+    tools: tuple[Function, ...]
+    if options.choice == "none":
+        choice, tools, did = None, (), "no tools are offered"
+    elif otherwise == "error" and ledger.cannot("tool-choice", flag, subject, f"it takes {', '.join(allowed)}"):
         return replace(options, choice=None, tool_name=None), options.tools
-    is_off = "no-reasoning" in ledger.mode  # there is no reasoning to turn off
-    # A default must not cost the reasoning.
-    if otherwise == "reasoning-off" and not is_off and "tool_choice" not in by_default:
+    # There may be no reasoning to turn off, and a default must not cost the reasoning.
+    elif otherwise == "reasoning-off" and "no-reasoning" not in ledger.mode and "tool_choice" not in by_default:
         did = "kept, with reasoning off for this call"
         if "reasoning" in by_default:  # the caller set no reasoning
             ledger.note("tool-choice", flag, subject, did)
         elif not ledger.may_change("tool-choice", flag, subject, did):
             return options, options.tools
         return replace(options, reasoning="off"), options.tools
-    tools = options.tools
-    if options.choice == "named" and "required" in allowed:
-        if ledger.may_change("tool-choice", flag, subject, "required, with that tool alone"):
-            matches = tuple(t for t in tools if t.name == options.tool_name)
-            return replace(options, choice="required", tool_name=None), matches
-        return options, tools
-    did = "auto"
-    if otherwise == "narrow" and options.choice == "named":
-        did = "auto, with that tool alone"
+    elif options.choice == "named" and "required" in allowed:
+        choice, tools, did = "required", named, "required, with that tool alone"
+    elif options.choice == "named" and otherwise == "narrow":
+        choice, tools, did = auto, named, "auto, with that tool alone"
+    else:
+        choice, tools, did = auto, options.tools, "auto"
     if not ledger.may_change("tool-choice", flag, subject, did):
-        return options, tools
-    if otherwise == "narrow" and options.choice == "named":
-        tools = tuple(t for t in tools if t.name == options.tool_name)
-    return replace(options, choice="auto" if "auto" in allowed else None, tool_name=None), tools
+        return options, options.tools
+    return replace(options, choice=choice, tool_name=None), tools
 
 
 def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
@@ -307,12 +303,5 @@ def _faults(node: Any) -> Iterator[str]:
         yield "an object in it has names that the schema does not list"
     elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
         yield "an object in it has no list of properties"
-    for key in _MAP_KEYS:
-        if isinstance(node.get(key), dict):
-            for child in node[key].values():
-                yield from _faults(child)
-    for key in _LIST_KEYS:
-        if isinstance(node.get(key), list):
-            for child in node[key]:
-                yield from _faults(child)
-    yield from _faults(node.get("items"))
+    for child in children(node):
+        yield from _faults(child)
