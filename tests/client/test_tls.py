@@ -85,7 +85,7 @@ def test_a_peer_that_does_not_speak_it(make: Make) -> None:
     with Peer([reply()]) as peer:
         peer.url = peer.url.replace("http:", "https:")
         with pytest.raises(cnllm.TransportError):
-            make(retry=ONCE).call(at(peer), timeout=2)
+            make(retry=ONCE).call(at(peer), timeout=0.3)
 
 
 @pytest.mark.usefixtures("trusted")
