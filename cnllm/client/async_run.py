@@ -15,7 +15,7 @@ from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
 from cnllm.client.runs import RunState
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
-from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import AsyncClosing
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult

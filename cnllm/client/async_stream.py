@@ -14,7 +14,7 @@ from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import (
+from cnllm.engine.run.effects import (
     CheckInputs,
     DrainBody,
     FinalEvents,

@@ -16,7 +16,7 @@ from cnllm.client.telemetry import Recovered, Watch
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import (
+from cnllm.engine.run.effects import (
     CheckInputs,
     InputVerdict,
     Observed,

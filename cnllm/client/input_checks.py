@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.engine.run.call_effects import InputCheck, InputVerdict
+from cnllm.engine.run.effects import InputCheck, InputVerdict
 
 __all__ = ["InputChecker"]
 

@@ -13,7 +13,7 @@ from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
 from cnllm.client.tool_sets import HeldSets
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.loop_effects import CallModel
+from cnllm.engine.run.effects import CallModel
 from cnllm.engine.run.tool_loop import Loop, LoopRules
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model

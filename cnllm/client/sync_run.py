@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cnllm.client.runs import RunState
 from cnllm.client.sync_stream import CallRun
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
-from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import Closing
 from cnllm.types import Answer_co, Event, Finished

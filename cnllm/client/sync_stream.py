@@ -9,7 +9,7 @@ from typing import Any, Generic
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import (
+from cnllm.engine.run.effects import (
     CheckInputs,
     DrainBody,
     FinalEvents,

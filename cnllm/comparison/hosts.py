@@ -10,11 +10,10 @@ from msgspec import Struct
 
 from cnllm.client.credentials import key_for
 from cnllm.comparison import report as reports
-from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
 from cnllm.comparison.run import ComparisonResult, Host, HostEntry, TaskChoice, first_request, open_host
-from cnllm.comparison.simulated import simulated_transport
 from cnllm.comparison.tasks import ComparisonTask
+from cnllm.comparison.transports import NewConnections, simulated_transport
 from cnllm.config.keys import find_key
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import amount_of

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
+from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 from cnllm.types.web_search import WebSearch

@@ -1,4 +1,4 @@
-"""Define the rest of a protocol's API: lists of models, counts of tokens, pings, and the words of errors."""
+"""Define the rest of a protocol's API: models, counts of tokens, pings, the words of errors and of batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,28 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["ModelCard", "ServerApi", "query_number", "write_model", "write_models"]
+__all__ = ["BatchForm", "ModelCard", "ServerApi", "query_number", "write_model", "write_models"]
 
 _DIGITS = 9  # of a number of which the rest makes no difference
+
+
+class BatchForm(Struct, frozen=True):
+    """The words of a protocol's own batch interface, which its SDKs expect.
+
+    `job` and `page` are fixed keys of a job and of a page of the list. `prefix` begins the id of a job. `iso_times`:
+    times are RFC 3339 texts, not seconds. `served` and `refused` are the words for what became of a row. `total`,
+    `remaining` and `results_url` are paths in a job.
+    """
+
+    job: dict[str, Any] = {}
+    page: dict[str, Any] = {}
+    prefix: str = "batch_"
+    iso_times: bool = False
+    served: str | None = None
+    refused: str | None = None
+    total: str | None = None
+    remaining: str | None = None
+    results_url: str | None = None
 
 
 class ModelCard(Struct, frozen=True):

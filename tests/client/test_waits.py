@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import cnllm
 from cnllm import Plan, Retry, Timeouts, TransportError, engine
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import FinalEvents, ReadBody, Send, SetReadDeadline, Sleep
+from cnllm.engine.run.effects import FinalEvents, ReadBody, Send, SetReadDeadline, Sleep
 
 from .peer import delta, failure, frame, said, whole
 from .support import registry

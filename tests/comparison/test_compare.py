@@ -26,11 +26,10 @@ from cnllm.comparison import (
     make_tasks,
     read_report,
 )
-from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.figures import find_verdicts
 from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request, run_task
-from cnllm.comparison.simulated import simulated_transport
 from cnllm.comparison.tasks import RightStep
+from cnllm.comparison.transports import NewConnections, simulated_transport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cnllm.client.input_checks import InputChecker
-from cnllm.engine.run.call_effects import InputCheck, InputVerdict
+from cnllm.engine.run.effects import InputCheck, InputVerdict
 
 from .support import BAD, GOOD, GRAMMAR, PLACE
 

@@ -1,7 +1,7 @@
 """Run one call as a generator: it yields effects for the client to perform, and receives their results.
 
 Every decision of a call (retry, waiting, recovery of a cut stream) is made here and in `retry_policy`; `Client` and
-`AsyncClient` only perform the effects (see `call_effects`).
+`AsyncClient` only perform the effects (see `effects`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections, input_checks, retry_policy
-from cnllm.engine.run.call_effects import (
+from cnllm.engine.run.echo_search import (
+    EchoFilter,
+    dropped_note,
+    echo_turns,
+    join_steps,
+    search_calls,
+    without_searches,
+)
+from cnllm.engine.run.effects import (
     DrainBody,
     Effect,
     FinalEvents,
@@ -29,14 +37,6 @@ from cnllm.engine.run.call_effects import (
     Sleep,
     Steps,
     map_events,
-)
-from cnllm.engine.run.echo_search import (
-    EchoFilter,
-    dropped_note,
-    echo_turns,
-    join_steps,
-    search_calls,
-    without_searches,
 )
 from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError

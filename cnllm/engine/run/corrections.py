@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call_effects import Steps
+from cnllm.engine.run.effects import Steps
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reply, Text
 from cnllm.types.totals import cost_total, total_usage, with_costs

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call_effects import CheckInputs, Effect, FinalEvents, HoldContent, InputCheck, InputVerdict, Steps
+from cnllm.engine.run.effects import CheckInputs, Effect, FinalEvents, HoldContent, InputCheck, InputVerdict, Steps
 from cnllm.engine.run.endings import call_events
 from cnllm.errors import CnllmError
 from cnllm.types import (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
+from cnllm.engine.run.effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
 from cnllm.engine.run.endings import final_events
 from cnllm.engine.run.route_rules import CooldownState, context_obstacle, may_wait
 from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply

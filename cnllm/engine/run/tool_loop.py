@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.endings import closing_events
-from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (

@@ -15,13 +15,12 @@ import msgspec
 
 from cnllm.protocols import Recall, ServerCodec, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
-from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
 from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.fields import require_one_reply, require_types
-from cnllm.protocols.reply_ids import stream_id
-from cnllm.protocols.reply_usage import with_counts
+from cnllm.protocols.reply_fields import stream_id, with_counts
+from cnllm.protocols.server_interface import BatchForm
 from cnllm.types import (
     BlockEnd,
     Citation,

@@ -5,9 +5,9 @@ mapping: `generationConfig` and `generation_config`.
 """
 
 from cnllm.protocols import ServerCodec
-from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.gemini.server_decode import read_request, read_search
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.server_interface import BatchForm
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning, Text, ToolCall
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols.event_order import citations_by_part, is_complete_json
-from cnllm.protocols.reply_ids import stream_id
-from cnllm.protocols.reply_usage import with_counts
+from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.types import (
     BlockEnd,
     Citation,

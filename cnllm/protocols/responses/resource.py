@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.protocols.reply_usage import with_counts
+from cnllm.protocols.reply_fields import with_counts
 from cnllm.types import Usage
 
 __all__ = ["ending", "failure_code", "response_resource", "usage_counts"]

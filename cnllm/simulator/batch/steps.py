@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cnllm.errors import UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
-from cnllm.protocols.batch_form import BatchForm
+from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Batch
 from cnllm.registry.model import Model
 from cnllm.simulator.respond import ModelLookup

@@ -1,4 +1,4 @@
-"""Define the effects of a call: what its client performs, and what the call receives in return.
+"""Define the effects of a call and of a tool loop: what their client performs, and what they receive in return.
 
 Send(plan)                → (status, headers), or the TransportError that happened
 ReadBody(most, progress)  → (the rest of the body, at most one piece beyond that many bytes; the TransportError
@@ -12,6 +12,8 @@ Sleep(seconds)            → None; the call is tried again after that, because 
 Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
 a list                    → deliver these events, then read on: bytes, None at the end, or the TransportError
 FinalEvents               → deliver these events, and read nothing more
+
+A tool loop yields `CallModel`, `ApproveCalls`, `ExecuteCalls` and `ReportStep`.
 """
 
 from __future__ import annotations
@@ -23,18 +25,22 @@ from msgspec import Struct
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.types import Event, Reply
+from cnllm.types import Event, Message, Reply, Step, ToolCall, ToolResult
 
 __all__ = [
+    "ApproveCalls",
+    "CallModel",
     "CheckInputs",
     "DrainBody",
     "Effect",
+    "ExecuteCalls",
     "FinalEvents",
     "HoldContent",
     "InputCheck",
     "InputVerdict",
     "Observed",
     "ReadBody",
+    "ReportStep",
     "Send",
     "SetReadDeadline",
     "Sleep",
@@ -121,6 +127,34 @@ class UseTarget(Struct, frozen=True):
 
 class FinalEvents(list[Event]):
     """A list of events to deliver without reading on."""
+
+
+class CallModel(Struct, frozen=True):
+    """Call the model; `free` means that a tool choice which forces a call is no longer sent."""
+
+    messages: list[Message]
+    stream: bool
+    free: bool
+
+
+class ApproveCalls(Struct, frozen=True):
+    """Ask whether a call may be executed."""
+
+    call: ToolCall
+
+
+class ExecuteCalls(Struct, frozen=True):
+    """Execute calls in parallel. The client sets the result of each, and the seconds that it took."""
+
+    calls: list[ToolCall]
+    results: list[ToolResult | None]
+    seconds: list[float | None]
+
+
+class ReportStep(Struct, frozen=True):
+    """Report a step."""
+
+    step: Step
 
 
 def map_events(steps: Steps, change: Callable[[list[Event]], list[Event]]) -> Steps:

@@ -1,20 +1,59 @@
-"""Answer the tasks of a comparison as a faithful host does, without a network."""
+"""Send the requests of a comparison: on new connections, or to a faithful host without a network.
+
+No host is judged by a connection that it had closed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.comparison.tasks import ComparisonTask
+from cnllm.engine import Plan
+from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest, RequestCall
 from cnllm.simulator.respond import Change
+from cnllm.transports import default_transport
 
-__all__ = ["right_replies", "simulated_transport"]
+__all__ = ["NewConnections", "right_replies", "simulated_transport"]
+
+
+class NewConnections:
+    """A transport that sends each request on a connection of its own, which `warm` opens before.
+
+    Servers close connections that wait. A request that is sent at that moment may have been processed or not, so
+    that it could neither be sent again nor count as answered. On a new connection this does not happen.
+    """
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+
+    def warm(self, plan: Plan) -> None:
+        """Open the connection of the next request. Where this fails, nothing was sent: `send` tries once more."""
+        self.close()
+        self._transport = default_transport()
+        if (warm := getattr(self._transport, "warm", None)) is not None:
+            with contextlib.suppress(CnllmError):
+                warm(plan)
+
+    def send(self, plan: Plan) -> Any:
+        """Send a plan; see `cnllm.transports`."""
+        if self._transport is None:
+            self.warm(plan)
+        return self._transport.send(plan)
+
+    def close(self) -> None:
+        """Close the last connection."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
 
 
 def simulated_transport(
