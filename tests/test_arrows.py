@@ -92,7 +92,7 @@ MAY: dict[str, set[str]] = {
         "store",
         "tool_trial",
     },
-    "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
+    "cli/matrix": FLAGS | {"cli/language", "cli/output", "config", "model_facts"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "estimates", "mcp_client", "probe", "ray"}
     | {"bills", "schemas"}
@@ -164,6 +164,7 @@ EDGE: dict[str, dict[str, str]] = {
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
     },
     "cli/matrix": {
+        "cli/language/messages": "known issues are said in Chinese as `models show --issues` says them",
         "cli/output/flag_table": "values look as in `models show --explain`",
         "cli/output/terminal": "no control character of a registry file reaches the page",
         "model_facts/capabilities": "the page shows what `models list` filters by",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
-from cnllm.cli.commands.models.show import translate_issue
-from cnllm.cli.language import messages
-from cnllm.cli.language.catalogue import Catalogue, read_catalogue
+from cnllm.cli.language.messages import translate_issue, translate_to
 from cnllm.cli.output.format import format_count, format_price, to_plain
 from cnllm.model_facts.known_issues import KnownIssue, known_issues
 from cnllm.registry.model import Model
@@ -212,15 +209,10 @@ def _issues(model: Model) -> Iterator[str]:
 
 def in_chinese(text: str) -> str:
     """Return the sentence of a known issue in Chinese. Raises `LookupError` where it has none."""
-    translated = translate_issue(text, _catalogue().translate)
+    translated = translate_issue(text, partial(translate_to, "zh_CN"))
     if translated == text:
         raise LookupError(f"cnllm/cli/language/zh_CN.po: no Chinese for {text!r}")
     return translated
-
-
-@functools.cache
-def _catalogue() -> Catalogue:
-    return Catalogue(read_catalogue(Path(messages.__file__).with_name("zh_CN.po").read_text(encoding="utf-8")))
 
 
 def _issue(issue: KnownIssue) -> str:

@@ -64,7 +64,7 @@ class _Words(NamedTuple):
     request: str
     reply: str
     head: tuple[str, str, str]
-    body: str
+    bodies: tuple[str, str]
 
 
 _ENGLISH = _Words(
@@ -84,7 +84,7 @@ _ENGLISH = _Words(
     request="Request",
     reply="Reply",
     head=("place", "outcome", "fields and blocks"),
-    body="the body",
+    bodies=("the body", "the body"),
 )
 _CHINESE = _Words(
     title="各协议能传什么",
@@ -119,7 +119,7 @@ _CHINESE = _Words(
     request="请求",
     reply="回复",
     head=("位置", "去向", "字段和内容块"),
-    body="请求体",
+    bodies=("请求体", "响应体"),
 )
 
 
@@ -152,8 +152,11 @@ def _page(words: _Words) -> str:
     parts += [f"## {words.portable}", words.portable_text, table([words.meaning, *PROTOCOLS], _portable())]
     for protocol in PROTOCOLS:
         parts.append(f"## {protocol}")
-        for title, places in ((words.request, fields(protocol).request), (words.reply, REPLIES[protocol])):
-            parts += [f"**{title}**", table(words.head, _rows(places, words.body))]
+        for title, body, places in (
+            (words.request, words.bodies[0], fields(protocol).request),
+            (words.reply, words.bodies[1], REPLIES[protocol]),
+        ):
+            parts += [f"**{title}**", table(words.head, _rows(places, body))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -107,6 +107,7 @@ class Page(HTMLParser):
             "keys": [data["texts"][key] for key in keys],
             "facts": facts,
             "issues": [(data["texts"][text], data["sources"][source]) for text, source in issues],
+            "chinese": [data["chinese"][str(text)] for text, _ in issues],
             "prices": prices,
             "use": use,
             "since": since,
@@ -191,6 +192,7 @@ def test_a_model_has_its_known_issues(machine: Machine, parsed: Page) -> None:
     for name in ("home/m", "zai/glm-4.7", "anthropic/claude-haiku-5-5"):
         issues = machine.run("models", "show", name, "--issues", "--json").json()
         assert [text for text, _ in parsed.details(name)["issues"]] == [issue["text"] for issue in issues]
+        assert all(re.search(r"[\u4e00-\u9fff]", text) for text in parsed.details(name)["chinese"])
         assert [source[0] for _, source in parsed.details(name)["issues"]] == [i["source"] or "" for i in issues]
         assert parsed.models()[name]["quirks"] == len(issues)
 

@@ -12,11 +12,21 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cnllm.cli.language.catalogue import Catalogue
 
-__all__ = ["colon", "join_localized", "language", "localize", "localize_word", "translate", "translate_word"]
+__all__ = [
+    "colon",
+    "join_localized",
+    "language",
+    "localize",
+    "localize_word",
+    "translate",
+    "translate_issue",
+    "translate_to",
+    "translate_word",
+]
 
 _SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
 
@@ -25,6 +35,22 @@ def translate(text: str) -> str:
     """Return a text in the user's language, line by line; what has no translation stays English."""
     name = language()
     return text if name is None else _catalogue(name).translate(text)
+
+
+def translate_to(name: str, text: str) -> str:
+    """Return a text in the language of a catalogue, whatever the user's is."""
+    return _catalogue(name).translate(text)
+
+
+def translate_issue(text: str, into: Callable[[str], str]) -> str:
+    """Return the sentence of a known issue, translated with `into`: its conditions and its rest are messages."""
+    mode, colon, rest = text.removesuffix(".").partition(": it ")
+    sentence = rest if colon else mode.removeprefix("It ")
+    translated = into(sentence)
+    if translated == sentence:
+        return text
+    conditions = f"{mode[:1].lower()}{mode[1:]}".split(" and ") if colon else []
+    return "、".join(map(into, conditions)) + ("：" if colon else "") + translated
 
 
 def localize(text: str) -> str:

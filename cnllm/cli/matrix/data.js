@@ -49,7 +49,7 @@ function detailsOf(all, model) {
     wire: all.texts[wire], endpoint: all.texts[endpoint], keys: keys.map(key => all.texts[key]),
     abilities: Object.fromEntries(kinds.map((kind, k) => [kind.name, fact(facts[k])])),
     numbers: Object.fromEntries(all.numbers.map((flag, k) => [flag, fact(facts[kinds.length + k])])),
-    issues: issues.map(([text, from]) => ({text: all.texts[text], source: source(from)})),
+    issues: issues.map(([text, from]) => ({en: all.texts[text], zh: all.chinese[text], source: source(from)})),
     prices, use, since, levels,
   };
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cnllm.cli.language.messages import translate_issue, translate_to
 from cnllm.cli.matrix.rows import PageEntry, ValueTable
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
@@ -29,6 +31,7 @@ class DetailData:
 
     def __init__(self) -> None:
         self._facts, self._sources, self._texts = ValueTable(), ValueTable(), ValueTable()
+        self._chinese: dict[int, str] = {}
         self._models: list[list[Any]] = []
 
     def add(self, entry: PageEntry) -> None:
@@ -37,7 +40,9 @@ class DetailData:
         explained = {fact.flag: fact for fact in entry.facts}
         numbers = [self._fact(capability.fact) for capability in entry.capabilities.values()]
         numbers += [self._fact(explained.get(flag)) for flag in NUMBERS]
-        issues = [[self._text(issue.text), self._source(issue.source, issue.seen, issue.how)] for issue in entry.issues]
+        issues = [
+            [self._issue(issue.text), self._source(issue.source, issue.seen, issue.how)] for issue in entry.issues
+        ]
         row = [
             self._text(model.protocol),
             self._text(endpoint(model)),
@@ -56,13 +61,14 @@ class DetailData:
 
         A model has: its wire, its endpoint, the variables of its keys, the numbers of its facts (one for each
         capability, then those of `numbers`; -1 for none), its issues (numbers of text and source), its other prices,
-        its successor, the first day of its state, and its levels of reasoning.
+        its successor, the first day of its state, and its levels of reasoning. `chinese` has texts of issues by number.
         """
         return {
             "numbers": NUMBERS,
             "facts": self._facts.values,
             "sources": self._sources.values,
             "texts": self._texts.values,
+            "chinese": self._chinese,
             "models": [self._models[at] for at in order],
         }
 
@@ -81,6 +87,13 @@ class DetailData:
         address = source_address(text)
         link = "=" if address and address == text else address  # "=": the source itself, stored once
         return self._sources.add((text, link, str(seen or ""), how or ""))
+
+    def _issue(self, text: str) -> int:
+        number = self._text(text)
+        if number not in self._chinese:
+            translated = translate_issue(text, partial(translate_to, "zh_CN"))
+            self._chinese[number] = terminal.escape(translated).replace("`", "")
+        return number
 
     def _text(self, text: str) -> int:
         return self._texts.add(terminal.escape(text))

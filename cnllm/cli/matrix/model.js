@@ -98,7 +98,7 @@ async function showModel(name) {
     more.since ? t("gone", {date: more.since}) : t("gone_undated"),
     more.use ? [` ${t("use")} `, el("a", {href: address({model: more.use})}, more.use)] : null);
   const issues = more.issues.length
-    ? [el("p", {class: "soft"}, t("issues_lead")), el("ul", {class: "issues"}, ...more.issues.map(issue => el("li", {}, el("span", {}, issue.text), sourceLink(issue.source))))]
+    ? [el("p", {class: "soft"}, t("issues_lead")), el("ul", {class: "issues"}, ...more.issues.map(issue => el("li", {}, el("span", {}, issue[language]), sourceLink(issue.source))))]
     : [el("p", {class: "soft"}, t("no_issues"))];
   page.replaceChildren(
     backLink(),

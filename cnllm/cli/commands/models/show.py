@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import client_factory, completion, options
-from cnllm.cli.language.messages import join_localized, localize, localize_word
+from cnllm.cli.language.messages import join_localized, localize, localize_word, translate_issue
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cnllm.registry.flags import LimitFlags, Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
-__all__ = ["show", "translate_issue"]
+__all__ = ["show"]
 
 _COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 
@@ -89,17 +87,6 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
         answer.print_line(f"{terminal.escape(translate_issue(issue.text, localize))}\n  {source}")
     if not found:
         stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
-
-
-def translate_issue(text: str, translate: Callable[[str], str]) -> str:
-    """Return the sentence of a known issue, translated: its conditions and its rest are messages of their own."""
-    mode, colon, rest = text.removesuffix(".").partition(": it ")
-    sentence = rest if colon else mode.removeprefix("It ")
-    translated = translate(sentence)
-    if translated == sentence:
-        return text
-    conditions = f"{mode[:1].lower()}{mode[1:]}".split(" and ") if colon else []
-    return "、".join(map(translate, conditions)) + ("：" if colon else "") + translated
 
 
 # ── one model in short ───────────────────────────────────────────────────────
