@@ -22,7 +22,7 @@ def says(*pieces: str) -> list[Step]:
 
 
 def sent(peer: Server, number: int) -> list[tuple[str, Any]]:
-    """Who said what in a request."""
+    """Return the roles and texts of a request."""
     return [(message["role"], message["content"]) for message in peer.received[number].json()["messages"]]
 
 

@@ -21,7 +21,7 @@ pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not ins
 
 from cnllm.transports.fast import AsyncFast, Fast
 
-ADAPTERS = ["fast"]  # all four, in fact: see `outcomes`
+ADAPTERS = ["fast"]  # once for each test: `outcomes` asks over all four adapters
 
 THRICE = Retry(attempts=3, base=0.001)
 BODY = whole("ok")

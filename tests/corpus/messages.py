@@ -1,4 +1,4 @@
-"""What is anthropic-messages' own about the recordings: how a stream is heard, and which requests are the same."""
+"""Read recordings of anthropic-messages: their streams, and which of their requests are the same."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ DEFAULTS = ("store", "include", "temperature", "top_p")
 """What the registry sends unless a caller says otherwise."""
 
 ADDED = {"strict": False, "parameters": {"type": "object", "properties": {}}}
-"""What is said of a function although the recording left it open."""
+"""Keys of a function that we send where a recording may lack them, with their values."""
 
 
 def normal(body: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:

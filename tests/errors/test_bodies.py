@@ -6,7 +6,7 @@ from .support import CLASSES, as_sent, failure, model, rows
 
 
 def wrong(row: dict[str, object]) -> str:
-    """What is wrong with the error of a row; nothing where all is right."""
+    """Return what is wrong with the error of a row, or an empty text."""
     error = failure(model(str(row["at"]), str(row["wire"])), int(str(row["status"])), as_sent(row))
     expected = CLASSES[str(row["is"])]
     faults = []

@@ -120,7 +120,7 @@ def fault(request: ClientRequest, status: int, text: str) -> str | None:
 def faults(
     registry: Registry, models: Iterable[Model], requests: Sequence[ClientRequest] = REQUESTS, every: int = 1
 ) -> list[str]:
-    """What is wrong with the answers of models to requests; of each so many pairs one is tried."""
+    """Return the faults in answers of models to requests. One of `every` pairs is tried."""
     pairs = itertools.islice(itertools.product(models, requests), None, None, every)
 
     async def run() -> list[str]:

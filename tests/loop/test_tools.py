@@ -191,7 +191,7 @@ def test_an_error_is_told_without_a_traceback_or_the_key(verb: str, backend: Bac
 
 
 class Odd(BaseException):
-    """What is no Exception, as of test runners."""
+    """A BaseException that is no Exception, as those of test runners."""
 
 
 def odd() -> None:

@@ -1,4 +1,4 @@
-"""Who wins: the stated order of the layers, and what adds up, replaces or goes away."""
+"""Which layer of the registry decides a flag; which flags add up, replace each other or go away."""
 
 from __future__ import annotations
 
