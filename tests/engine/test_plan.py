@@ -808,6 +808,13 @@ def test_a_switch_goes_along_only_where_reasoning_goes_back(home: Home) -> None:
 # ── the rest ─────────────────────────────────────────────────────────────────
 
 
+def test_two_texts_of_a_message_stay_parts_where_the_endpoint_takes_them(home: Home) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    for form, expected in (("parts", parts), ("string", "ab")):
+        [message] = build(home(f'messages.content = "{form}"'), [{"role": "user", "content": parts}]).body["messages"]
+        assert message["content"] == expected
+
+
 def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:
     whole = build(home("stream.tools = false"), stream=True, tools=[tool()])
     assert (whole.stream, whole.body.get("stream")) == (False, None)
