@@ -317,19 +317,15 @@ class Runner:
     def _finished(self, job: Job, outcome: Outcome) -> None:
         """Count a row whose line is on the disk."""
         self._finishing -= 1
+        self._tally.finish(time.monotonic(), outcome.error)
         if outcome.error is None:
-            self._tally.done += 1
             self._tally.cached_rows += outcome.cached is not None
             if self._cache is not None and outcome.reply is not None and job.identity is not None:
                 self._to_cache.append((job.identity, msgspec.json.encode(outcome.reply.to_dict())))
-        else:
-            self._tally.failed += 1
-            kind, message = outcome.error["type"], outcome.error["message"]
-            self._tally.failure(time.monotonic(), kind, message)
-            if kind == FAULT:
-                self.broken += 1
-                if self._strict:
-                    self.stop.set("strict", message)
-                    self._notify()
+        elif outcome.error["type"] == FAULT:
+            self.broken += 1
+            if self._strict:
+                self.stop.set("strict", outcome.error["message"])
+                self._notify()
         if self._fed or self.stop.kind is not None or self._budget.cap is not None:
             self._notify()

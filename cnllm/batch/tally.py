@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log
+from typing import Any
 
 from msgspec import Struct
 
@@ -85,10 +87,14 @@ class Tally:
         self.refused += 1
         self.interval(now).refused += 1
 
-    def failure(self, now: float, kind: str, message: str) -> None:
-        """Count a row that failed."""
-        self.failures[kind] = self.failures.get(kind, 0) + 1
-        self.examples.setdefault(kind, message)
+    def finish(self, now: float, error: Mapping[str, Any] | None) -> None:
+        """Count a row whose line is on the disk, with its error if it failed."""
+        if error is None:
+            self.done += 1
+            return
+        self.failed += 1
+        self.failures[error["type"]] = self.failures.get(error["type"], 0) + 1
+        self.examples.setdefault(error["type"], error["message"])
         self.interval(now)  # the plot reaches to here
 
     def percentiles(self, *shares: float) -> list[float | None]:

@@ -35,20 +35,13 @@ __all__ = ["VendorPhase"]
 
 _NO_KEY = "sk-no-key-is-needed-here"
 _FIRST_POLL, _LONGEST_POLL, _GROWTH = 0.5, 60.0, 1.4
-_NAMES = {
-    "expired": "were not served in time by the vendor",
-    "missing": "were missing in the vendor's results",
-    "invalid": "had an answer that does not follow the schema",
-    "cut": "had a reply that is not whole",
-    "skipped": "were missing in the vendor's results, and were not asked again",
-    "cancelled": "were in a job that was cancelled",
-}
 
 
 class VendorPhase:
     """The part of a session that a vendor does. `leftover` are the lines for single calls. Raises `NoBatchInterface`.
 
-    `retake` are those among them that the state knows, because they were in a job.
+    `retake` are those among them that the state knows, because they were in a job. `stopped` is the kind of the reason
+    why the phase ended early, and the reason; None where it did not. `answered` counts the rows that are finished.
     """
 
     def __init__(self, session: SessionParts, probe: str, options: Mapping[str, Any]) -> None:
@@ -69,22 +62,22 @@ class VendorPhase:
         self.price: RequestPrice = request_price(settings, model)
         self.jobs = JobMaker(session.reader, self.lane, options, self.price, session.cache)
         self.leftover = Bits()
-        self._stopping = asyncio.Event()
-        self._run: VendorRun | None = None
-        self._task: asyncio.Task[None] | None = None
         self.retake = Bits()
         self.messages: list[str] = []
         self.answered = 0
+        self.stopped: tuple[str, str] | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._open: list[JobPart] = []
+        self._jobs: dict[int, VendorJob] = {}  # the last that was heard of each part
 
     @property
-    def stopped(self) -> tuple[str, str] | None:
-        """Return the kind of the reason why the phase ended early, and the reason; None where it did not."""
-        return None if self._run is None else self._run.stopped
-
-    @property
-    def progress(self) -> VendorProgress | None:
-        """Return where the vendor is; None before and after."""
-        return None if self._run is None else self._run.progress
+    def progress(self) -> VendorProgress:
+        """Return where the vendor is."""
+        jobs = [self._jobs.get(part.number) for part in self._open]
+        served = sum(min(job.finished or 0, part.size) for job, part in zip(jobs, self._open, strict=True) if job)
+        words = {job.word for job in jobs if job is not None}
+        return VendorProgress(len(self._open), sum(part.size for part in self._open), served, ", ".join(sorted(words)))
 
     def interrupt(self) -> None:
         """Submit nothing more, and poll no longer. The second time, wait for no answer either."""
@@ -94,24 +87,27 @@ class VendorPhase:
 
     async def run(self, chunks: AsyncIterator[Sequence[InputRow]], tally: Tally) -> None:
         """Submit, poll and fetch, until nothing is left that the vendor can do."""
-        session, exchange = self._session, self._connect()
+        session = self._session
+        self._exchange = exchange = self._connect()
         session.reader.keep()
         context = VendorContext(
             session, exchange, self.jobs, self.price, tally, self.leftover, self.retake, self._stopping
         )
-        self._run = run = VendorRun(context)
-        self._task = asyncio.create_task(run.run(chunks))
+        self._collector, self._outbox = ResultCollector(context), Outbox(context)
+        self._open = self._outbox.open
+        self._task = asyncio.create_task(self._run(chunks))
         try:
             await asyncio.wait([self._task])
             if self._task.cancelled():
-                run.stop_now()
+                self._stopping.set()
+                self._stop_if_asked()
             else:
                 self._task.result()
         finally:
             self._task.cancel()
             tally.requests += exchange.requests
-            self.answered = run.collector.finished
-            self.messages = run.messages()
+            self.answered = self._collector.finished
+            self.messages = [*self._outbox.messages, *self._collector.messages()]
             await exchange.close()
 
     def _connect(self) -> VendorConnection:
@@ -133,45 +129,7 @@ class VendorPhase:
             return
         raise Interrupted
 
-
-def _check_settings(settings: BatchSettings) -> None:
-    """Raise `CnllmError` for settings that a vendor's batch cannot follow."""
-    if len(settings.models) > 1:
-        raise CnllmError("--vendor-batch takes one model", hint="name one -m")
-    if settings.max_steps is not None:
-        raise CnllmError("--vendor-batch: a job at a vendor cannot run tools", hint="leave --vendor-batch out")
-
-
-class VendorRun:
-    """One run. `stopped` says why it ended early, with a kind as in `Stop`; None where it did not."""
-
-    def __init__(self, context: VendorContext) -> None:
-        self._context = context
-        self._exchange = context.exchange
-        self.collector = ResultCollector(context)
-        self._outbox = Outbox(context)
-        self._open = self._outbox.open
-        self._jobs: dict[int, VendorJob] = {}  # the last that was heard of each part
-        self.stopped: tuple[str, str] | None = None
-
-    @property
-    def progress(self) -> VendorProgress:
-        """Return where the vendor is."""
-        jobs = [self._jobs.get(part.number) for part in self._open]
-        served = sum(min(job.finished or 0, part.size) for job, part in zip(jobs, self._open, strict=True) if job)
-        words = {job.word for job in jobs if job is not None}
-        return VendorProgress(len(self._open), sum(part.size for part in self._open), served, ", ".join(sorted(words)))
-
-    def messages(self) -> list[str]:
-        """Return what to tell at the end."""
-        messages = [*self._outbox.messages, *_returned(self.collector.returned)]
-        if changed := self.collector.changed:
-            messages.append(
-                f"{changed:,} answers are to requests that were submitted with other options; the next run says how"
-            )
-        return messages
-
-    async def run(self, chunks: AsyncIterator[Sequence[InputRow]]) -> None:
+    async def _run(self, chunks: AsyncIterator[Sequence[InputRow]]) -> None:
         """Go on with the jobs of earlier runs, then submit the rows that are left, until all came back."""
         rows = _single(chunks)
         try:
@@ -244,13 +202,13 @@ class VendorRun:
                 )
             if job.state == "cancelled":
                 self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
-            await self.collector.collect(part, results, job.state)
+            await self._collector.collect(part, results, job.state)
         finally:
             results.close()
 
     def _fail(self, part: JobPart, job: VendorJob) -> None:
         """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""
-        rows = {row.position: row.number for row in self._context.session.parts.rows_of(part)}
+        rows = {row.position: row.number for row in self._session.parts.rows_of(part)}
         reasons = []
         for error in job.errors[:3]:
             line = rows.get(error.line) if error.line is not None else None
@@ -264,31 +222,26 @@ class VendorRun:
 
     # ── stopping ─────────────────────────────────────────────────────────────
 
-    def stop_now(self) -> None:
-        """Say that the run ended in the middle of something."""
-        self._context.stopping.set()
-        self._stop_if_asked()
-
     def _stop_if_asked(self) -> bool:
         """Whether the run was interrupted; the reason says where its jobs are."""
-        if self._context.stopping.is_set() and self.stopped is None:
+        if self._stopping.is_set() and self.stopped is None:
             reason = "it was interrupted"
             if self._open:
                 count, rows = len(self._open), sum(part.size for part in self._open)
                 reason += f"; {count} job{'s' if count > 1 else ''} with {rows:,} rows go on at the vendor"
             self.stopped = ("interrupted", reason)
-        return self._context.stopping.is_set()
+        return self._stopping.is_set()
+
+
+def _check_settings(settings: BatchSettings) -> None:
+    """Raise `CnllmError` for settings that a vendor's batch cannot follow."""
+    if len(settings.models) > 1:
+        raise CnllmError("--vendor-batch takes one model", hint="name one -m")
+    if settings.max_steps is not None:
+        raise CnllmError("--vendor-batch: a job at a vendor cannot run tools", hint="leave --vendor-batch out")
 
 
 async def _single(chunks: AsyncIterator[Sequence[InputRow]]) -> AsyncGenerator[InputRow]:
     async for chunk in chunks:
         for row in chunk:
             yield row
-
-
-def _returned(counts: Mapping[str, int]) -> list[str]:
-    """Say why rows came back from the vendor without an answer."""
-    return [
-        f"{count:,} rows {_NAMES.get(reason, f'failed at the vendor with {reason}')}"
-        for reason, count in sorted(counts.items())
-    ]

@@ -33,6 +33,15 @@ __all__ = ["ResultCollector", "fetch_results"]
 
 _ATTEMPTS = 4
 _CHUNK = 200
+_REASONS = {
+    "expired": "were not served in time by the vendor",
+    "missing": "were missing in the vendor's results",
+    "invalid": "had an answer that does not follow the schema",
+    "cut": "had a reply that is not whole",
+    "skipped": "were missing in the vendor's results, and were not asked again",
+    "cancelled": "were in a job that was cancelled",
+}
+"""The reasons for which rows come back without an answer."""
 
 
 class Results:
@@ -181,8 +190,7 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
 class ResultCollector:
     """Joins results with the rows of the input.
 
-    It counts the rows that are `finished`, the reasons for which others were `returned`, and as `changed` the answers
-    to requests that would be built differently now.
+    It counts the rows that are `finished`.
     """
 
     def __init__(self, context: VendorContext) -> None:
@@ -190,8 +198,18 @@ class ResultCollector:
         self._session = context.session
         self._budget = context.session.budget
         self._parts = context.session.parts
-        self.finished = self.changed = 0
-        self.returned: Counter[str] = Counter()
+        self.finished = self._changed = 0
+        self._returned: Counter[str] = Counter()
+
+    def messages(self) -> Iterator[str]:
+        """Yield what to tell of the rows at the end."""
+        for reason, count in sorted(self._returned.items()):
+            yield f"{count:,} rows {_REASONS.get(reason, f'failed at the vendor with {reason}')}"
+        if self._changed:
+            yield (
+                f"{self._changed:,} answers are to requests that were submitted with other options; the next run says "
+                "how"
+            )
 
     async def collect(self, part: JobPart, results: Results, state: str) -> None:
         """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
@@ -242,7 +260,7 @@ class ResultCollector:
             if answered.cost is not False:
                 paid.append((job.prepared.plan, answered))
             if answered.outcome is None:
-                self.returned[answered.reason] += 1
+                self._returned[answered.reason] += 1
                 if answered.reason == "skipped":
                     gone.append(waiting.seq)
                 else:
@@ -252,7 +270,7 @@ class ResultCollector:
                         self._context.retake.add(waiting.number)
                 continue
             attempts = waiting.attempts + 1
-            self.changed += waiting.identity != job.identity
+            self._changed += waiting.identity != job.identity
             line = line_of(job.row_id, answered.outcome, attempts, waiting.identity or job.identity, job.line)
             charged = waiting.cost if cost is None else cost
             finishes.append(Finish(waiting.seq, line, answered.outcome.state, charged, attempts, waiting.earlier))
@@ -282,8 +300,4 @@ class ResultCollector:
         self.finished += 1
         if isinstance(answered.cost, Reply):
             self._context.tally.answer(time.monotonic(), None, answered.cost)
-        if outcome.error is None:
-            self._context.tally.done += 1
-        else:
-            self._context.tally.failed += 1
-            self._context.tally.failure(time.monotonic(), outcome.error["type"], outcome.error["message"])
+        self._context.tally.finish(time.monotonic(), outcome.error)
