@@ -52,7 +52,7 @@ class Recorder:
     def __init__(self, inner: InnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self.needs_key: bool = getattr(inner, "needs_key", True)
-        self._tape = _tape(path, secrets)
+        self._tape = _Tape(path, secrets)
 
     def send(self, plan: Any) -> Answer:
         """Send a plan with the inner transport and record the exchange."""
@@ -75,7 +75,7 @@ class AsyncRecorder:
     def __init__(self, inner: AsyncInnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self.needs_key: bool = getattr(inner, "needs_key", True)
-        self._tape = _tape(path, secrets)
+        self._tape = _Tape(path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
         """Send a plan with the inner transport and record the exchange."""
@@ -95,9 +95,15 @@ class AsyncRecorder:
 class _Tape:
     """The destination of exchanges."""
 
-    def __init__(self, write: Sink, secrets: Secrets) -> None:
-        self.write = write
-        self._secrets = secrets if callable(secrets) else tuple(secrets)
+    def __init__(self, path: str | os.PathLike[str] | Sink, secrets: Secrets) -> None:
+        if not callable(path):
+            checks.require_path("path", path)
+        if not callable(secrets):
+            secrets = tuple(checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,"))
+            for secret in secrets:
+                checks.require_type("secrets: one of them", secret, str, "a string")
+        self._secrets = secrets
+        self.write = path if callable(path) else _file_sink(Path(path))
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -116,16 +122,6 @@ class _Tape:
             "body": redact.redact_data(plan.body, secrets),
         }
         return _Entry(self, request, request_secrets, getattr(plan, "model", None))
-
-
-def _tape(path: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
-    if not callable(path):
-        checks.require_path("path", path)
-    if not callable(secrets):
-        secrets = checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,")
-        for secret in secrets:
-            checks.require_type("secrets: one of them", secret, str, "a string")
-    return _Tape(path if callable(path) else _file_sink(Path(path)), secrets)
 
 
 def _file_sink(path: Path) -> Sink:

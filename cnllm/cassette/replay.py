@@ -40,9 +40,7 @@ class Player:
 
     def send(self, plan: Any) -> Answer:
         """Return the recorded response to a plan."""
-        entry = self._cassette.take(plan)
-        status, headers = _head(entry)
-        return status, headers, _chunks(entry)
+        return self._cassette.answer(plan)
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -58,9 +56,8 @@ class AsyncPlayer:
 
     async def send(self, plan: Any) -> AsyncAnswer:
         """Return the recorded response to a plan."""
-        entry = self._cassette.take(plan)
-        status, headers = _head(entry)
-        return status, headers, _async_chunks(entry)
+        status, headers, chunks = self._cassette.answer(plan)
+        return status, headers, _as_async(chunks)
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
@@ -86,7 +83,14 @@ class _Cassette:
         self._in_order = deque(range(len(self._rows)))
         self._lock = threading.Lock()  # a client may be used by several threads
 
-    def take(self, plan: SendableRequest) -> RecordedExchange:
+    def answer(self, plan: SendableRequest) -> Answer:
+        """Return the recorded response to a plan."""
+        entry = self._take(plan)
+        if entry.response is None:
+            raise _error(entry)
+        return entry.response.status, dict(entry.response.headers), _chunks(entry)
+
+    def _take(self, plan: SendableRequest) -> RecordedExchange:
         """Return the first unused exchange with the method, URL path and body of the plan."""
         require_plan(plan)
         secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))
@@ -180,20 +184,14 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _head(entry: RecordedExchange) -> tuple[int, dict[str, str]]:
-    if entry.response is None:
-        raise _error(entry)
-    return entry.response.status, dict(entry.response.headers)
-
-
 def _chunks(entry: RecordedExchange) -> Iterator[bytes]:
     yield from entry.chunks
     if entry.error is not None:
         raise _error(entry)
 
 
-async def _async_chunks(entry: RecordedExchange) -> AsyncIterator[bytes]:
-    for chunk in _chunks(entry):
+async def _as_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
         yield chunk
 
 

@@ -154,15 +154,13 @@ def _fill(template: str, values: Values, *, quoted: bool = False) -> str | None:
 
     With `quoted` a value stands between double quotes of JSON, TOML or YAML.
     """
-    out, end = [], 0
-    for match in _PLACE.finditer(template):
+
+    def text(match: re.Match[str]) -> str:
         value = getattr(values, match[1])
-        if value is None:
-            return None
-        text = json.dumps(value, ensure_ascii=False)[1:-1] if quoted and isinstance(value, str) else str(value)
-        out += [template[end : match.start()], text]
-        end = match.end()
-    return "".join([*out, template[end:]])
+        return json.dumps(value, ensure_ascii=False)[1:-1] if quoted and isinstance(value, str) else str(value)
+
+    is_known = all(getattr(values, name) is not None for name in _PLACE.findall(template))
+    return _PLACE.sub(text, template) if is_known else None
 
 
 def _fill_table(table: Mapping[str, Any], values: Values) -> dict[str, Any] | None:

@@ -87,18 +87,14 @@ class McpSession:
         """Call a tool. A cancelled future cancels the call."""
         return self._submit(lambda: self._call(name, arguments))
 
-    def begin_close(self) -> None:
-        """Begin to close the session, from any thread, without waiting."""
+    def close(self, *, wait: bool = True) -> None:
+        """Close the session, from any thread, and `wait` until the server has ended. In a forked child do nothing."""
         self._is_closing = True
-        if self.generation == generation():
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._end)
-
-    def close(self) -> None:
-        """Close the session, and wait until the server has ended. In a forked child it does nothing."""
-        self.begin_close()
-        is_own = self.generation == generation()
-        if is_own and self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self.generation != generation():
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end)
+        if wait and self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_TIME)
 
     def drop_inherited(self) -> None:

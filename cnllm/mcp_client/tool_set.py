@@ -62,7 +62,7 @@ class McpTools(ToolSet):
         self._listed: list[Any] | None = None
         self._is_fresh = False  # the list was not used since the server gave it
         self._skipped: tuple[tuple[str, str], ...] = ()
-        weakref.finalize(self, _Holder.begin_close, self._holder).atexit = False
+        weakref.finalize(self, _Holder.close, self._holder, wait=False).atexit = False
 
     @property
     def label(self) -> str:
@@ -103,13 +103,10 @@ class McpTools(ToolSet):
         """Return the definitions of the tools, as `tools` does."""
         with self._lock:
             if self._listed is None or self._users:
-                self.retain()
-                try:
+                with self:
                     if not self._is_fresh:
                         self._session(ask=True)
                     self._is_fresh = False
-                finally:
-                    self.release()
             listed = self._listed or []
         label = self.label if label is None else label
         names = tool_names(label, [tool.name for tool in listed])
@@ -117,29 +114,22 @@ class McpTools(ToolSet):
 
     def tool(self, definition: Definition) -> Tool:
         """Return the tool of one of the definitions."""
-        name, timeout = definition.name, self._server.timeout
 
         async def call(**arguments: Any) -> ToolResult:
-            return _tool_result(await wait_for_future(self._submit(name, arguments)))
+            return _tool_result(await wait_for_future(self._submit(definition.name, arguments)))
 
-        description = definition.description
-        return Tool(
-            definition.offered_name,
-            description if description is None else description[:_MAX_DESCRIPTION],
-            definition.schema,
-            call,
-            timeout=timeout,
-        )
+        text = definition.description
+        description = None if text is None else text[:_MAX_DESCRIPTION]
+        return Tool(definition.offered_name, description, definition.schema, call, timeout=self._server.timeout)
 
     def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Call a tool by its own name and wait. Raise `McpError` where the server fails or takes too long.
 
         A tool's own error is a result with `error`.
         """
-        self.retain()
-        try:
+        limit = self._server.timeout
+        with self:
             result = self._submit(name, dict(arguments or {}))
-            limit = self._server.timeout
             try:
                 return _tool_result(result.result(limit))
             except TimeoutError:
@@ -150,8 +140,6 @@ class McpTools(ToolSet):
                 raise McpError(f"the MCP server {self.label} was closed", server=self.server) from None
             finally:
                 result.cancel()
-        finally:
-            self.release()
 
     def _submit(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
         """Begin a call in the open session; where there is none, open one."""
@@ -199,7 +187,7 @@ class McpTools(ToolSet):
                 pass  # it has ended; start it again
         self._holder.close()
         session = McpSession(self._server)
-        self._holder.session = session
+        self._holder.hold(session)
         try:
             session.start()
             self._store(session.opened.result())
@@ -268,31 +256,19 @@ class _Holder:
     """The current session of a set, which the end of the program closes."""
 
     def __init__(self) -> None:
-        self._session: McpSession | None = None
+        self.session: McpSession | None = None
 
-    @property
-    def session(self) -> McpSession | None:
-        """Return the session; None where there is none."""
-        return self._session
-
-    @session.setter
-    def session(self, session: McpSession) -> None:
-        self._session = session
+    def hold(self, session: McpSession) -> None:
+        """Hold a session until it is closed."""
+        self.session = session
         atexit.register(self.close)
 
-    def begin_close(self) -> None:
-        """Let the session end, without waiting: garbage may be collected in any thread."""
-        session, self._session = self._session, None
+    def close(self, *, wait: bool = True) -> None:
+        """Close the session. Without `wait` it may end later: garbage may be collected in any thread."""
+        session, self.session = self.session, None
         atexit.unregister(self.close)
         if session is not None:
-            session.begin_close()
-
-    def close(self) -> None:
-        """Close the session, and wait for its end."""
-        session, self._session = self._session, None
-        atexit.unregister(self.close)
-        if session is not None:
-            session.close()
+            session.close(wait=wait)
 
 
 def _definition(server: McpServer, label: str, offered_name: str, tool: Any) -> Definition:

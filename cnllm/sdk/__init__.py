@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from cnllm.sdk.service import SdkSettings
 from cnllm.sdk.sync_transport import make_client
-from cnllm.sdk.transport import SdkSettings
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry

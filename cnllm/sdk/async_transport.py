@@ -13,8 +13,8 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.state import State
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkRequest
-from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
+from cnllm.sdk.service import FAILURES, SdkRequest, SdkSettings
+from cnllm.sdk.transport import TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
 if TYPE_CHECKING:

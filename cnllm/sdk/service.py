@@ -5,11 +5,10 @@ Everything here is without I/O, except for the log; `sync_transport` and `async_
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
+from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.gateway.endpoints import Endpoint, client_protocol, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
@@ -34,7 +34,7 @@ from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts
 
-__all__ = ["FAILURES", "IDENTITY", "SdkAnswer", "SdkRequest", "SdkService", "process_store"]
+__all__ = ["FAILURES", "IDENTITY", "SdkAnswer", "SdkRequest", "SdkService", "SdkSettings", "process_store"]
 
 IDENTITY = "sdk"
 """The owner of stored state: the program, which is the only client."""
@@ -65,14 +65,24 @@ class SdkAnswer(Struct, frozen=True):
     content: bytes = b""
 
 
-class SdkService:
-    """The settings of one client for SDKs."""
+class SdkSettings(Struct, frozen=True):
+    """The arguments of `cnllm.sdk.http_client`. `options` are those of the client of cnllm."""
 
-    def __init__(
-        self, client: BaseClient[Any], models: Mapping[str, str] | None, keys: Any, options: dict[str, Any]
-    ) -> None:
-        self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(models or {})})
-        self.keys = keys
+    family: str | None
+    models: Mapping[str, str] | None
+    store: Any
+    token_keys: Any
+    options: dict[str, Any]
+
+
+class SdkService:
+    """What all requests of one client for SDKs share."""
+
+    def __init__(self, client: BaseClient[Any], settings: SdkSettings) -> None:
+        options = settings.options
+        self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(settings.models or {})})
+        self.keys = DefaultKeys() if settings.token_keys is None else settings.token_keys
+        self.store = settings.store
         self.simulate = client.simulate
         self.offline = client.simulate or options.get("api_key") is not None
         timeouts, default_retry, _ = call_settings()
@@ -171,14 +181,6 @@ class SdkRequest:
         options = request.options if timeouts is self._service.timeouts else {**request.options, "timeout": timeouts}
         fallback = self.exchange.fallback
         return options if fallback is None else {**options, "fallback": fallback}
-
-    @contextlib.contextmanager
-    def preparing(self) -> Iterator[None]:
-        """Raise `RequestFailed` where a call cannot be prepared with options of a wrong type or value."""
-        try:
-            yield
-        except (TypeError, ValueError) as error:
-            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
 
     # ── the answer ───────────────────────────────────────────────────────────
 

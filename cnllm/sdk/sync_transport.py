@@ -11,8 +11,8 @@ from cnllm.client.sync_client import Client
 from cnllm.client.sync_stream import Stream
 from cnllm.gateway.state import SyncState
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkRequest
-from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
+from cnllm.sdk.service import FAILURES, SdkRequest, SdkSettings
+from cnllm.sdk.transport import TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
 if TYPE_CHECKING:

@@ -6,19 +6,17 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import metadata, util
 from typing import Any
 
-from msgspec import Struct
-
 from cnllm.client.base import BaseClient
 from cnllm.errors import CnllmError
-from cnllm.gateway.default_keys import DefaultKeys
+from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.state import Steps
-from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, process_store
+from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, SdkSettings, process_store
 
-__all__ = ["SdkSettings", "TransportBase", "make_transport", "required_families", "subclass"]
+__all__ = ["TransportBase", "make_transport", "required_families", "subclass"]
 
 
 @functools.cache
@@ -37,12 +35,12 @@ class TransportBase:
     _reply: Any
     _body: Any
 
-    def __init__(self, httpx: Any, client: Any, service: SdkService, store: Any) -> None:
+    def __init__(self, httpx: Any, client: Any, service: SdkService) -> None:
         self._httpx = httpx
         self._client = client
         self._service = service
-        self._state = self.make_state(process_store() if store is None else store, service.keys)
-        self._owns_store = isinstance(store, str)
+        self._state = self.make_state(process_store() if service.store is None else service.store, service.keys)
+        self._owns_store = isinstance(service.store, str)
 
     def _sdk_request(self, request: Any) -> SdkRequest:
         """Return a request of httpx as one of an SDK."""
@@ -57,9 +55,11 @@ class TransportBase:
             return self._response(request, restored)
         exchange = sdk_request.exchange
         is_whole = exchange.needs_whole_reply or not exchange.stream
-        with sdk_request.preparing():
+        try:
             options = sdk_request.options(restored)
             call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
+        except (TypeError, ValueError) as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         sdk_request.take_call(call)
         if not exchange.stream:
             reply, _ = yield lambda: self._reply(call)
@@ -75,23 +75,11 @@ class TransportBase:
         return self._httpx.Response(answer.status, headers=answer.headers, request=request, **content)
 
 
-class SdkSettings(Struct, frozen=True):
-    """The arguments of `cnllm.sdk.http_client`. `options` are those of the client of cnllm."""
-
-    family: str | None
-    models: Mapping[str, str] | None
-    store: Any
-    token_keys: Any
-    options: dict[str, Any]
-
-
 def make_transport(own: Any, base: str, client: BaseClient[Any], settings: SdkSettings) -> tuple[Any, Any]:
     """Return the package of a family, and a transport of the class `own`, which is the family's class `base`, too."""
     httpx = httpx_family(settings.family, client.registry.providers)
-    keys = DefaultKeys() if settings.token_keys is None else settings.token_keys
-    service = SdkService(client, settings.models, keys, settings.options)
     kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, base))
-    return httpx, kind(httpx, client, service, settings.store)
+    return httpx, kind(httpx, client, SdkService(client, settings))
 
 
 # ── the family ───────────────────────────────────────────────────────────────

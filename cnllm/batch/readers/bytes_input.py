@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from cnllm.errors import CnllmError
@@ -86,6 +87,18 @@ class BytesInput:
             return "gb18030"
         return "utf-8"
 
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not blank, in UTF-8, with their numbers. A byte of no character stays as it is."""
+        encoding = self.encoding()
+        is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
+        with self.open() as file:
+            for number, line in enumerate(file if is_utf8 else _as_utf8(file, encoding), 1):
+                content = line.strip(b"\r\n")
+                if number == 1:
+                    content = content.removeprefix(codecs.BOM_UTF8)
+                if content.strip():
+                    yield number, content
+
     def count_lines(self) -> int | None:
         """Return the number of lines; None for a pipe."""
         if self._is_stdin:
@@ -131,6 +144,15 @@ class BytesInput:
             if self._stdin.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
                 self._stdin = cast(BinaryIO, gzip.open(self._stdin))  # noqa: SIM115 - `close` does
         return self._stdin
+
+
+def _as_utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+    try:
+        for line in text:
+            yield line.encode("utf-8", "surrogateescape")
+    finally:
+        text.detach()  # it would close the file, which has an owner
 
 
 def _shared(file: BinaryIO) -> BinaryIO:

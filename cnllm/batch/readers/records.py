@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from functools import cache
 from typing import Any
@@ -24,17 +22,10 @@ _DEFAULT_URL = "/v1/chat/completions"
 
 def json_line_reader(data: BytesInput, template: PromptTemplate | None) -> Reader:
     """Return the reader of a file with one JSON object a line. Empty lines are no rows."""
-    encoding = data.encoding()
-    is_utf8 = encoding.replace("_", "-").lower() in ("utf-8", "utf8", "ascii")
 
     def rows() -> Iterator[InputRow]:
-        with data.open() as file:
-            for number, line in enumerate(file if is_utf8 else _as_utf8(file, encoding), 1):
-                content = line.strip()
-                if number == 1 and content.startswith(BOM_UTF8):
-                    content = content[3:]
-                if content:
-                    yield InputRow(number, row_key(content), content)
+        for number, line in data.lines():
+            yield InputRow(number, row_key(content := line.strip()), content)
 
     def content(row: InputRow) -> Content:
         try:
@@ -48,12 +39,6 @@ def json_line_reader(data: BytesInput, template: PromptTemplate | None) -> Reade
         return _object_content(value, template)
 
     return Reader(name=data.name, rows=rows, content=content, count=data.count_lines, keep=data.keep, close=data.close)
-
-
-def _as_utf8(file: Any, encoding: str) -> Iterator[bytes]:
-    with io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n") as text:
-        for line in text:
-            yield line.strip().encode("utf-8", "surrogatepass")
 
 
 def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -> Content:

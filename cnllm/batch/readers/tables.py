@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -228,35 +227,18 @@ def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
 
 def line_reader(data: BytesInput, template: PromptTemplate | None) -> Reader:
     """Return the reader of a file with one prompt a line, or the column `text` of one. Empty lines are no rows."""
-    encoding = data.encoding()
-    is_wide = encoding.startswith("utf-16")
     if template is not None:
         check_columns(data.name, ("text",), template)
 
     def rows() -> Iterator[InputRow]:
-        with data.open() as file:
-            for number, line in enumerate(_wide_lines(file, encoding) if is_wide else file, 1):
-                content = line.strip(b"\r\n")
-                if number == 1 and content.startswith(BOM_UTF8):
-                    content = content[3:]
-                if content.strip():
-                    yield InputRow(number, row_key(content), content)
+        for number, line in data.lines():
+            yield InputRow(number, row_key(line), line)
 
     def content(row: InputRow) -> Content:
         try:
-            text = row.data.decode("utf-8" if is_wide else encoding)
+            text = row.data.decode()
         except UnicodeDecodeError as error:
-            raise RowFault(f"byte {error.start + 1} is not {encoding}") from None
+            raise RowFault(f"byte {error.start + 1} is not {data.encoding()}") from None
         return Content(None, text if template is None else template.fill({"text": text}), {})
 
     return Reader(name=data.name, rows=rows, content=content, count=data.count_lines, keep=data.keep, close=data.close)
-
-
-def _wide_lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
-    """Yield the lines of UTF-16, in which a newline has two bytes, as UTF-8."""
-    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
-    try:
-        for line in text:
-            yield line.encode("utf-8", "surrogateescape")
-    finally:
-        text.detach()  # it would close the file, which has an owner
