@@ -99,19 +99,17 @@ def _call(rng: random.Random, index: int) -> dict[str, Any]:
     unit, zh = rng.choice(("celsius", "fahrenheit")), index % 2 == 1
     city = rng.choice(_CITIES_ZH if zh else _CITIES)
     prompt = f"How is the weather in {city} right now? Ask for {unit}."
-    if zh:
-        prompt = f"{city}现在天气怎么样？请用工具查询，城市名用中文，单位用 {unit}。"
+    chinese = f"{city}现在天气怎么样？请用工具查询，城市名用中文，单位用 {unit}。"
     calls = (("get_weather", {"city": city, "unit": unit}),)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(calls),), "language": "zh" if zh else "en"}
+    return {"prompt": prompt, "chinese": chinese, "tools": _DAILY, "steps": (RightStep(calls),)}
 
 
 def _restraint(rng: random.Random, index: int) -> dict[str, Any]:
-    first, second, zh = rng.randint(12, 89), rng.randint(12, 89), index % 2 == 1
+    first, second = rng.randint(12, 89), rng.randint(12, 89)
     prompt = f"What is {first} + {second}? Answer with the number alone."
-    if zh:
-        prompt = f"{first} + {second} 等于多少？只回答数字。"
-    words = (str(first + second),)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(words=words),), "language": "zh" if zh else "en"}
+    chinese = f"{first} + {second} 等于多少？只回答数字。"
+    steps = (RightStep(words=(str(first + second),)),)
+    return {"prompt": prompt, "chinese": chinese, "tools": _DAILY, "steps": steps}
 
 
 def _pick(rng: random.Random, index: int) -> dict[str, Any]:
@@ -125,12 +123,11 @@ def _pick(rng: random.Random, index: int) -> dict[str, Any]:
 
 def _parallel(rng: random.Random, index: int) -> dict[str, Any]:
     cities, zh = rng.sample(_CITIES, rng.choice((2, 3))), index % 2 == 1
+    cities = rng.sample(_CITIES_ZH, len(cities)) if zh else cities
     prompt = f"Ask for the weather in {', '.join(cities)}, all at once, in celsius."
-    if zh:
-        cities = rng.sample(_CITIES_ZH, len(cities))
-        prompt = f"请同时查询这些城市的天气，城市名用中文，单位用 celsius：{'、'.join(cities)}。"
+    chinese = f"请同时查询这些城市的天气，城市名用中文，单位用 celsius：{'、'.join(cities)}。"
     calls = tuple(("get_weather", {"city": city, "unit": "celsius"}) for city in cities)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(calls),), "language": "zh" if zh else "en"}
+    return {"prompt": prompt, "chinese": chinese, "tools": _DAILY, "steps": (RightStep(calls),)}
 
 
 def _nested(rng: random.Random, index: int) -> dict[str, Any]:
@@ -164,21 +161,16 @@ def _chain(rng: random.Random, index: int) -> dict[str, Any]:
 
 def _reasoning(rng: random.Random, index: int) -> dict[str, Any]:
     tool = _tool("ready", "Say that you have a number in mind.", {"digits": _NUMBER})
-    fact, zh = str(rng.randint(10_000, 99_999)), index % 2 == 1
+    fact = str(rng.randint(10_000, 99_999))
     prompt = "Choose a number with five digits, and write it in your thoughts alone. Then call the tool ready. "
     prompt += f"After its result, answer with your number alone. (Game {rng.randint(100, 999)})"
     thought = f"My number is {fact}. I must not write it anywhere else. Now I call ready."
-    if zh:
-        prompt = "请想一个五位数，只写在你的思考里，然后调用工具 ready。拿到结果后，只回答你想的数字。"
-        prompt += f"（第 {rng.randint(100, 999)} 局）"
+    chinese = "请想一个五位数，只写在你的思考里，然后调用工具 ready。拿到结果后，只回答你想的数字。"
+    chinese += f"（第 {rng.randint(100, 999)} 局）"
+    if index % 2 == 1:
         thought = f"我想的数字是 {fact}，不能写在别处。现在调用 ready。"
-    fields = {
-        "prompt": prompt,
-        "tools": (tool,),
-        "steps": (RightStep(words=(fact,)),),
-        "language": "zh" if zh else "en",
-    }
-    return {**fields, "thought": thought, "fact": fact}
+    steps = (RightStep(words=(fact,)),)
+    return {"prompt": prompt, "chinese": chinese, "tools": (tool,), "steps": steps, "thought": thought, "fact": fact}
 
 
 def _structured(rng: random.Random, index: int) -> dict[str, Any]:
@@ -203,14 +195,12 @@ def _cut(rng: random.Random, index: int) -> dict[str, Any]:
 
 
 def _exact(rng: random.Random, index: int) -> dict[str, Any]:
-    start, step, count, zh = rng.randint(3, 40), rng.randint(2, 9), rng.randint(40, 60), index % 2 == 1
+    start, step, count = rng.randint(3, 40), rng.randint(2, 9), rng.randint(40, 60)
     numbers = [str(start + step * n) for n in range(count)]
     prompt = f"Count from {start} in steps of {step}, {count} numbers in all. Write them on one line, separated by "
     prompt += "commas, and nothing else."
-    if zh:
-        prompt = f"从 {start} 开始，每次加 {step}，一共写 {count} 个数。写在一行里，用逗号隔开，不要写别的。"
-    steps = (RightStep(exactly=", ".join(numbers)),)
-    return {"prompt": prompt, "steps": steps, "language": "zh" if zh else "en"}
+    chinese = f"从 {start} 开始，每次加 {step}，一共写 {count} 个数。写在一行里，用逗号隔开，不要写别的。"
+    return {"prompt": prompt, "chinese": chinese, "steps": (RightStep(exactly=", ".join(numbers)),)}
 
 
 def _needle(tokens: int) -> Callable[[random.Random, int], dict[str, Any]]:
@@ -268,7 +258,11 @@ def make_tasks(seed: int, turns: int, *, most_tokens: int | None = None) -> tupl
 
 
 def _tasks(kind: str, seed: int, count: int) -> Iterator[ComparisonTask]:
+    """Yield tasks of a kind, every second one in Chinese where the kind has such."""
     for index in range(count):
         rng = random.Random(f"{seed}/{kind}/{index}")
-        fields = {"language": "en", **KINDS[kind].make(rng, index)}
-        yield ComparisonTask(name=f"{kind}-{index + 1}", kind=kind, **fields)
+        fields = KINDS[kind].make(rng, index)
+        chinese = fields.pop("chinese", None)
+        language = "zh" if chinese is not None and index % 2 == 1 else "en"
+        fields["prompt"] = chinese if language == "zh" else fields["prompt"]
+        yield ComparisonTask(name=f"{kind}-{index + 1}", kind=kind, language=language, **fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -60,35 +60,39 @@ def check_request(
         general=general,
     )
     violation = next(_violations(context), None)
-    return None if violation is None else error_response(violation, [] if general else refusals, model)
+    return None if violation is None else error_response(violation, () if general else refusals, model=model)
 
 
 def check_key(model: Model, headers: Mapping[str, str]) -> ErrorResponse | None:
     """Return this endpoint's error for a request without a key, or None."""
     violation = _key_violation(model.flags, model.protocol, {k.lower(): v for k, v in headers.items()})
-    return None if violation is None else error_response(violation, refusals_of(model.flags), model)
+    return None if violation is None else error_response(violation, refusals_of(model.flags), model=model)
 
 
-def error_response(violation: Violation, refusals: list[RefusalWords], model: Model | None = None) -> ErrorResponse:
-    """Format a violation: as the first refusal of its kind, else as the wire's plain error object."""
+def error_response(
+    violation: Violation,
+    refusals: Sequence[RefusalWords] = (),
+    *,
+    model: Model | None = None,
+    protocol: str | None = None,
+    status: int | None = None,
+) -> ErrorResponse:
+    """Format a violation: as the first refusal of its kind, else as the plain error object of the model's wire.
+
+    Without a model `protocol` is the wire, and None the chat wire. `status` replaces the usual one of the kind.
+    """
     for refusal in refusals:
         if refusal.on == violation.on:
             return ErrorResponse(status=refusal.status, body=_fill_in(refusal.body, violation, model))
-    status = _STATUSES.get(violation.on, 400)
-    if model is not None and not (codec := server_codec(model.protocol)).dialects:
-        body = codec.write_error(status, violation.message, _code(violation))
-        return ErrorResponse(status=status, body=json.dumps(body, ensure_ascii=False))
-    error = {
-        "message": violation.message,
-        "type": _TYPES.get(violation.on, "invalid_request_error"),
-        "param": violation.param,
-        "code": _code(violation),
-    }
-    return ErrorResponse(status=status, body=json.dumps({"error": error}, ensure_ascii=False))
-
-
-def _code(violation: Violation) -> str:
-    return _CODES.get(violation.on, violation.on.replace("-", "_"))
+    status = status or _STATUSES.get(violation.on, 400)
+    protocol = protocol if model is None else model.protocol
+    code = _CODES.get(violation.on, violation.on.replace("-", "_"))
+    if protocol is not None and not (codec := server_codec(protocol)).dialects:
+        body = codec.write_error(status, violation.message, code)
+    else:
+        kind = _TYPES.get(violation.on, "invalid_request_error")
+        body = {"error": {"message": violation.message, "type": kind, "param": violation.param, "code": code}}
+    return ErrorResponse(status=status, body=json.dumps(body, ensure_ascii=False))
 
 
 def _fill_in(body: str, violation: Violation, model: Model | None) -> str:

@@ -42,7 +42,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["HEADER", "InjectedFault", "JobFaults", "page_size", "read_fault", "read_job_faults"]
+__all__ = ["HEADER", "NO_FAULT", "InjectedFault", "JobFaults", "page_size", "read_fault", "read_job_faults"]
 
 HEADER = "x-cnllm-fault"
 
@@ -100,6 +100,9 @@ class InjectedFault(Struct, frozen=True):
     def is_midway(self) -> bool:
         """Whether the fault occurs in the middle of the body."""
         return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
+
+
+NO_FAULT = InjectedFault({})
 
 
 def _fault_words(header: str) -> dict[str, str]:

@@ -127,7 +127,7 @@ def respond(
 
 def _bad_request(model: Model, message: str) -> SimulatedResponse:
     """Return an error in the shape of the model's wire."""
-    return error_body(error_response(Violation("param", message), [], model))
+    return error_body(error_response(Violation("param", message), model=model))
 
 
 def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
@@ -186,12 +186,8 @@ def reject(
     violation: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
 ) -> SimulatedResponse:
     """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
-    error = error_response(violation, [])
-    status, body = status or error.status, error.body
-    if protocol is not None and not (codec := server_codec(protocol)).dialects:
-        body = msgspec.json.encode(codec.write_error(status, violation.message, violation.on)).decode()
-    response = error_body(ErrorResponse(status, body))
-    return SimulatedResponse(status, response.headers | headers, response.pieces)
+    response = error_body(error_response(violation, protocol=protocol, status=status))
+    return SimulatedResponse(response.status, response.headers | headers, response.pieces)
 
 
 def error_body(error: ErrorResponse) -> SimulatedResponse:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from cnllm.simulator.batch import BatchStore
-from cnllm.simulator.faults import HEADER, InjectedFault, read_fault
+from cnllm.simulator.faults import HEADER, NO_FAULT, InjectedFault, read_fault
 from cnllm.simulator.respond import NDJSON, Endpoints, ModelLookup, SimulatedResponse, reject
 from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
@@ -163,15 +163,14 @@ class Server:
         step = batch_step(self.catalog, method, target)
         return "call" if step is None else step.name
 
-    def fault(self, header: str, method: str, target: str) -> InjectedFault | None:
+    def fault(self, header: str, method: str, target: str) -> InjectedFault:
         """Return the fault for the next request with this header. Raise `ValueError` if the header names none."""
         fault = read_fault(header)
-        if not fault.kinds or (fault.step is not None and fault.step != self._step(method, target)):
-            return None
-        if fault.times is None:
-            return fault
-        self._fault_counts[header] += 1
-        return fault if self._fault_counts[header] <= fault.times else None
+        if fault.kinds and fault.step in (None, self._step(method, target)):
+            self._fault_counts[header] += 1
+            if fault.times is None or self._fault_counts[header] <= fault.times:
+                return fault
+        return NO_FAULT
 
 
 class _ClientConnection:
@@ -196,10 +195,10 @@ class _ClientConnection:
             except self.h11.RemoteProtocolError as error:
                 if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
                     violation = Violation("http", str(error))
-                    await self.send(reject(violation, status=error.error_status_hint), None)
+                    await self.send(reject(violation, status=error.error_status_hint))
                 return
             if content is None:
-                await self.send(reject(Violation("size", "The request body is too large."), status=413), None)
+                await self.send(reject(Violation("size", "The request body is too large."), status=413))
                 # If closed at once, data still on its way would reset the connection, and the answer would be lost.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stall(), _DRAIN_SECONDS)
@@ -238,41 +237,39 @@ class _ClientConnection:
         """Answer one request. Return False if the connection must end."""
         if _host_name(headers.get("host", "")) not in _HOSTS:
             violation = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
-            await self.send(reject(violation, status=421), None)
+            await self.send(reject(violation, status=421))
             return True
         self.server.observe(method, target, "received")
-        fault = None
-        if HEADER in headers:
-            try:
-                fault = self.server.fault(headers[HEADER], method, target)
-            except ValueError as error:
-                await self.send(reject(Violation("fault", str(error))), None)
-                return True
-        if fault is not None and "stall-headers" in fault.kinds:
+        try:
+            fault = self.server.fault(headers[HEADER], method, target) if HEADER in headers else NO_FAULT
+        except ValueError as error:
+            await self.send(reject(Violation("fault", str(error))))
+            return True
+        if "stall-headers" in fault.kinds:
             await self.stall()
             return False
-        if fault is not None and "reset-headers" in fault.kinds:
+        if "reset-headers" in fault.kinds:
             self.reset()
             return False
-        replacement = _fault_response(fault)
-        if replacement is None or (fault is not None and fault.takes_effect):
+        response = replacement = _fault_response(fault)
+        if response is None or fault.takes_effect:
             response = route(self.server.catalog, method, target, headers, content)
-        else:
-            response = replacement
         self.server.observe(method, target, "handled")
         stays_open = await self.send(replacement or response, fault, no_body=method == "HEAD")
         self.server.observe(method, target, "sent")
         return stays_open
 
     # ── sending ──────────────────────────────────────────────────────────────
-    async def send(self, response: SimulatedResponse, fault: InjectedFault | None, *, no_body: bool = False) -> bool:
+    async def send(
+        self, response: SimulatedResponse, fault: InjectedFault = NO_FAULT, *, no_body: bool = False
+    ) -> bool:
         """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
         pieces = list(response.pieces)
         streams = response.headers.get("content-type") in ("text/event-stream", NDJSON)
         headers = dict(response.headers)
-        if fault is not None and not streams:
+        if not streams and fault.kinds:
             pieces = _quarters(b"".join(pieces))
-        if not streams and fault is None:
+        elif not streams:
             headers["content-length"] = str(sum(map(len, pieces)))
         await self.write(
             self.h11.Response(
@@ -281,16 +278,16 @@ class _ClientConnection:
                 reason=_REASONS.get(response.status, ""),
             )
         )
-        if fault is not None and "stall-body" in fault.kinds:
+        if "stall-body" in fault.kinds:
             await self.stall()
             return False
-        middle = max(1, len(pieces) // 2) if fault is not None and fault.is_midway else None
-        delay = max(self.server.pace, self.server.slow, fault.delay if fault is not None else 0.0)
+        middle = max(1, len(pieces) // 2) if fault.is_midway else None
+        delay = max(self.server.pace, self.server.slow, fault.delay)
         for index, piece in enumerate([] if no_body else pieces[:middle]):
-            if delay and (index or self.server.slow or fault is not None):
+            if delay and (index or self.server.slow or fault.kinds):
                 await asyncio.sleep(delay)
             await self.write(self.h11.Data(data=piece))
-        if fault is not None and not await self.inject(fault):
+        if not await self.inject(fault):
             return False
         await self.write(self.h11.EndOfMessage())
         return True
@@ -336,10 +333,8 @@ def _host_name(host: str) -> str:
     return (name if colon and port.isdigit() else host).lower()
 
 
-def _fault_response(fault: InjectedFault | None) -> SimulatedResponse | None:
+def _fault_response(fault: InjectedFault) -> SimulatedResponse | None:
     """Return the response that replaces the endpoint's own, if the fault has one."""
-    if fault is None:
-        return None
     if "redirect" in fault.kinds:
         return reject(Violation("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
     if fault.status is None:
