@@ -7,12 +7,12 @@ read from start to end. A row that stands elsewhere in the input is looked up by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
-from cnllm.batch.rows import InputRow, Reader, RowFault, id_digest, line_digest
+from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import DONE, FAILED, SENT, BatchState, Record
 
 __all__ = ["Bits", "InputComparison", "compare"]
@@ -50,7 +50,7 @@ class InputComparison(msgspec.Struct):
     """The work of a run. `ask` are the lines up to `scanned` to ask; the lines after them are new.
 
     `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
-    `waiting` counts rows in jobs of a vendor; `absent` counts finished rows that are not in the input.
+    `absent` counts finished rows that are not in the input.
     """
 
     ask: Any
@@ -59,8 +59,6 @@ class InputComparison(msgspec.Struct):
     done: int = 0
     failed: int = 0
     unsure: int = 0
-    skipped: int = 0
-    waiting: int = 0
     changed: int = 0
     changed_cost: int = 0
     changed_settings: set[int | None] = set()
@@ -68,24 +66,6 @@ class InputComparison(msgspec.Struct):
     examples: list[str] = []
     doubled: dict[int, str] = {}
     absent: int = 0
-
-
-class _Cursor:
-    """The rows of the state in their order, one ahead."""
-
-    def __init__(self, state: BatchState, after: int = 0) -> None:
-        self._state = state
-        self._rows: Iterator[tuple[Any, ...]] = state.raw_records(after)
-        self.head = next(self._rows, None)
-
-    def advance(self) -> None:
-        """Go to the next row."""
-        self.head = next(self._rows, None)
-
-    def jump(self, seq: int) -> None:
-        """Go to the row after one."""
-        self._rows = self._state.raw_records(seq)
-        self.head = next(self._rows, None)
 
 
 def compare(
@@ -104,17 +84,17 @@ def compare(
     """
     total = state.count()
     found = InputComparison(ask=Bits())
-    seen, cursor = Bits(), _Cursor(state)
+    seen, records = Bits(), state.raw_records()
+    head = next(records, None)  # of the rows of the state, in their order
     updates: list[tuple[int, bytes, int, int]] = []
     strays = 0
     for row in reader.rows():
         if found.matched == total:
             break
         found.scanned = row.number
-        head = cursor.head
         if head is not None and head[2] == row.key and head[1] == row.number:
             seq, stored_setting, row_state, known = head[0], head[3], head[4], True
-            cursor.advance()
+            head = next(records, None)
         else:
             digest = _digest_of(reader, row)
             record = state.find(digest)
@@ -128,12 +108,11 @@ def compare(
                     continue
             seq, stored_setting, row_state = record.seq, record.setting, record.state
             known = record.key == row.key
-            if head is not None and head[0] == seq:
-                cursor.advance()
-                strays = 0
-            elif (strays := strays + 1) >= _STRAY:
-                cursor.jump(seq)
-                strays = 0
+            strays += 1
+            is_next = head is not None and head[0] == seq
+            if is_next or strays >= _STRAY:
+                records = records if is_next else state.raw_records(seq)
+                head, strays = next(records, None), 0
             if record.number != row.number:
                 updates.append((row.number, record.key or row.key, record.setting or setting, seq))
         if seq in seen:
@@ -144,15 +123,11 @@ def compare(
             continue
         seen.add(seq)
         found.matched += 1
-        if row_state == SENT and seq in waiting:
-            found.waiting += 1
-            continue
         if row_state == SENT:
-            found.unsure += 1
-            if ask_unsure:
-                found.ask.add(row.number)
-            else:
-                found.skipped += 1
+            if seq not in waiting:
+                found.unsure += 1
+                if ask_unsure:
+                    found.ask.add(row.number)
             continue
         if row_state not in (DONE, FAILED):
             found.ask.add(row.number)
@@ -191,13 +166,19 @@ def _is_mended(reader: Reader, state: BatchState, row: InputRow, seq: int, seen:
     return digest != line_digest(row.number) and (other is None or other.seq not in seen)
 
 
-def _digest_of(reader: Reader, row: InputRow) -> bytes:
-    """Return the digest of a row's id."""
+def _id_of(reader: Reader, row: InputRow) -> Id | None:
+    """Return the id of a row, else its line; None for a line that is no request."""
     try:
         row_id = reader.content(row).id
     except RowFault:
-        return line_digest(row.number)
-    return id_digest(row.number if row_id is None else row_id)
+        return None
+    return row.number if row_id is None else row_id
+
+
+def _digest_of(reader: Reader, row: InputRow) -> bytes:
+    """Return the digest of a row's id."""
+    row_id = _id_of(reader, row)
+    return line_digest(row.number) if row_id is None else id_digest(row_id)
 
 
 def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: Record) -> None:
@@ -207,10 +188,7 @@ def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: 
     found.changed_settings.add(record.setting)
     found.changed_rows += record.key is not None and record.key != row.key
     if len(found.examples) < _EXAMPLES:
-        try:
-            row_id = reader.content(row).id
-        except RowFault:
-            row_id = None
+        row_id = _id_of(reader, row)
         found.examples.append(str(row.number if row_id is None else row_id))
 
 

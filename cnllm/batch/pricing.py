@@ -93,15 +93,11 @@ def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     steps = settings.max_steps or 1
     if settings.simulate and settings.max_cost is None:
         return RequestPrice(None, None)
-    known, assumed = model.flags.price, settings.assume_price
-    has_price = known is not None and None not in (known.currency, known.input, known.output)
-    currency = known.currency if known is not None and has_price else None
-    if assumed is not None and not has_price:
-        currency = assumed.currency or settings.currency
-    is_same = assumed is not None and (assumed.currency or settings.currency) == currency
-    reserved = assumed if has_price and is_same else None
-    if has_price:
-        assumed = known if settings.simulate else None
+    known, assumed, reserved = model.flags.price, settings.assume_price, None
+    currency = None if assumed is None else assumed.currency or settings.currency
+    if known is not None and None not in (known.currency, known.input, known.output):
+        reserved = assumed if currency == known.currency else None
+        assumed, currency = known if settings.simulate else None, known.currency
     learns = settings.max_cost is not None
     price = RequestPrice(currency, assumed, steps, settings.assume_output, reserved, learns=learns)
     if settings.max_cost is None:

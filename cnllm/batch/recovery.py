@@ -40,10 +40,9 @@ def recover(output: Output, state: BatchState) -> Spent:
             state.execute("DELETE FROM superseded")
         size = 0
     _take_in(output, state, size, spent, trusted=trusted)
-    if unsure := state.unanswered_cost():
-        currency = state.fact("currency")
-        if currency is not None:
-            spent[currency] = spent.get(currency, 0) + unsure
+    unsure = int(state.execute("SELECT total(cost) FROM rows WHERE state = 0").fetchone()[0])  # an unknown one is 0
+    if unsure and (currency := state.fact("currency")) is not None:
+        spent[currency] = spent.get(currency, 0) + unsure
     with state.writing():
         state.execute("UPDATE rows SET cost = 0 WHERE state = 0 AND cost IS NOT NULL")
         state.put_facts({"spent": spent, **output_facts(output)})

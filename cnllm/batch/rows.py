@@ -12,6 +12,7 @@ from msgspec import Struct
 
 __all__ = [
     "Content",
+    "Id",
     "InputRow",
     "PromptTemplate",
     "Reader",

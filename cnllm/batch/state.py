@@ -217,10 +217,6 @@ class BatchState:
         assert row is not None
         return Record(*row)
 
-    def unanswered_cost(self) -> int:
-        """Return the most that unanswered requests can cost, in units. Unknown costs count nothing."""
-        return int(self._all("SELECT total(cost) FROM rows WHERE state = 0")[0][0])
-
     def update_rows(self, columns: str, values: Iterable[Sequence[Any]]) -> None:
         """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
         assignments = ", ".join(f"{name}=?" for name in columns.split())

@@ -147,7 +147,7 @@ def _scaled(value: Any, factor: float) -> Any:
 def takes_calls(model: Model) -> bool:
     """Whether the batch interface of a model takes single calls."""
     batch = model.flags.batch
-    return batch is not None and batch.available is True and batch.input == "calls"
+    return batch is not None and has_interface(model) and batch.input == "calls"
 
 
 def use_calls(lanes: Sequence[Lane], registry: Registry) -> None:
