@@ -32,20 +32,6 @@ _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
 
 
-class Stop:
-    """The reason why a run ends before its input does. `hard`: requests on their way are not waited for."""
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.kind: str | None = None
-        self.hard = False
-
-    def set(self, kind: str, reason: str) -> None:
-        """Set the reason; the first one stays."""
-        if self.kind is None:
-            self.kind, self.reason = kind, reason
-
-
 class RunParts(Protocol):
     """The parts of a session that a run uses."""
 
@@ -58,7 +44,10 @@ class RunParts(Protocol):
 
 
 class Runner:
-    """The moving parts of one run. `must_retake` says whether the state may know a line from an earlier run."""
+    """The moving parts of one run. `must_retake` says whether the state may know a line from an earlier run.
+
+    `stopped` is the kind of the reason why the run ended, and the reason; the kind is "ended" where all rows were read.
+    """
 
     def __init__(
         self, session: RunParts, journal: Journal, tally: Tally, sender: Sender, must_retake: Callable[[int], bool]
@@ -83,7 +72,8 @@ class Runner:
         self._wake_feeder = asyncio.Event()
         self._settled = asyncio.Event()
         self._failure: BaseException | None = None
-        self.stop = Stop()
+        self.stopped: tuple[str, str] | None = None
+        self._is_hurried = False  # requests on their way are not waited for
         self.broken = 0
         self._dispatcher = Dispatcher(
             self._lanes, self._ask, taken=self._count_send, idle=self._on_idle, failed=self._fail
@@ -101,13 +91,11 @@ class Runner:
         try:
             while self._failure is None and not (self._fed and self._is_idle()):
                 self._settled.clear()
-                if self.stop.hard or (
-                    self.stop.kind is not None and not self._dispatcher.in_flight and not self._finishing
-                ):
+                if self._is_hurried or (self.stopped and not self._dispatcher.in_flight and not self._finishing):
                     break
                 await self._settled.wait()
         finally:
-            self.stop.set("ended", "")
+            self._stop("ended", "")
             feeder.cancel()
             await self._dispatcher.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
@@ -122,8 +110,12 @@ class Runner:
 
     def interrupt(self) -> None:
         """Send nothing more. The second time, do not wait for what is on its way."""
-        self.stop.hard = self.stop.kind == "interrupted"
-        self.stop.set("interrupted", "it was interrupted")
+        self._is_hurried = self.stopped is not None and self.stopped[0] == "interrupted"
+        self._stop("interrupted", "it was interrupted")
+
+    def _stop(self, kind: str, reason: str) -> None:
+        """Send nothing more. The first reason stays."""
+        self.stopped = self.stopped or (kind, reason)
         self._notify()
 
     def _is_idle(self) -> bool:
@@ -141,7 +133,7 @@ class Runner:
         self._settled.set()
 
     def _notify(self) -> None:
-        self._dispatcher.stopped = self.stop.kind is not None
+        self._dispatcher.stopped = self.stopped is not None
         self._settled.set()
         self._wake_feeder.set()
 
@@ -173,10 +165,10 @@ class Runner:
     async def _feed(self, rows: AsyncIterator[Sequence[InputRow]]) -> None:
         async for chunk in rows:
             for row in chunk:
-                while len(self._ready) + self._marking >= self._stock and self.stop.kind is None:
+                while len(self._ready) + self._marking >= self._stock and self.stopped is None:
                     self._wake_feeder.clear()
                     await self._wake_feeder.wait()
-                if self.stop.kind is not None:
+                if self.stopped is not None:
                     return
                 if len(self._to_cache) >= _CACHE_GROUP:
                     await self._fill_cache()
@@ -191,9 +183,8 @@ class Runner:
         is_sent = job.outcome is None
         while is_sent and not self._budget.has_room(job.reserved):
             if not self._dispatcher.in_flight and not self._marking and not self._ready:
-                self.stop.set("cap", self._budget.refusal(job.reserved))
-                self._notify()
-            if self.stop.kind is not None:
+                self._stop("cap", self._budget.refusal(job.reserved))
+            if self.stopped is not None:
                 return
             self._wake_feeder.clear()
             await self._wake_feeder.wait()
@@ -253,7 +244,7 @@ class Runner:
             self._wake_feeder.set()
 
     def _on_idle(self) -> None:
-        if self._is_idle() or self.stop.kind is not None:
+        if self._is_idle() or self.stopped is not None:
             self._notify()
 
     async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
@@ -270,7 +261,7 @@ class Runner:
                 self._charge(job, attempt)
         if attempt.next in ("again", "close"):
             self._ready.appendleft(job)
-        elif attempt.next == "retry" and self.stop.kind is None:
+        elif attempt.next == "retry" and self.stopped is None:
             self._retry(job, attempt)
         else:
             self._finish(job, attempt.outcome, attempt.cost)
@@ -296,8 +287,7 @@ class Runner:
         assert outcome.error is not None
         lane.closed = f"{outcome.error['type']}: {outcome.error['message']}"
         if all(other.closed is not None for other in self._lanes):
-            self.stop.set("endpoint", lane.closed)
-            self._notify()
+            self._stop("endpoint", lane.closed)
 
     # ── finishing ────────────────────────────────────────────────────────────
 
@@ -325,7 +315,6 @@ class Runner:
         elif outcome.error["type"] == FAULT:
             self.broken += 1
             if self._strict:
-                self.stop.set("strict", outcome.error["message"])
-                self._notify()
-        if self._fed or self.stop.kind is not None or self._budget.cap is not None:
+                self._stop("strict", outcome.error["message"])
+        if self._fed or self.stopped is not None or self._budget.cap is not None:
             self._notify()

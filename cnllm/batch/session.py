@@ -445,11 +445,9 @@ class BatchSession:
 
     def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
         counts = self.state.counts()
-        kind, reason = (self.vendor.stopped if self.vendor is not None else None) or (
-            runner.stop.kind,
-            runner.stop.reason,
-        )
-        stopped = reason if kind not in (None, "ended") else None
+        by_vendor = None if self.vendor is None else self.vendor.stopped
+        kind, reason = by_vendor or runner.stopped or ("ended", "")
+        stopped = None if kind == "ended" else reason
         if kind == "cap" and (cap := self._whole_cap(tally, counts)) is not None:
             messages = [*messages, cap]
         failed = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0)

@@ -70,7 +70,7 @@ class RecordedRequest(Struct, frozen=True):
 
     method: str
     url: str
-    body: Any
+    body: Any = None
     headers: dict[str, str] = {}
 
 

@@ -5,13 +5,12 @@ What endpoints and files say reaches the page as escaped text only. The page loa
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Iterator
 from decimal import Decimal
 
 from cnllm.comparison.figures import FIGURES, ComparisonData, Median, Share
-from cnllm.comparison.run import RecordedExchange
+from cnllm.comparison.run import TaskExchange
 
 __all__ = ["render_drawing", "render_page"]
 
@@ -185,15 +184,11 @@ def _problems(report: ComparisonData) -> Iterator[str]:
             yield f"<pre>{html.escape(_shorten(_response(last[task])))}</pre></details>"
 
 
-def _response(exchange: RecordedExchange) -> str:
+def _response(exchange: TaskExchange) -> str:
     """Return what came in response, as text."""
-    response = exchange.recorded.get("response")
-    if response is None:
+    if exchange.recorded.get("response") is None:
         return str(exchange.recorded.get("error", ""))
-    chunks = (
-        chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"]) for chunk in response["chunks"]
-    )
-    return b"".join(chunks).decode(errors="replace")
+    return b"".join(exchange.cassette.chunks).decode(errors="replace")
 
 
 def _shorten(text: str) -> str:

@@ -22,8 +22,8 @@ from cnllm.comparison.run import (
     Host,
     HostEntry,
     LiveExchanges,
-    RecordedExchange,
     TaskChoice,
+    TaskExchange,
     open_host,
     request_hash,
     run_task,
@@ -173,7 +173,7 @@ class _Records:
         self._host = entry.name
         self._versions = f"it was made by the registry {report.registry}, this one is {version}"
 
-    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> RecordedExchange:
+    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> TaskExchange:
         """Return the exchange of a request. Raise `AllowanceSpent` where the run had ended."""
         exchange = self._exchanges.get((task.name, step))
         if exchange is None:
@@ -203,7 +203,7 @@ class _Run:
     ) -> None:
         names = [host.name for host in hosts]
         self.results: dict[str, list[ComparisonResult]] = {name: [] for name in names}
-        self.exchanges: dict[str, list[RecordedExchange]] = {name: [] for name in names}
+        self.exchanges: dict[str, list[TaskExchange]] = {name: [] for name in names}
         self.stopped: dict[str, str] = {}
         self._known_stops = known_stops or {}
         tasks = settings.tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.cassette import Recorder
+from cnllm.cassette.parts import RecordedExchange
 from cnllm.client.echo import insert_key, plan_secrets
 from cnllm.comparison.tasks import ComparisonTask, RightStep, make_tasks
 from cnllm.engine import Plan, StreamParser, build_request
@@ -36,8 +36,8 @@ __all__ = [
     "Host",
     "HostEntry",
     "LiveExchanges",
-    "RecordedExchange",
     "TaskChoice",
+    "TaskExchange",
     "first_request",
     "open_host",
     "request_hash",
@@ -47,13 +47,18 @@ __all__ = [
 _CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
 
 
-class RecordedExchange(Struct, frozen=True):
+class TaskExchange(Struct, frozen=True):
     """One request of a task and the response as it was recorded. `sha256` is the hash of the request."""
 
     task: str
     step: int
     sha256: str
     recorded: dict[str, Any]
+
+    @property
+    def cassette(self) -> RecordedExchange:
+        """Return the exchange as the line of a cassette."""
+        return msgspec.convert(self.recorded, RecordedExchange)
 
 
 class TaskChoice(Struct, frozen=True):
@@ -86,7 +91,7 @@ class HostEntry(Struct, frozen=True):
     same_weights: bool | None
     price: Price | None = None
     stopped: str | None = None
-    exchanges: tuple[RecordedExchange, ...] = ()
+    exchanges: tuple[TaskExchange, ...] = ()
 
 
 class Host(Struct, frozen=True):
@@ -132,7 +137,7 @@ class ComparisonResult(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-Ask = Callable[[ComparisonTask, int, Plan], RecordedExchange]
+Ask = Callable[[ComparisonTask, int, Plan], TaskExchange]
 
 
 class Budget:
@@ -179,7 +184,7 @@ class LiveExchanges:
         self._warm = getattr(transport, "warm", None)
         self._transport = Recorder(transport, self._recorded.append, lambda: self._secrets)
 
-    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> RecordedExchange:
+    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> TaskExchange:
         """Send a request and read the whole response. A failure of the network is recorded, too.
 
         A connection is opened before, so that its time is not the host's.
@@ -201,7 +206,7 @@ class LiveExchanges:
                 close()
         recorded = self._recorded.pop()
         del recorded["request"]["body"]  # the seed makes it again, and its hash is kept
-        exchange = RecordedExchange(task.name, step, request_hash(plan), recorded)
+        exchange = TaskExchange(task.name, step, request_hash(plan), recorded)
         self._budget.settle(plan, reserved, _read(plan, exchange).reply)
         return exchange
 
@@ -237,13 +242,13 @@ def _request(model: Model, task: ComparisonTask, messages: list[Message]) -> Pla
 
 
 # ── one task ─────────────────────────────────────────────────────────────────
-def run_task(host: Host, task: ComparisonTask, ask: Ask) -> tuple[ComparisonResult, list[RecordedExchange]]:
+def run_task(host: Host, task: ComparisonTask, ask: Ask) -> tuple[ComparisonResult, list[TaskExchange]]:
     """Ask a host one task, as far as it goes right. Raise `AllowanceSpent` where the next request may cost too much.
 
     A host to which cnllm does not send reasoning back is not asked what stands only there.
     """
     messages = _opening(host, task)
-    exchanges: list[RecordedExchange] = []
+    exchanges: list[TaskExchange] = []
     judge = _Judge(task)
     for number, step in enumerate(task.steps):
         plan = _request(host.model, task, messages)
@@ -270,22 +275,20 @@ class _Turn(Struct, frozen=True):
     seconds: float | None
 
 
-def _read(plan: Plan, exchange: RecordedExchange) -> _Turn:
+def _read(plan: Plan, exchange: TaskExchange) -> _Turn:
     """Read a recorded response. Nothing but the record and the plan decides, so that a replay reads the same."""
-    recorded = exchange.recorded
-    response = recorded.get("response")
+    recorded = exchange.cassette
+    response = recorded.response
     if response is None:
-        return _Turn(None, recorded.get("error", {}).get("type", "no response"), None, None)
-    parser = StreamParser(plan.model, plan=plan, status=response["status"], headers=response["headers"])
+        return _Turn(None, "no response" if recorded.error is None else recorded.error.type, None, None)
+    parser = StreamParser(plan.model, plan=plan, status=response.status, headers=response.headers)
     first = last = None
     try:
-        for chunk, seconds in zip(response["chunks"], response["times"], strict=True):
-            data = chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
-            events = parser.feed(data)
-            last = seconds
+        for chunk, last in zip(recorded.chunks, response.times, strict=True):
+            events = parser.feed(chunk)
             if first is None and any(isinstance(event, _CONTENT) for event in events):
-                first = seconds
-        parser.end(orderly=recorded["ended"] == "whole")
+                first = last
+        parser.end(orderly=recorded.ended == "whole")
         return _Turn(parser.close(), None, first, last)
     except EmptyReply as error:
         return _Turn(error.reply, "the turn came back empty", first, last)

@@ -27,7 +27,7 @@ from cnllm.comparison import (
     read_report,
 )
 from cnllm.comparison.figures import find_verdicts
-from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request, run_task
+from cnllm.comparison.run import Budget, Host, LiveExchanges, TaskExchange, first_request, run_task
 from cnllm.comparison.tasks import RightStep
 from cnllm.comparison.transports import NewConnections, simulated_transport
 from cnllm.simulator.server import running
@@ -324,7 +324,7 @@ def test_arguments_are_judged_as_they_arrived(tmp_path: Path, arguments: str, is
     assert (result.marks["called"], result.marks["valid"]) == (True, is_valid)
 
 
-def exchanges(folder: Path, url: str, count: int) -> list[RecordedExchange]:
+def exchanges(folder: Path, url: str, count: int) -> list[TaskExchange]:
     """The exchanges of a host with so many requests, one after the other."""
     host = host_at(folder, url)
     connections = NewConnections()
