@@ -82,7 +82,7 @@ def estimate_session(settings: BatchSettings) -> Estimate:
         return session.estimate()
     finally:
         session.close()
-        session.discard_if_empty()
+        session.discard()
 
 
 async def _run(session: BatchSession) -> Report:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any
 
@@ -89,17 +90,12 @@ class BatchSession:
             raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
         self._made = [file for file in (path, state_path(path)) if not file.exists()]
         self.state = BatchState(state_path(path))
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.discard)
             self.output = Output(path)
-        except BaseException:
-            self._discard()
-            raise
-        try:
+            undo.callback(self.output.close)
             self._open()
-        except BaseException:
-            self.output.close()
-            self._discard()
-            raise
+            undo.pop_all()
 
     def _open(self) -> None:
         settings, state = self.settings, self.state
@@ -109,7 +105,7 @@ class BatchSession:
         self.recorder = self._open_recorder()
         self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(
-            settings, self.registry, self._resolved_models(), self._salt(), self.recorder
+            settings, self.registry, self._resolved_models(), self._token("salt", 8), self.recorder
         )
         by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
         if by_calls:
@@ -192,41 +188,29 @@ class BatchSession:
                 hint=f"set the key of {stored.provider} again, or choose another -o OUT for {chosen.provider}",
             )
 
-    def _salt(self) -> str:
-        """Return what makes the idempotency keys of this output its own."""
-        salt: str | None = self.state.fact("salt")
-        if salt is None:
-            salt = secrets.token_hex(8)
-            self.state.set_facts(salt=salt)
-        return salt
+    def _token(self, name: str, size: int) -> str:
+        """Return a random text that all runs with this output share, and no other output has."""
+        token: str | None = self.state.fact(name)
+        if token is None:
+            token = secrets.token_hex(size)
+            self.state.set_facts(**{name: token})
+        return token
 
     def _open_recorder(self) -> CallRecorder | None:
         """Return the recorder of calls; None where nobody wants it. All runs with one output are one conversation."""
         settings = self.settings
         if not (read_setting("log_calls") if settings.log_calls is None else settings.log_calls):
             return None
-        conversation: str | None = self.state.fact("conversation")
-        if conversation is None:
-            conversation = secrets.token_hex(5)
-            self.state.set_facts(conversation=conversation)
         origin = "simulated" if settings.simulate else "endpoint"
-        return CallRecorder(CallLog(), origin, "batch", conversation, settings.tag or "")
+        return CallRecorder(CallLog(), origin, "batch", self._token("conversation", 5), settings.tag or "")
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
         """Close the state, and remove the files that this run made, unless the output has an answer."""
         self.state.close()
         out = self.settings.out
         if out not in self._made or not out.exists() or out.stat().st_size == 0:
-            self._remove_files()
-
-    def discard_if_empty(self) -> None:
-        """Remove the closed files of an output that was made for an estimate."""
-        if self.settings.out in self._made and self.settings.out.stat().st_size == 0:
-            self._remove_files()
-
-    def _remove_files(self) -> None:
-        for path in self._made:
-            path.unlink(missing_ok=True)  # ours: this run made it
+            for path in self._made:
+                path.unlink(missing_ok=True)  # ours: this run made it
 
     def close(self) -> None:
         """Close the files."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -262,8 +263,7 @@ class RunLedger:
 
     def spent(self) -> dict[str, int]:
         """Return what was spent, and what requests that were on their way may have cost, in units by currency."""
-        with self._readable_errors():
-            return dict(self._db.execute("SELECT currency, units FROM spent"))
+        return dict(self._execute("SELECT currency, units FROM spent"))
 
     def commit(self, answers: Iterable[Answer], currency: str | None, units: int) -> None:
         """Write answers, and the amount that is spent or reserved."""
@@ -274,33 +274,28 @@ class RunLedger:
 
     def added(self) -> dict[str, int]:
         """Return the most input that endpoints have added to a request, in tokens."""
-        with self._readable_errors():
-            return dict(self._db.execute("SELECT endpoint, tokens FROM added"))
+        return dict(self._execute("SELECT endpoint, tokens FROM added"))
 
     def put_added(self, endpoint: str, tokens: int) -> None:
         """Write the most input that an endpoint has added to a request."""
-        with self._readable_errors():
-            self._db.execute("INSERT OR REPLACE INTO added VALUES (?, ?)", (endpoint, tokens))
+        self._execute("INSERT OR REPLACE INTO added VALUES (?, ?)", endpoint, tokens)
 
     def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
         """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""
-        with self._readable_errors():
-            return [self._find(key, worker, owned=owned) for key, owned in keys]
+        return [self._find(key, worker, owned=owned) for key, owned in keys]
 
     def _find(self, key: bytes, worker: str, *, owned: bool) -> bytes | None:
-        found = self._db.execute(
-            "SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", (key,)
-        ).fetchone()
-        if found is None:
-            return None
-        if owned:
-            self._db.execute("UPDATE answers SET owner = ? WHERE rowid = ?", (worker, found[0]))
-        return bytes(found[1])
+        for row, reply in self._execute(
+            "SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", key
+        ):
+            if owned:
+                self._execute("UPDATE answers SET owner = ? WHERE rowid = ?", worker, row)
+            return bytes(reply)
+        return None
 
     def release(self, worker: str) -> None:
         """Let others have the answers of a worker that ended."""
-        with self._readable_errors():
-            self._db.execute("UPDATE answers SET owner = NULL WHERE owner = ?", (worker,))
+        self._execute("UPDATE answers SET owner = NULL WHERE owner = ?", worker)
 
     def close(self, *, remove: bool = False) -> None:
         """Close the file, and remove it where it served one run only."""
@@ -308,6 +303,10 @@ class RunLedger:
         if remove:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        with self._readable_errors():
+            return self._db.execute(statement, values).fetchall()
 
     def _readable_errors(self) -> AbstractContextManager[None]:
         return readable_errors(self.path, _HINT, "state=… names a file")
