@@ -16,7 +16,6 @@ from cnllm.batch.sender import Sender
 from cnllm.batch.shared.messages import EndpointLimits, Hello
 from cnllm.batch.shared.sender import Link, PendingRow, RowSender, result_of
 from cnllm.batch.shared.settings import ModelSettings
-from cnllm.client.async_client import AsyncClient
 from cnllm.config.keys import find_key
 from cnllm.errors import KeyMissing
 from cnllm.estimates.money import units_of
@@ -32,49 +31,29 @@ class Asker:
     """
 
     def __init__(self, settings: ModelSettings, place: str, link: Link) -> None:
+        batch, registry = settings.batch, settings.registry()
+        model = settings.model(registry)
         self._settings = settings
-        self._place = place
-        batch = settings.batch
         self._template = None if batch.prompt is None else PromptTemplate(batch.prompt)
-        self.columns = [
-            "id",
-            settings.id_column,
-            "prompt",
-            "messages",
-            *(self._template.columns if self._template else ()),
-        ]
-        self._registry = settings.registry()
-        self._model = settings.model(self._registry)
-        self._price = request_price(batch, self._model)
-        self._cap = None if batch.max_cost is None else units_of(batch.max_cost)
-        rates = self._model.flags.rates or Rates()
-        self._lane = Lane(self._model.name, self._model, self._client(), Controller())
-        url = self._lane.prepare("Hello", batch.options).plan.url
-        self._endpoint = EndpointLimits(
-            f"{self._model.name} {url.partition('?')[0]} {settings.key_env or ''}",
+        columns = () if self._template is None else self._template.columns
+        self.columns = ["id", settings.id_column, "prompt", "messages", *columns]
+        self._price = request_price(batch, model)
+        salt = settings.state or settings.run
+        client = open_client(
+            batch, registry, model, _key_of(settings), salt, lambda limits: self._sender.observe(limits)
+        )
+        self._lane = Lane(model.name, model, client, Controller())
+        url, rates = self._lane.prepare("Hello", batch.options).plan.url, model.flags.rates or Rates()
+        endpoint = EndpointLimits(
+            f"{model.name} {url.partition('?')[0]} {settings.key_env or ''}",
             batch.concurrency,
             batch.rpm or rates.requests,
             batch.tpm or rates.tokens,
         )
-        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price), self._hello, link)
+        cap = None if batch.max_cost is None else units_of(batch.max_cost)
+        hello = Hello(place, endpoint, settings.run, settings.state, self._price.currency, cap)
+        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price), hello, link)
         self.ask, self.ask_and_wait = self._sender.ask, self._sender.ask_and_wait
-
-    def _client(self) -> AsyncClient:
-        settings, batch = self._settings, self._settings.batch
-        key = None
-        if settings.key_env is not None and not batch.simulate:
-            key = find_key([settings.key_env])
-            if key is None:
-                hint = f"export {settings.key_env}=… before `ray start`, or `cnllm keys set {settings.key_env}` there"
-                raise KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint)
-        salt = settings.state or settings.run
-        return open_client(batch, self._registry, self._model, key, salt, lambda limits: self._sender.observe(limits))
-
-    def _hello(self, committed: int) -> Hello:
-        settings = self._settings
-        return Hello(
-            self._place, self._endpoint, settings.run, settings.state, self._price.currency, self._cap, committed
-        )
 
     def row(self, columns: dict[str, Any]) -> PendingRow | dict[str, Any]:
         """Return a row to ask, or the columns of one that is no request."""
@@ -98,3 +77,14 @@ class Asker:
         if content.id is not None:
             row.key = blake2b(id_digest(content.id) + row.identity, digest_size=16).digest()
         return row
+
+
+def _key_of(settings: ModelSettings) -> str | None:
+    """Return the key in the variable that the settings name; None where they name none."""
+    if settings.key_env is None or settings.batch.simulate:
+        return None
+    key = find_key([settings.key_env])
+    if key is None:
+        hint = f"export {settings.key_env}=… before `ray start`, or `cnllm keys set {settings.key_env}` there"
+        raise KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint)
+    return key

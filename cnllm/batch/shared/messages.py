@@ -42,7 +42,7 @@ class Hello(Struct, frozen=True, array_like=True):
     state: str | None
     currency: str | None
     cap: int | None
-    committed: int
+    committed: int = 0
 
 
 class Done(Struct, frozen=True, array_like=True):

@@ -93,14 +93,13 @@ class _RemotePermit(Struct, frozen=True):
 class RowSender:
     """The requests of this process. `ask` may be called in any thread; all else happens in the loop's thread."""
 
-    def __init__(self, lane: Lane, sender: Sender, hello: Callable[[int], Hello], link: Link) -> None:
+    def __init__(self, lane: Lane, sender: Sender, hello: Hello, link: Link) -> None:
         self._lane = lane
         self._sender = sender
         self._hello = hello
         self._link = link
         self._name = uuid4().hex
         self._known = False
-        self._committed = 0
         self._waiting: deque[PendingRow] = deque()
         self._finished: list[Done] = []
         self._observed: tuple[float | None, float | None, float | None] | None = None
@@ -201,7 +200,7 @@ class RowSender:
             # The lost allowance may have counted them: without amounts, the next one cannot count them twice.
             self._finished[:0] = [msgspec.structs.replace(done, reserved=None, cost=None) for done in finished]
             raise
-        self._committed = grant.committed
+        self._hello = msgspec.structs.replace(self._hello, committed=grant.committed)
         started = needs[: len(grant.tickets)]
         self._waiting.extendleft(reversed(needs[len(started) :]))
         for row, ticket in zip(started, grant.tickets, strict=True):
@@ -218,11 +217,11 @@ class RowSender:
             row.estimate(price)  # an answer may have taught how much input the endpoint adds
         rows = [Need(row.tokens, row.reserved) for row in needs]
         observed, self._observed = self._observed, None
-        hello = None if self._known else self._hello(self._committed)
+        hello = None if self._known else self._hello
         report = WorkerReport(self._name, finished, rows, observed, hello, price.added)
         grant = await self._link.exchange(report)
         if not grant.known:  # it was silent for too long
-            grant = await self._link.exchange(msgspec.structs.replace(report, hello=self._hello(self._committed)))
+            grant = await self._link.exchange(msgspec.structs.replace(report, hello=self._hello))
         self._known = True
         price.learn_added(grant.added)
         return grant
