@@ -22,7 +22,7 @@ __all__ = ["Journal", "write_finishes"]
 _PAUSE = 0.01  # seconds between two groups while there is enough to send
 
 
-class _Group(Struct):
+class _WriteGroup(Struct):
     """Data that are written together, with the callbacks for afterwards."""
 
     marks: list[tuple[RowMark, Callable[[Record | None], None]]] = []
@@ -41,7 +41,7 @@ class Journal:
         self._facts = facts
         self.first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
-        self._group = _Group()
+        self._group = _WriteGroup()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,7 +70,7 @@ class Journal:
             if not self.hurry:
                 await asyncio.sleep(_PAUSE)
             self._wake.clear()
-            group, self._group = self._group, _Group()
+            group, self._group = self._group, _WriteGroup()
             found = await loop.run_in_executor(self._thread, self._write, group, self._facts())
             for _, finished in group.finishes:
                 finished()
@@ -92,7 +92,7 @@ class Journal:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _write(self, group: _Group, facts: dict[str, Any]) -> Sequence[Record | None]:
+    def _write(self, group: _WriteGroup, facts: dict[str, Any]) -> Sequence[Record | None]:
         found: Sequence[Record | None] = ()
 
         def mark() -> None:

@@ -129,7 +129,7 @@ def ask_hosts(
     budget = Budget(caps or {})
     live = {host.name: LiveExchanges(transports[host.name], budget, keys[host.name]) for host in hosts}
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    run = _Run(hosts, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
+    run = _TaskLoop(hosts, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
     entries = tuple(
         replace(host.entry, stopped=run.stopped.get(host.name), exchanges=tuple(run.exchanges[host.name]))
         for host in hosts
@@ -161,7 +161,7 @@ def replay(registry: Registry, report: Comparison) -> Comparison:
     hosts = [open_host(entry, registry) for entry in report.hosts]
     asks = {entry.name: _Records(entry, report, registry.version).ask for entry in report.hosts}
     stopped = {entry.name: entry.stopped for entry in report.hosts if entry.stopped is not None}
-    run = _Run(hosts, report.settings, asks, None, stopped)
+    run = _TaskLoop(hosts, report.settings, asks, None, stopped)
     return replace(report, figures=run.figures, verdicts=run.verdicts, problems=run.problems)
 
 
@@ -190,7 +190,7 @@ class _Records:
         return exchange
 
 
-class _Run:
+class _TaskLoop:
     """A run over all tasks, live or from records: hosts take turns, so that the hour does not decide."""
 
     def __init__(

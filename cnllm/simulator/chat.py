@@ -83,7 +83,7 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": finish_word(flags, reply.finish)}
     place = _stream_usage(flags, request)
     if place == "choice":
-        set_value(last, _usage_in_choice(flags), _usage(flags, reply))
+        _put_usage(last, flags, reply, in_choice=True)
     yield frame(last, has_usage=place == "last")
     if place == "chunk":
         yield frame(None, has_usage=True)
@@ -168,23 +168,14 @@ def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
 
 
 # ── ending ───────────────────────────────────────────────────────────────────
-def _usage_at(flags: Flags) -> str:
-    paths = (flags.usage.at if flags.usage is not None else None) or ["usage"]
-    return next((p for p in paths if not p.startswith("choices.")), "usage")
-
-
-def _put_usage(body: dict[str, Any], flags: Flags, reply: SimulatedReply) -> None:
-    """Write the token counts into a body or a chunk."""
-    if (path := _usage_at(flags)) == ".":
-        body.update(_usage(flags, reply))
-    else:
-        set_value(body, path, _usage(flags, reply))
-
-
-def _usage_in_choice(flags: Flags) -> str:
-    """Return the path of usage within a choice."""
+def _put_usage(target: dict[str, Any], flags: Flags, reply: SimulatedReply, *, in_choice: bool = False) -> None:
+    """Write the token counts into a body or a chunk, or into its choice."""
     paths = (flags.usage.at if flags.usage is not None else None) or []
-    return next((p.split(".", 2)[2] for p in paths if p.startswith("choices.")), "usage")
+    path = next((p for p in paths if p.startswith("choices.") is in_choice), "usage")
+    if path == ".":
+        target.update(_usage(flags, reply))
+    else:
+        set_value(target, path.split(".", 2)[2] if path.startswith("choices.") else path, _usage(flags, reply))
 
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:

@@ -46,7 +46,7 @@ _TABLES = (
 )
 
 
-class _Run:
+class _SharedRun:
     """The money of a run, and its ledger."""
 
     def __init__(self, now: float, hello: Hello, ledger: RunLedger) -> None:
@@ -80,7 +80,7 @@ class _Run:
 class _Sharer(Struct, eq=False):
     hello: Hello
     controller: Controller
-    run: _Run
+    run: _SharedRun
     seen: float = 0.0
     hungry_at: float = -_HUNGRY
     is_stale: bool = False  # its worst cases do not know yet how much input the endpoint adds
@@ -96,7 +96,7 @@ class Allowance:
     def __init__(self, place: str = "") -> None:
         self._place = place
         self._controllers: dict[object, Controller] = {}
-        self._runs: dict[tuple[Path, str | None], _Run] = {}
+        self._runs: dict[tuple[Path, str | None], _SharedRun] = {}
         self._ledgers: dict[Path, RunLedger] = {}
         self._temporary: set[Path] = set()
         self._workers: dict[str, _Sharer] = {}
@@ -110,7 +110,7 @@ class Allowance:
             self._greet(now, report.worker, report.hello)
         worker = self._workers.get(report.worker)
         if worker is None:
-            return Permissions(False, [], None, None, 0)
+            return Permissions(known=False)
         worker.seen = now
         added = worker.run.learn(worker.hello.endpoint.name, report.added)
         worker.is_stale = report.added is None and added is not None
@@ -129,7 +129,9 @@ class Allowance:
         wait = self._grant(now, worker, report.needs, tickets)
         worker.run.commit(answers)
         stop = worker.run.stop if report.needs and not tickets else None
-        return Permissions(True, tickets, wait, stop, worker.run.committed(), added)
+        return Permissions(
+            known=True, tickets=tickets, wait=wait, stop=stop, committed=worker.run.committed(), added=added
+        )
 
     def find(self, name: str, keys: list[tuple[bytes, bool]]) -> list[bytes | None]:
         """Return answers that are there already: the row is not asked again."""
@@ -161,7 +163,7 @@ class Allowance:
             )
         self._workers[name] = _Sharer(hello, self._controllers[limits], self._run_of(now, hello))
 
-    def _run_of(self, now: float, hello: Hello) -> _Run:
+    def _run_of(self, now: float, hello: Hello) -> _SharedRun:
         path = _temporary_path(hello.run + self._place) if hello.state is None else Path(hello.state).absolute()
         if path not in self._ledgers:
             self._ledgers[path] = RunLedger(path)
@@ -169,7 +171,7 @@ class Allowance:
                 self._temporary.add(path)
         run = self._runs.get((path, hello.currency))
         if run is None:
-            run = self._runs[path, hello.currency] = _Run(now, hello, self._ledgers[path])
+            run = self._runs[path, hello.currency] = _SharedRun(now, hello, self._ledgers[path])
         elif hello.cap != run.budget.cap:
             run.budget.cap, run.stop = hello.cap, None
         return run

@@ -94,10 +94,10 @@ class Permissions(Struct, frozen=True, array_like=True):
     """
 
     known: bool
-    tickets: list[int]
-    wait: float | None
-    stop: str | None
-    committed: int
+    tickets: list[int] = []
+    wait: float | None = None
+    stop: str | None = None
+    committed: int = 0
     added: int | None = None
 
 

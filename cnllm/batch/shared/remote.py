@@ -31,9 +31,9 @@ class Outgoing(Struct, frozen=True):
     url: str
     headers: dict[str, str]
     content: bytes
-    stream: bool
-    timeouts: Timeouts
-    most: int
+    stream: bool = False
+    timeouts: Timeouts = Timeouts()
+    most: int = 0
 
 
 class Response(Struct, frozen=True):
@@ -62,7 +62,7 @@ class RemoteSender:
     async def check(self, stand_in: str, url: str) -> bytes | None:
         """Return the pickled error of a node that does not have the key; None where it has."""
         try:
-            self._insert_key(Outgoing("POST", url, {"authorization": stand_in}, b"", False, Timeouts(), 0))
+            self._insert_key(Outgoing("POST", url, {"authorization": stand_in}, b""))
         except CnllmError as error:
             return pickle.dumps(error)
         return None

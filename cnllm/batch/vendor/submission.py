@@ -76,7 +76,7 @@ class Packer:
     def add(self, job: Job, size: int, *, retake: bool) -> None:
         """Put a row into the part."""
         row = job.row
-        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, self._setting, None, False, retake)
+        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, self._setting, None, retake=retake)
         self.rows.append(Packed(mark, job.prepared.plan.content, job.reserved))
         self._bytes += size
 
