@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from pathlib import Path
 
 from cnllm.batch.output import Line, Output
@@ -58,15 +59,9 @@ def _take_in(output: Output, state: BatchState, start: int, spent: Spent, *, tru
     """Store the lines from a place on."""
     entries = output.entries(start, start if trusted and start else 0)
     seq, currency = state.last_seq(), state.fact("currency")
-    ended = False
-    while not ended:
+    while chunk := list(islice(entries, _CHUNK)):
         with state.writing():
-            for _ in range(_CHUNK):
-                entry = next(entries, None)
-                if entry is None:
-                    ended = True
-                    break
-                place, length, line = entry
+            for place, length, line in chunk:
                 digest = line_digest(line.line or 0) if line.id is None else id_digest(line.id)
                 row = state.execute(_KNOWN, digest).fetchone()
                 was_sent = row is not None and row[1] == SENT

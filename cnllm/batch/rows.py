@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -142,19 +143,9 @@ class PromptTemplate:
 
 def grouped(rows: Iterable[InputRow], reader: Reader) -> Iterator[InputRow]:
     """Yield the rows, those of each ten thousand in the order of their messages."""
-    window: list[tuple[bytes, int, InputRow]] = []
-    for row in rows:
-        window.append((_beginning(reader, row), row.number, row))
-        if len(window) >= _WINDOW:
-            yield from _sorted(window)
-            window.clear()
-    yield from _sorted(window)
-
-
-def _sorted(window: list[tuple[bytes, int, InputRow]]) -> Iterator[InputRow]:
-    window.sort(key=lambda item: item[:2])
-    for _, _, row in window:
-        yield row
+    rows = iter(rows)
+    while window := list(islice(rows, _WINDOW)):
+        yield from sorted(window, key=lambda row: (_beginning(reader, row), row.number))
 
 
 def _beginning(reader: Reader, row: InputRow) -> bytes:

@@ -304,17 +304,8 @@ class BatchSession:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
         loop, rows = asyncio.get_running_loop(), self._rows_to_ask()
         thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-read")
-
-        def read() -> list[InputRow]:
-            chunk = []
-            for row in rows:
-                chunk.append(row)
-                if len(chunk) >= _CHUNK:
-                    break
-            return chunk
-
         try:
-            while chunk := await loop.run_in_executor(thread, read):
+            while chunk := await loop.run_in_executor(thread, lambda: list(islice(rows, _CHUNK))):
                 yield chunk
         finally:
             thread.shutdown(wait=False, cancel_futures=True)

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,7 +18,6 @@ __all__ = [
     "AsyncAnswer",
     "Json",
     "RecordedExchange",
-    "SendableRequest",
     "as_json",
     "read_exchange",
     "require_plan",
@@ -28,19 +27,6 @@ __all__ = [
 Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
 Json = dict[str, Any]
-
-
-class SendableRequest(Protocol):
-    """A request that a transport can send; `cnllm.Plan` is one."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def url(self) -> str: ...
-    @property
-    def headers(self) -> dict[str, str]: ...
-    @property
-    def body(self) -> Any: ...
 
 
 def require_plan(plan: Any) -> None:

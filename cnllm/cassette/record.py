@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cnllm.cassette.hide import redact_chunks
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, SendableRequest, as_json, require_plan
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, as_json, require_plan
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.system import files
@@ -110,7 +110,7 @@ class _Tape:
         """Return the secrets that are known now, those of the environment's proxy too."""
         return (*(self._secrets() if callable(self._secrets) else self._secrets), *redact.proxy_secrets())
 
-    def begin(self, plan: SendableRequest) -> _Entry:
+    def begin(self, plan: Any) -> _Entry:
         """Return an entry for a request, without secrets."""
         require_plan(plan)
         request_secrets = redact.request_secrets(plan.url, plan.headers)

@@ -14,7 +14,6 @@ from cnllm.cassette.parts import (
     Answer,
     AsyncAnswer,
     RecordedExchange,
-    SendableRequest,
     read_exchange,
     require_plan,
     url_path,
@@ -83,14 +82,14 @@ class _Cassette:
         self._in_order = deque(range(len(self._rows)))
         self._lock = threading.Lock()  # a client may be used by several threads
 
-    def answer(self, plan: SendableRequest) -> Answer:
+    def answer(self, plan: Any) -> Answer:
         """Return the recorded response to a plan."""
         entry = self._take(plan)
         if entry.response is None:
             raise _error(entry)
         return entry.response.status, dict(entry.response.headers), _chunks(entry)
 
-    def _take(self, plan: SendableRequest) -> RecordedExchange:
+    def _take(self, plan: Any) -> RecordedExchange:
         """Return the first unused exchange with the method, URL path and body of the plan."""
         require_plan(plan)
         secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -133,10 +134,6 @@ def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
     right = sum(result.problem is None for result in measured)
     costs = [Decimal(result.cost) for result in measured if result.cost is not None]
     whole = len(costs) == len(measured) and bool(right)
-    notes: dict[str, int] = {}
-    for result in results:
-        for note in result.notes:
-            notes[note] = notes.get(note, 0) + 1
     return HostFigures(
         host=host,
         shares=shares,
@@ -150,7 +147,7 @@ def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
         rate=_median([result.rate for result in results if result.rate is not None]),
         cost=str(round(sum(costs, Decimal(0)) / right, 9)) if whole else None,
         currency=next((result.currency for result in results if result.currency is not None), None),
-        changed=notes,
+        changed=dict(Counter(note for result in results for note in result.notes)),
     )
 
 

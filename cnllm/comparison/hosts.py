@@ -132,12 +132,11 @@ def _check_arguments(*arguments: Any) -> None:
         ("assume_price", Price, "a Price"),
         ("registry", Registry, "a cnllm.Registry"),
         ("transports", Mapping, "a transport for each host"),
+        ("on_result", Callable, "a function or None"),
     )
-    for (name, kind, expected), value in zip(kinds, arguments, strict=False):
+    for (name, kind, expected), value in zip(kinds, arguments, strict=True):
         if value is not None:
             checks.require_type(name, value, kind, expected)
-    if arguments[-1] is not None and not callable(arguments[-1]):
-        raise checks.wrong_type("on_result", arguments[-1], "a function or None")
 
 
 def compare(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from cnllm.batch.shared import ADDED, COUNTS
+from cnllm.batch.shared import COUNTS
 
 __all__ = ["add_columns", "as_table", "read_rows"]
 
@@ -47,8 +47,7 @@ def add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) -
     """Return the table with the columns of the results."""
     import pyarrow
 
-    for name in ADDED:
-        kind = _kinds()[name]
+    for name, kind in _kinds().items():
         values = [_exact(result[name]) if name == "cost" else result[name] for result in results]
         table = table.append_column(prefix + name, pyarrow.array(values, kind))
     return table

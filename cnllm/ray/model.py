@@ -69,15 +69,15 @@ class _BatchWorker:
 
     async def __call__(self, batch: Any) -> Any:
         """Return the batch with the answers' columns, as a pyarrow table."""
-        table, results, rows, places = self._read(batch)
-        return self._write(table, results, places, await self._asker.ask(rows))
+        table, rows = self._read(batch)
+        return self._write(table, rows, await self._asker.ask(_pending(rows)))
 
     def _answer(self, batch: Any) -> Any:
-        table, results, rows, places = self._read(batch)
-        return _like(batch, self._write(table, results, places, self._asker.ask_and_wait(rows)))
+        table, rows = self._read(batch)
+        return _like(batch, self._write(table, rows, self._asker.ask_and_wait(_pending(rows))))
 
-    def _read(self, batch: Any) -> tuple[Any, list[dict[str, Any]], list[PendingRow], list[int]]:
-        """Return the table of a batch, results with those of its faulty rows, the other rows, and their places."""
+    def _read(self, batch: Any) -> tuple[Any, list[PendingRow | dict[str, Any]]]:
+        """Return the table of a batch and its rows; a faulty one is its result."""
         if self._pid != os.getpid():  # threads and connections do not outlive a fork
             self._open()
         table = as_table(batch)
@@ -87,21 +87,17 @@ class _BatchWorker:
                     f"the dataset has a column {self.settings.prefix + name} already; rename it, or let the added "
                     'columns begin with another word: prefix="answer_"'
                 )
-        results: list[dict[str, Any]] = []
-        rows, places = [], []
-        for place, columns in enumerate(read_rows(table, list(dict.fromkeys(self._asker.columns)))):
-            row = self._asker.row(columns)
-            if isinstance(row, PendingRow):
-                rows.append(row)
-                places.append(place)
-            results.append({} if isinstance(row, PendingRow) else row)
-        return table, results, rows, places
+        return table, [self._asker.row(row) for row in read_rows(table, list(dict.fromkeys(self._asker.columns)))]
 
-    def _write(self, table: Any, results: list[dict[str, Any]], places: list[int], answers: list[Any]) -> Any:
+    def _write(self, table: Any, rows: list[PendingRow | dict[str, Any]], answers: list[Any]) -> Any:
         """Return the table with the columns of all rows."""
-        for place, answer in zip(places, answers, strict=True):
-            results[place] = answer
+        left = iter(answers)
+        results = [next(left) if isinstance(row, PendingRow) else row for row in rows]
         return add_columns(table, results, self.settings.prefix)
+
+
+def _pending(rows: list[PendingRow | dict[str, Any]]) -> list[PendingRow]:
+    return [row for row in rows if isinstance(row, PendingRow)]
 
 
 _own_workers: WeakKeyDictionary[type[_BatchWorker], _BatchWorker] = WeakKeyDictionary()

@@ -38,8 +38,6 @@ _FORMATS = {
 class _Root:
     """The whole schema, the target of references, with the work that remains."""
 
-    __slots__ = ("budget", "schema")
-
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.budget = _MAX_WORK
