@@ -60,8 +60,8 @@ def estimate_run(
             continue
         if job.outcome is not None:
             faults += 1
-            if len(shown) < 3:
-                shown.append(str((job.outcome.error or {}).get("message")))
+            if len(shown) < 3 and job.outcome.error is not None:
+                shown.append(job.outcome.error.message)
             continue
         sample += 1
         plan = job.prepared.plan

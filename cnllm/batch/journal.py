@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from cnllm.batch.state import BatchState, Finish, Record, RowMark
 
 __all__ = ["Journal", "write_finishes"]
 
+T = TypeVar("T")
 _PAUSE = 0.01  # seconds between two groups while there is enough to send
 
 
@@ -93,23 +94,21 @@ class Journal:
         self._thread.shutdown(wait=True)
 
     def _write(self, group: _WriteGroup, facts: dict[str, Any]) -> Sequence[Record | None]:
-        found: Sequence[Record | None] = ()
-
-        def mark() -> None:
-            nonlocal found
-            found = self.state.mark([mark for mark, _ in group.marks], self.first_seq)
-
-        write_finishes(self._output, self.state, [finish for finish, _ in group.finishes], facts, mark)
-        return found
+        marks, finishes = [mark for mark, _ in group.marks], [finish for finish, _ in group.finishes]
+        return write_finishes(self._output, self.state, finishes, facts, lambda: self.state.mark(marks, self.first_seq))
 
 
 def write_finishes(
-    output: Output, state: BatchState, finishes: Sequence[Finish], facts: dict[str, Any], more: Callable[[], object]
-) -> None:
-    """Write lines to the output, then in one transaction the facts, what `more` writes, and what became of the rows."""
+    output: Output, state: BatchState, finishes: Sequence[Finish], facts: dict[str, Any], more: Callable[[], T]
+) -> T:
+    """Write lines to the output, then in one transaction the facts, what `more` writes, and what became of the rows.
+
+    Return what `more` returns.
+    """
     places = output.append([finish.line for finish in finishes]) if finishes else []
     with state.writing():
-        more()
+        result = more()
         if finishes:
             state.finish(finishes, places)
         state.put_facts({**facts, **(output_facts(output) if finishes else {})})
+    return result

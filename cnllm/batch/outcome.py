@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from cnllm.batch.output import encode_line
+from cnllm.batch.output import LineError, encode_line
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
 from cnllm.types import Reply
@@ -35,7 +35,7 @@ class Outcome(Struct, frozen=True):
 
     state: int
     reply: Reply | None
-    error: dict[str, Any] | None
+    error: LineError | None
     cached: bytes | None = None
 
 
@@ -43,9 +43,9 @@ def outcome_of_reply(reply: Reply) -> Outcome:
     """Return the outcome of a reply. One that does not follow the schema is a failure, and so is a cut one."""
     for note in reply.notes:
         if note.code == "answer-invalid":
-            return Outcome(FAILED, reply, _error(INVALID, note.said))
+            return Outcome(FAILED, reply, LineError(INVALID, note.said))
     if reply.finish in ("cut", "error"):
-        return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", retryable=True))
+        return Outcome(RETRYABLE, reply, LineError("StreamCut", "the reply is not whole", retryable=True))
     return Outcome(DONE, reply, None)
 
 
@@ -54,12 +54,12 @@ def outcome_of_error(error: CnllmError) -> Outcome:
     status = error.status if isinstance(error, EndpointError) else None
     retryable = error.meaning.again is True
     state = RETRYABLE if retryable else FAILED
-    return Outcome(state, error.reply, _error(type(error).__name__, str(error), status, retryable=retryable))
+    return Outcome(state, error.reply, LineError(type(error).__name__, str(error), status, retryable))
 
 
 def fault_outcome(message: str) -> Outcome:
     """Return the outcome of a row that was not sent."""
-    return Outcome(FAILED, None, _error(FAULT, message))
+    return Outcome(FAILED, None, LineError(FAULT, message))
 
 
 def line_of(
@@ -78,7 +78,3 @@ def line_of(
     if line is not None:
         data["line"] = line
     return encode_line(data)
-
-
-def _error(kind: str, message: str, status: int | None = None, *, retryable: bool = False) -> dict[str, Any]:
-    return {"type": kind, "message": message, "status": status, "retryable": retryable}

@@ -66,7 +66,7 @@ def encode_line(data: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(data) + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
-        return json.dumps(data).encode() + b"\n"
+        return json.dumps(data, default=msgspec.to_builtins).encode() + b"\n"
 
 
 class Output:

@@ -285,7 +285,7 @@ class Runner:
     def _close_lane(self, lane: Lane, outcome: Outcome) -> None:
         """Stop using a key that does not work. Without another one the run ends."""
         assert outcome.error is not None
-        lane.closed = f"{outcome.error['type']}: {outcome.error['message']}"
+        lane.closed = f"{outcome.error.type}: {outcome.error.message}"
         if all(other.closed is not None for other in self._lanes):
             self._stop("endpoint", lane.closed)
 
@@ -312,9 +312,9 @@ class Runner:
             self._tally.cached_rows += outcome.cached is not None
             if self._cache is not None and outcome.reply is not None and job.identity is not None:
                 self._to_cache.append((job.identity, msgspec.json.encode(outcome.reply.to_dict())))
-        elif outcome.error["type"] == FAULT:
+        elif outcome.error.type == FAULT:
             self.broken += 1
             if self._strict:
-                self._stop("strict", outcome.error["message"])
+                self._stop("strict", outcome.error.message)
         if self._fed or self.stopped is not None or self._budget.cap is not None:
             self._notify()

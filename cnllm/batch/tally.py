@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import log
-from typing import Any
 
 from msgspec import Struct
 
+from cnllm.batch.output import LineError
 from cnllm.types import Reply
 
 __all__ = ["Interval", "Tally"]
@@ -87,14 +86,14 @@ class Tally:
         self.refused += 1
         self.interval(now).refused += 1
 
-    def finish(self, now: float, error: Mapping[str, Any] | None) -> None:
+    def finish(self, now: float, error: LineError | None) -> None:
         """Count a row whose line is on the disk, with its error if it failed."""
         if error is None:
             self.done += 1
             return
         self.failed += 1
-        self.failures[error["type"]] = self.failures.get(error["type"], 0) + 1
-        self.examples.setdefault(error["type"], error["message"])
+        self.failures[error.type] = self.failures.get(error.type, 0) + 1
+        self.examples.setdefault(error.type, error.message)
         self.interval(now)  # the plot reaches to here
 
     def percentiles(self, *shares: float) -> list[float | None]:

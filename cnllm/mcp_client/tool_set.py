@@ -61,7 +61,8 @@ class McpTools(ToolSet):
         self._holder = _Holder()
         self._listed: list[Any] | None = None
         self._is_fresh = False  # the list was not used since the server gave it
-        self._skipped: tuple[tuple[str, str], ...] = ()
+        self.skipped: tuple[tuple[str, str], ...] = ()
+        """The tools of the last list that are not offered: pairs of a name and the reason."""
         weakref.finalize(self, _Holder.close, self._holder, wait=False).atexit = False
 
     @property
@@ -73,11 +74,6 @@ class McpTools(ToolSet):
     def server(self) -> str:
         """Return the command or the URL, without secrets."""
         return str(self._server)
-
-    @property
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """Return the tools of the last list that are not offered: pairs of a name and the reason."""
-        return self._skipped
 
     def secrets(self) -> tuple[str, ...]:
         """Return the values that no message may hold."""
@@ -214,7 +210,7 @@ class McpTools(ToolSet):
                 hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
             )
         self._is_fresh = True
-        self._listed, self._skipped = list(kept.values()), tuple(skipped)
+        self._listed, self.skipped = list(kept.values()), tuple(skipped)
 
     def _problem(self, tool: Any, kept: Mapping[str, Any]) -> str | None:
         """Return why a tool is not offered: empty where the user did not name it; None where it is offered."""

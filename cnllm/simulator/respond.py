@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -164,14 +165,11 @@ def _success(model: Model, request: ParsedRequest, name: str, change: Change | N
         reply = change(request, reply)
     encoder = chat if server_codec(model.protocol).dialects else write
     if request.stream:
-        frames = encoder.encode_frames(model, flags, request, reply)
+        kind, pieces = "text/event-stream", encoder.encode_frames(model, flags, request, reply)
         if flags.stream is not None and flags.stream.framing == "ndjson":
             is_marked = flags.stream.terminator in ("done", "any")
-            lines = (line for frame in frames if (line := _json_line(frame, is_marked=is_marked)))
-            return SimulatedResponse(200, {"content-type": NDJSON, "cache-control": "no-cache", MARK: "1"}, lines)
-        return SimulatedResponse(
-            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
-        )
+            kind, pieces = NDJSON, filter(None, map(partial(_json_line, is_marked=is_marked), pieces))
+        return SimulatedResponse(200, {"content-type": kind, "cache-control": "no-cache", MARK: "1"}, pieces)
     body = encoder.encode_body(model, flags, request, reply)
     return json_response(body)
 

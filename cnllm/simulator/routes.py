@@ -49,8 +49,6 @@ def route(
         if model is None and (step := batch_step(catalog, method, target)) is not None:
             request = BatchRequest(target, headers, content, f"http://{headers.get('host', 'localhost')}/{provider}")
             return answer_step(catalog.batches, step, request)
-    except _BadModelId as bad_id:
-        return reject(Violation("model", str(bad_id), param="model"), protocol=wire)
     except UnknownModel as missing:
         message = "The model does not exist." if hides_names else missing.message
         return reject(Violation("model", message, param="model"), protocol=wire)
@@ -104,15 +102,11 @@ def _wire(path: str) -> str | None:
     return next((protocol for protocol, _, ending in _wire_paths() if ending.fullmatch(last)), None)
 
 
-class _BadModelId(Exception):
-    """A model id that a path cannot hold."""
-
-
 def _parse_id(text: str) -> str:
-    """Return the model id of a path. Raise `_BadModelId` for an id that a path cannot hold."""
+    """Return the model id of a path. Raise `UnknownModel` for an id that a path cannot hold."""
     id = unquote(text)
     if (problem := unfit_id(id)) is not None:
-        raise _BadModelId(f"The model {id!a} is none: {problem}.")
+        raise UnknownModel(f"The model {id!a} is none: {problem}.")
     return id
 
 

@@ -17,6 +17,7 @@ from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
 from cnllm.batch.lanes import HeaderLimits
 from cnllm.batch.outcome import Outcome
+from cnllm.batch.output import LineError
 from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
 from cnllm.batch.state import DONE, FAILED
@@ -229,8 +230,8 @@ class RowSender:
     def _refuse_all(self, reason: str) -> None:
         """Finish all rows that wait without sending them."""
         while self._waiting:
-            error = {"type": CAP, "message": f"not sent: {reason}", "status": None, "retryable": True}
-            self._settle(self._waiting.popleft(), result_of(Outcome(FAILED, None, error)))
+            outcome = Outcome(FAILED, None, LineError(CAP, f"not sent: {reason}", retryable=True))
+            self._settle(self._waiting.popleft(), result_of(outcome))
 
     def _fail(self, error: BaseException) -> None:
         """End everything with an error that no row has caused."""
@@ -272,7 +273,7 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
     """Return the result of an outcome, as JSON can hold it."""
     reply = outcome.reply
     result: dict[str, Any] = dict.fromkeys(ADDED)
-    result["error"] = outcome.error
+    result["error"] = None if outcome.error is None else msgspec.structs.asdict(outcome.error)
     if reply is not None:
         usage = reply.usage
         result |= {"text": reply.text, "reasoning": reply.reasoning, "finish": reply.finish}

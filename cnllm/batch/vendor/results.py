@@ -178,7 +178,7 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
             return Answered(None, False if refused else None, type(error).__name__)
         return Answered(outcome, False if refused else None)
     outcome = outcome_of_reply(reply)
-    invalid = outcome.error is not None and outcome.error["type"] == INVALID
+    invalid = outcome.error is not None and outcome.error.type == INVALID
     if outcome.state == RETRYABLE or (invalid and plan.corrections):
         return Answered(None, reply, "invalid" if invalid else "cut")
     return Answered(outcome, reply)
