@@ -164,7 +164,7 @@ def compare(
     registry = registry or Registry.load()
     if replay is not None:
         checks.require_type("replay", replay, (Comparison, bytes), "a report, or the bytes of one")
-        return _replay(registry, replay)
+        return reports.replay(registry, replay if isinstance(replay, Comparison) else read_report(replay))
     if model is None:
         raise CnllmError("no model is named", hint="cnllm.compare(MODEL)")
     resolved = registry.resolve(model) if isinstance(model, str) else model
@@ -175,8 +175,10 @@ def compare(
         raise CnllmError(f"there is no host of {resolved.name} with a key", hint="set a key, or name hosts with hosts=")
     caps = {currency: Decimal(str(amount)) for currency, amount in (max_cost or {}).items()}
     settings = settings_for(chosen, seed, tasks, early=stop_early)
+    keys: dict[str, str | None] = dict.fromkeys((host.name for host in chosen), "simulated")
     if needs_keys:
         _require_caps(chosen, caps)
+        keys = {host.name: key_for(first_request(host, settings.tasks[0]), registry) for host in chosen}
     if simulate:
         shared: Any = simulated_transport(registry, settings.tasks)
     else:
@@ -188,7 +190,7 @@ def compare(
             chosen,
             settings,
             transports={host.name: own.get(host.name, shared) for host in chosen},
-            keys={host.name: _key(registry, host, settings.tasks, known=simulate or bool(own)) for host in chosen},
+            keys=keys,
             caps={} if simulate else caps,
             simulated=simulate,
             on_result=on_result,
@@ -196,15 +198,6 @@ def compare(
     finally:
         if (close := getattr(shared, "close", None)) is not None:
             close()
-
-
-def _replay(registry: Registry, report: Comparison | bytes) -> Comparison:
-    return reports.replay(registry, report if isinstance(report, Comparison) else read_report(report))
-
-
-def _key(registry: Registry, host: Host, tasks: Sequence[ComparisonTask], *, known: bool) -> str | None:
-    """Return the key of a host. Raise `KeyMissing` where it needs one that is not set."""
-    return "simulated" if known else key_for(first_request(host, tasks[0]), registry)
 
 
 def _has_price(model: Model) -> bool:
