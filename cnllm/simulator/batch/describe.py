@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cnllm.jsonpath import get, merge_patch, set_value
-from cnllm.registry.flags.batch import BatchJob, BatchList
+from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResults, BatchUpload
 from cnllm.simulator.batch.rows import RowProblem
 from cnllm.simulator.batch.steps import Interface
 from cnllm.simulator.batch.store import Phase, SimulatedJob, StoredFile
@@ -16,21 +16,20 @@ __all__ = ["describe_file", "describe_job", "describe_page"]
 
 def describe_file(offer: Interface, file: StoredFile) -> dict[str, Any]:
     """Return the description of an uploaded file; some vendors put it inside of another object."""
+    flags = offer.flags.upload or BatchUpload()
+    parent, _, last = (flags.id or "id").rpartition(".")
     described: dict[str, Any] = {
         "object": "file",
         "bytes": len(file.content),
         "created_at": int(file.created),
         "filename": file.name,
-        **((offer.flags.upload.set if offer.flags.upload is not None else None) or {}),
+        **(flags.set or {}),
+        last: file.id,
     }
-    path = (offer.flags.upload.id if offer.flags.upload is not None else None) or "id"
-    parent, _, last = path.rpartition(".")
-    described[last] = file.id
     out: dict[str, Any] = {}
-    if not parent:
-        return described
-    set_value(out, parent, described)
-    return out
+    if parent:
+        set_value(out, parent, described)
+    return out or described
 
 
 def describe_job(job: SimulatedJob, now: float, base_url: str) -> dict[str, Any]:
@@ -46,14 +45,13 @@ def describe_job(job: SimulatedJob, now: float, base_url: str) -> dict[str, Any]
     if job.mark is not None and flags.mark is not None:
         set_value(out, flags.mark, job.mark)
     _set_counts(out, job, phase)
-    results = job.offer.flags.results
-    for path in (results.files if results is not None else None) or ():
+    results = job.offer.flags.results or BatchResults()
+    for path in results.files or ():
         set_value(out, path, job.files.get(path))
-    if results is not None and results.rows is not None and job.results:
+    if results.rows is not None and job.results:
         set_value(out, results.rows, list(job.results))
     if form.results_url is not None:
-        path = (results.path if results is not None else None) or ""
-        link = base_url + path.replace("{id}", job.id)
+        link = base_url + (results.path or "").replace("{id}", job.id)
         set_value(out, form.results_url, link if job.results is not None else None)
     if flags.errors is not None and phase == "failed":
         _set_errors(out, flags.errors, job.problems)

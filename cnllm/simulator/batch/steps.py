@@ -12,14 +12,13 @@ from cnllm.errors import UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Batch
+from cnllm.registry.flags.batch import BatchJob
 from cnllm.registry.model import Model
 from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["BatchStep", "Interface", "find_step", "provider_interfaces"]
 
 StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
-_STEPS: tuple[StepName, ...] = ("upload", "submit", "cancel", "list", "results", "file", "poll")
-"""In the order in which paths are tried: those that name more come first."""
 
 
 class Interface(Struct, frozen=True):
@@ -34,20 +33,24 @@ class Interface(Struct, frozen=True):
         return server_codec(self.model.protocol).batch
 
     @property
-    def patterns(self) -> list[tuple[str, StepName, str]]:
-        """Return (method, step, path) of each step, the most specific path first."""
-        flags = self.flags
+    def paths(self) -> dict[StepName, tuple[str, str | None]]:
+        """Return method and path of each step in the order in which they are tried: paths that name more come first."""
+        flags, job = self.flags, self.flags.job or BatchJob()
         upload = flags.upload.path if flags.upload is not None else None
-        paths: list[tuple[str, StepName, str | None]] = [
-            ("POST", "upload", upload),
-            ("POST", "submit", flags.submit.path if flags.submit is not None else None),
-            ("POST", "cancel", flags.job.cancel if flags.job is not None else None),
-            ("GET", "list", flags.list_.path if flags.list_ is not None else None),
-            ("GET", "results", flags.results.path if flags.results is not None else None),
-            ("GET", "file", f"{upload}/{{file}}" if upload else None),
-            ("GET", "poll", flags.job.path if flags.job is not None else None),
-        ]
-        return [(method, step, path.partition("?")[0]) for method, step, path in paths if path]
+        return {
+            "upload": ("POST", upload),
+            "submit": ("POST", flags.submit.path if flags.submit is not None else None),
+            "cancel": ("POST", job.cancel),
+            "list": ("GET", flags.list_.path if flags.list_ is not None else None),
+            "results": ("GET", flags.results.path if flags.results is not None else None),
+            "file": ("GET", f"{upload}/{{file}}" if upload else None),
+            "poll": ("GET", job.path),
+        }
+
+    def match(self, step: StepName, method: str, path: str) -> re.Match[str] | None:
+        """Return the match of a request with the path of a step, with what the path names."""
+        verb, own = self.paths[step]
+        return _compile(own.partition("?")[0]).fullmatch(path) if own and verb == method else None
 
 
 class BatchStep(Struct, frozen=True):
@@ -60,10 +63,10 @@ class BatchStep(Struct, frozen=True):
 
 def find_step(interfaces: tuple[Interface, ...], method: str, path: str) -> BatchStep | None:
     """Return the step that a request to one of a provider's paths is, or None."""
-    for kind in _STEPS:
-        hits = [(found, names) for found in interfaces if (names := _names(found, kind, method, path)) is not None]
+    for step in interfaces[0].paths if interfaces else ():
+        hits = [(found, match) for found in interfaces if (match := found.match(step, method, path)) is not None]
         if hits:
-            return BatchStep(kind, tuple(found for found, _ in hits), hits[0][1])
+            return BatchStep(step, tuple(found for found, _ in hits), hits[0][1].groupdict())
     return None
 
 
@@ -82,14 +85,6 @@ def provider_interfaces(registry: ModelLookup, provider: str) -> tuple[Interface
                 found.setdefault(model.protocol, Interface(model, flags))
                 break
     return tuple(found.values())
-
-
-def _names(offer: Interface, kind: StepName, method: str, path: str) -> dict[str, str] | None:
-    """Return what a path names, if it is the path of this step; None otherwise."""
-    for verb, step, pattern in offer.patterns:
-        if (verb, step) == (method, kind) and (match := _compile(pattern).fullmatch(path)) is not None:
-            return match.groupdict()
-    return None
 
 
 @cache
