@@ -255,7 +255,7 @@ class _Holder:
         self.session: McpSession | None = None
 
     def hold(self, session: McpSession) -> None:
-        """Hold a session until it is closed."""
+        """Keep a session until it is closed."""
         self.session = session
         atexit.register(self.close)
 

@@ -76,7 +76,7 @@ class SdkSettings(Struct, frozen=True):
 
 
 class SdkService:
-    """What all requests of one client for SDKs share."""
+    """The parts that all requests of one client for SDKs share."""
 
     def __init__(self, client: BaseClient[Any], settings: SdkSettings) -> None:
         options = settings.options
