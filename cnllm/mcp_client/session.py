@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import math
 import os
 import selectors
 import threading
@@ -57,7 +58,6 @@ class McpSession:
         self._scope: anyio.CancelScope | None = None
         self._stop = asyncio.Event()
         self._is_closing = False
-        self._timed_out = False
         self._stderr: StderrTail | None = None
         self._pending: set[Future[Any]] = set()
         self._loop, self._selector = _new_loop()
@@ -138,47 +138,37 @@ class McpSession:
         import anyio
 
         error: BaseException | None = None
-        timer: asyncio.TimerHandle | None = None
+        seconds = math.inf if self._server.start_timeout is None else self._server.start_timeout
         try:
-            with anyio.CancelScope() as self._scope:
+            with anyio.CancelScope(deadline=anyio.current_time() + seconds) as self._scope:
                 if self._is_closing:
                     return
-                if self._server.start_timeout is not None:
-                    timer = self._loop.call_later(self._server.start_timeout, self._time_out)
                 async with self._connect() as client:
-                    if timer is not None:
-                        timer.cancel()
+                    self._scope.deadline = math.inf
                     self._client = client
                     tools = await self._list()
                     self.opened.set_result(tools)
                     await self._stop.wait()
                     self._client = None
-                    self._loop.call_later(_GOODBYE_TIME, self._scope.cancel)
+                    self._scope.deadline = anyio.current_time() + _GOODBYE_TIME
         except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 told below
             error = leaf_error(failure)
         finally:
             self._client = None
-            if timer is not None:
-                timer.cancel()
         if not self.opened.done():
             self._fail(await self._start_error(error))
         if self._stderr is not None:
             self._stderr.close()
-
-    def _time_out(self) -> None:
-        self._timed_out = True
-        assert self._scope is not None
-        self._scope.cancel()
 
     async def _start_error(self, error: BaseException | None) -> McpError:
         """Return the error for a session that could not be opened."""
         server, secrets = self._server, self._server.secrets()
         if isinstance(error, McpError):
             return error
-        if self._timed_out:
-            reason = f"it did not answer within {server.start_timeout:g} s"
-        elif self._is_closing:
+        if self._is_closing:
             reason = "it was closed before it answered"
+        elif self._scope is not None and self._scope.cancel_called:
+            reason = f"it did not answer within {server.start_timeout:g} s"
         else:
             reason = reason_of(error, secrets)
         lines = () if self._stderr is None else await self._stderr.lines(secrets)
@@ -271,41 +261,32 @@ class McpSession:
 
     def _submit(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
         """Run a coroutine in the loop. Its errors become `McpError`."""
-        result: Future[Any] = Future()
+
+        async def run() -> Any:
+            try:
+                return await work()
+            except Exception as error:  # noqa: BLE001 the caller gets it
+                self._is_stale = True
+                raise self._call_error(error) from None
+
+        coroutine, context = run(), contextvars.Context()  # an empty one: the caller's may say that trio runs here
+        result: Future[Any]
+        try:
+            result = context.run(asyncio.run_coroutine_threadsafe, coroutine, self._loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            result = Future()
         self._pending.add(result)
         result.add_done_callback(self._pending.discard)
-
-        async def run() -> None:
-            try:
-                value = await work()
-            except asyncio.CancelledError:
-                result.cancel()
-                raise
-            except Exception as error:  # noqa: BLE001 the caller raises it
-                self._is_stale = True
-                _settle(result, error=self._call_error(error))
-            else:
-                _settle(result, value)
-
-        def begin() -> None:
-            task = self._loop.create_task(run())
-            result.add_done_callback(lambda done: self._cancel(task) if done.cancelled() else None)
-
-        try:
-            # an empty context: the caller's may say that trio runs here
-            self._loop.call_soon_threadsafe(begin, context=contextvars.Context())
-        except RuntimeError:  # the loop is closed
+        if self._loop.is_closed():
             self._fail_pending()
         return result
-
-    def _cancel(self, task: asyncio.Task[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(task.cancel)
 
     def _fail_pending(self) -> None:
         """Let the calls fail that the closed loop did not finish."""
         for result in list(self._pending):
-            _settle(result, error=self._call_error(ConnectionError("it has ended")))
+            with contextlib.suppress(InvalidStateError):  # it was cancelled, or has its outcome
+                result.set_exception(self._call_error(ConnectionError("it has ended")))
 
     def _call_error(self, error: BaseException) -> McpError:
         server = self._server
@@ -364,15 +345,6 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
             await raw.aclose()
 
     return Bounded()
-
-
-def _settle(result: Future[Any], value: Any = None, *, error: BaseException | None = None) -> None:
-    """Set the outcome of a future, unless it was cancelled or has one."""
-    with contextlib.suppress(InvalidStateError):
-        if error is None:
-            result.set_result(value)
-        else:
-            result.set_exception(error)
 
 
 def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | None]:
