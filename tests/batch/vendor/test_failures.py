@@ -16,8 +16,10 @@ FILE, INLINE = "openai/gpt-4.1-mini", "anthropic/claude-haiku-4-5"
 
 
 def run(folder: Path, server: Vendor, name: str, fault: str, *more: str, delay: float = 0.0) -> Done:
+    """Run a batch. Its job is over when it is first asked for, unless the fault says otherwise: a poll waits."""
     machine = Machine(folder)
-    configure(machine, server, name, fault, delay=delay)
+    faults = fault if "polls=" in fault else ";".join(filter(None, (fault, "polls=0")))
+    configure(machine, server, name, faults, delay=delay)
     return machine.run(*arguments(name, folder), *more)
 
 
