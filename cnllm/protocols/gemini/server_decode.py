@@ -13,7 +13,7 @@ from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
-from cnllm.types.convert import result_text
+from cnllm.types.convert import result_of
 from cnllm.types.web_search import WebSearch
 
 __all__ = ["read_request", "read_search"]
@@ -164,7 +164,7 @@ class _Turns:
             if is_result:
                 group.append(self._result(part, f"{path}.parts[{index}].functionResponse"))
             else:
-                group.append(_part(part, self._stamp, by_model=False))
+                group.append(self._part(part))
         if group or not parts:
             yield Message("tool" if group_is_results else "user", group)
 
@@ -191,16 +191,14 @@ class _Turns:
             raise ValueError(f"{path}.response is not an object")
         media = [_object(p, f"{path}.parts") for p in _list(fields.pop("parts", None), f"{path}.parts")]
         text, error = _response_text(response)
-        read = [_part(p, self._stamp, by_model=False) for p in media]
-        return ToolResult(
-            self._call_id(id, name),
-            result_text([text, *(p.text for p in read if type(p) is Text)]),
-            name if isinstance(name, str) else None,
-            error,
-            tuple(msgspec.structs.replace(p, seal=None) for p in read if type(p) is Media),
-            _seal(part, "functionResponse", fields, self._stamp),
-            tuple(p for p in read if type(p) is Opaque),
-        )
+        read = [msgspec.structs.replace(p, seal=None) if type(p) is Media else p for p in map(self._part, media)]
+        name = name if isinstance(name, str) else None
+        result = result_of(self._call_id(id, name), [Text(text), *read], name, error=error)
+        return msgspec.structs.replace(result, seal=_seal(part, "functionResponse", fields, self._stamp))
+
+    def _part(self, part: dict[str, Any]) -> Part:
+        """Decode a part of a user's content."""
+        return _part(part, self._stamp, by_model=False)
 
     def _call_id(self, id: Any, name: Any) -> str:
         """Return the id of the call that a result answers: by its id, or the first waiting call of its name."""

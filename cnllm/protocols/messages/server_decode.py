@@ -14,7 +14,7 @@ from cnllm.protocols.fields import require_types
 from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
-from cnllm.types.convert import result_text
+from cnllm.types.convert import result_of
 from cnllm.types.media import as_media, is_file_part
 from cnllm.types.web_search import WebSearch
 
@@ -188,37 +188,25 @@ def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
         raise ValueError(f"{path}.tool_use_id: it is required")
     content = block.get("content")
     blocks = [] if content is None else _content_blocks(content, f"{path}.content")
-    texts_read: list[str] = []
-    media: list[Media] = []
-    others: list[Opaque] = []
+    parts: list[Part] = []
     is_plain = True
     for inner in blocks:
         if inner["type"] == "text" and isinstance(inner.get("text"), str):
-            texts_read.append(inner["text"])
+            parts.append(Text(inner["text"]))
         elif inner["type"] == "image" and (picture := _media(inner)) is not None:
-            media.append(picture)
+            parts.append(picture)
             is_plain = is_plain and inner.keys() == {"type", "source"}
-        elif inner["type"] == "document" and (file := as_media(inner)) is not None:
-            media.append(file)
-            is_plain = False
         else:
-            others.append(Opaque(inner, None if is_file_part(inner) else stamp(None)))
+            file = as_media(inner) if inner["type"] == "document" else None
+            parts.append(file or Opaque(inner, None if is_file_part(inner) else stamp(None)))
             is_plain = False
-    text = result_text(texts_read)
+    result = result_of(id, parts, None, error=block.get("is_error") is True)
     data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
-    texts: list[Block] = [{"type": "text", "text": text}] if text else []
+    texts: list[Block] = [{"type": "text", "text": result.text}] if result.text else []
     plain_blocks = [*texts, *(b for b in blocks if b["type"] != "text")]
     if not is_plain or blocks not in (plain_blocks, [{"type": "text", "text": ""}]):
         data["content"] = blocks
-    return ToolResult(
-        id,
-        text,
-        None,
-        block.get("is_error") is True,
-        tuple(media),
-        stamp(data) if data else None,
-        tuple(others),
-    )
+    return msgspec.structs.replace(result, seal=stamp(data)) if data else result
 
 
 def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.checks import short_text
-from cnllm.types.convert import result_text, url_media
+from cnllm.types.convert import result_of, url_media
 from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
 from cnllm.types.web_search import WebSearch
@@ -362,10 +362,11 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
     seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
     if isinstance(output, str):
         return ToolResult(id, output, None, is_error, (), stamp(seal) if seal else None)
-    text, media, blocks, is_complete = _output(output, stamp)
+    parts, is_complete = _output(output, stamp)
     if not is_complete:
         seal["output"] = output
-    return ToolResult(id, text, None, is_error, media, stamp(seal) if seal else None, blocks)
+    result = result_of(id, parts, None, error=is_error)
+    return msgspec.structs.replace(result, seal=stamp(seal)) if seal else result
 
 
 def _shell_text(output: list[Any]) -> str:
@@ -391,22 +392,20 @@ def _found_tools(found: Any, tools: ClientTools) -> str:
     return f"These functions can be called now: {', '.join(names)}" if names else "No tool was found."
 
 
-def _output(output: list[Any], stamp: Stamp) -> tuple[str, tuple[Media, ...], tuple[Opaque, ...], bool]:
-    """Return a result's text, media and other parts; False if they do not express its content and its order."""
-    texts: list[str] = []
-    media: list[Media] = []
-    blocks: list[Opaque] = []
+def _output(output: list[Any], stamp: Stamp) -> tuple[list[Part], bool]:
+    """Return the parts of a result; False if they do not express its content and its order."""
+    parts: list[Part] = []
     is_complete = True
     for part in output:
         part_object = part if isinstance(part, dict) else {}
         medium = _media(part_object)
         if medium is not None:
-            media.append(medium)
+            parts.append(medium)
             is_complete = is_complete and not _other_keys(part_object)
         elif part_object.get("type") in _TEXT_TYPES and isinstance(part_object.get("text"), str):
-            is_complete = is_complete and not media and not texts and len(part_object) == 2
-            texts.append(part_object["text"])
+            is_complete = is_complete and not parts and len(part_object) == 2
+            parts.append(Text(part_object["text"]))
         else:
-            blocks.append(Opaque(part, stamp(None)))
+            parts.append(Opaque(part, stamp(None)))
             is_complete = False
-    return result_text(texts), tuple(media), tuple(blocks), is_complete and (bool(media) or not output)
+    return parts, is_complete and (Media in map(type, parts) or not output)

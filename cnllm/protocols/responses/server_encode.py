@@ -328,18 +328,13 @@ class StreamEncoder:
         id = f"{self._id}_{len(self._items)}"
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
-            new_item = self._add(kind, item)
-            part = _content(Text(""))
-            return [
-                self._item_added(new_item),
-                self._item_frame("response.content_part.added", new_item, content_index=0, part=part),
-            ], new_item
-        new_item = self._add(kind, {"type": kind, "id": f"rs_{id}", "summary": []})
-        part = {"type": "summary_text", "text": ""}
-        return [
-            self._item_added(new_item),
-            self._item_frame("response.reasoning_summary_part.added", new_item, summary_index=0, part=part),
-        ], new_item
+            event, fields = "response.content_part.added", {"content_index": 0, "part": _content(Text(""))}
+        else:
+            item = {"type": kind, "id": f"rs_{id}", "summary": []}
+            part = {"type": "summary_text", "text": ""}
+            event, fields = "response.reasoning_summary_part.added", {"summary_index": 0, "part": part}
+        new_item = self._add(kind, item)
+        return [self._item_added(new_item), self._item_frame(event, new_item, **fields)], new_item
 
     def _block(self, part: Part, status: str = "completed") -> list[Frame]:
         """Complete a part: the first open one of its kind, or one that came in no pieces."""
@@ -364,26 +359,22 @@ class StreamEncoder:
             open_item = self._add(kind, begun)
             return [self._item_added(open_item), *self._item_done(open_item, item)]
         text = "".join(open_item.pieces)
+        ends: list[tuple[str, dict[str, Any]]]
         if kind == "message":
             content = item["content"][0]
-            key = "refusal" if content["type"] == "refusal" else "text"
-            if key == "text":
-                out.append(
-                    self._item_frame(
-                        "response.output_text.done", open_item, content_index=0, text=text, logprobs=open_item.logprobs
-                    )
-                )
+            if content["type"] == "refusal":
+                ends = [("response.refusal.done", {"refusal": content["refusal"]})]
             else:
-                out.append(
-                    self._item_frame("response.refusal.done", open_item, content_index=0, refusal=content["refusal"])
-                )
-            out.append(self._item_frame("response.content_part.done", open_item, content_index=0, part=content))
+                ends = [("response.output_text.done", {"text": text, "logprobs": open_item.logprobs})]
+            ends.append(("response.content_part.done", {"part": content}))
+            place = {"content_index": 0}
         else:
-            summary_part = {"type": "summary_text", "text": text}
-            out.append(self._item_frame("response.reasoning_summary_text.done", open_item, summary_index=0, text=text))
-            out.append(
-                self._item_frame("response.reasoning_summary_part.done", open_item, summary_index=0, part=summary_part)
-            )
+            ends = [
+                ("response.reasoning_summary_text.done", {"text": text}),
+                ("response.reasoning_summary_part.done", {"part": {"type": "summary_text", "text": text}}),
+            ]
+            place = {"summary_index": 0}
+        out += [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
         return [*out, *self._item_done(open_item, item)]
 
     def _call_piece(self, open_item: _OpenItem, text: str) -> list[Frame]:
