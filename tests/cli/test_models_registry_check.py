@@ -69,7 +69,7 @@ def test_a_public_file_is_compared(machine: Machine) -> None:
     assert context.split() == ["home/m", "limits.context", "1000", "2000", "example.org/a/page/about/limits", OLD]
     assert price.split()[:4] == ["home/m", "price.output", "2", "3"]
     assert price.split()[4].endswith("providers.toml:9"), "no source: the line instead"
-    assert done.err.startswith("2 disagreements: 1 of ")
+    assert done.err.startswith("2 disagreements; 1 of ")
     rows = machine.run("registry", "check", "--against", file, "--json").json()
     assert [(row["flag"], row["ours"], row["theirs"]) for row in rows] == [
         ("limits.context", 1000, 2000),

@@ -32,7 +32,7 @@ def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) ->
     What nothing becomes of, because our source was read later, is counted elsewhere.
     """
     blocks = [
-        f"{_title(one.kind, 'ask')} ({len(one.changes)})\n{localize(one.cause)}\n{_table(one.changes)}" for one in asked
+        f"{_title(one.kind, 'ask', len(one.changes))}\n{localize(one.cause)}\n{_table(one.changes)}" for one in asked
     ]
     rest = [change for change in changes if change.action in _ACTION_TITLES and change.action != "ask"]
     groups: dict[tuple[Action, Kind], list[Change]] = {}
@@ -40,13 +40,15 @@ def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) ->
         groups.setdefault((change.action, change.kind), []).append(change)
     for (action, kind), found in groups.items():
         lines = "".join(f"\n{line}" for line in _by_hand(found)) if action == "by-hand" else ""
-        blocks.append(f"{_title(kind, action)} ({len(found)})\n{_table(found)}{lines}")
+        blocks.append(f"{_title(kind, action, len(found))}\n{_table(found)}{lines}")
     if blocks:
         answer.print_line("\n\n".join(blocks))
 
 
-def _title(kind: Kind, action: Action) -> str:
-    return f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])}"
+def _title(kind: Kind, action: Action, number: int) -> str:
+    """Return the title of changes with their number, whose brackets are those of the language."""
+    title = f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])}"
+    return localize(f"{title} ({number})")
 
 
 def _table(changes: Sequence[Change]) -> str:

@@ -134,20 +134,24 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
         return
     for index, (cause, group) in enumerate(groupby(result.disagreements, key=lambda d: d.cause)):
         found = list(group)
-        answer.print_line(f"{chr(10) if index else ''}{localize(_CAUSES[cause])} ({len(found)})")
+        answer.print_line(f"{chr(10) if index else ''}{localize(f'{_CAUSES[cause]} ({len(found)})')}")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, [2, 3]
         answer.print_line(table(heads, cells, give=give, middles=[0], addresses=[4], right=right))
-    summary = f"{result.found} of {count(result.models, 'model')} found there, {count(result.values, 'value')} compared"
+    summary = [
+        count(len(result.disagreements), "disagreement"),
+        f"{result.found} of {result.models} models are in the list",
+        f"values compared: {result.values}",
+    ]
     if result.rounded:
-        summary += f", {result.rounded} equal up to rounding"
+        summary.append(f"equal up to rounding: {result.rounded}")
     if result.off_peak:
-        summary += f", {result.off_peak} our price of idle hours or of a promotion"
+        summary.append(f"our price of idle hours or of a promotion: {result.off_peak}")
     if result.currency:
         rates = ", ".join(f"{rate:.2f} {currency}" for currency, rate in result.rates.items())
-        summary += f", {result.currency} in another currency and within a quarter of the list's own rate ({rates})"
-    stdio.print_line(f"{count(len(result.disagreements), 'disagreement')}: {summary}")
+        summary.append(f"another currency, within a quarter of the list's own rate ({rates}): {result.currency}")
+    stdio.print_line("; ".join(summary))
 
 
 _CAUSES = {
