@@ -305,6 +305,10 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
             "q.csv：不是 JSON：JSON 格式有误：无效字符（第 0 字节）",
         ),
         ("--map x: there is no encoding 'a'", "--map x：没有“a”这种编码"),
+        (
+            "2 disagreements; 1 of 1210 models are in the list; values compared: 5",
+            "2 处不一致；列表里有 1210 个模型中的 1 个；比较了 5 个值",
+        ),
         ("sources older than 9 days: 2", "查阅时间超过 9 天的出处：2"),
     ],
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "colon",
+    "in_brackets",
     "join_localized",
     "language",
     "localize",
@@ -72,6 +73,11 @@ def localize_word(word: str) -> str:
 def join_localized(texts: Iterable[str], *, sign: str = "、") -> str:
     """Return texts for stdout that are in the user's language as one; `sign` stands between those of Chinese."""
     return (sign if sys.stdout.isatty() and language() == "zh_CN" else ", ").join(texts)
+
+
+def in_brackets(text: str) -> str:
+    """Return a text for stdout in the brackets of the user's language, with the space before them."""
+    return f"（{text}）" if sys.stdout.isatty() and language() == "zh_CN" else f" ({text})"
 
 
 def colon() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.language.messages import in_brackets, localize, localize_word
 from cnllm.cli.output import answer, terminal
 from cnllm.cli.output.table import table
 from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, value_text
@@ -48,7 +48,7 @@ def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) ->
 def _title(kind: Kind, action: Action, number: int) -> str:
     """Return the title of changes with their number, whose brackets are those of the language."""
     title = f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])}"
-    return localize(f"{title} ({number})")
+    return f"{title}{in_brackets(str(number))}"
 
 
 def _table(changes: Sequence[Change]) -> str:
