@@ -120,6 +120,9 @@ class Catalogue:
             head = "" if head is None else f"{self._texts.get(head, head)}："
             change = f"{self._parts(subject, depth + 1)} → {self._parts(change, depth + 1)}"
             return f"{head}{flag}：{change}" + (f"（{origin}）" if origin else "")
+        for match in list(re.finditer("; ", text))[:_MAX_PARTS]:
+            if text not in self._texts and (first := self._texts.get(text[: match.start()])) is not None:
+                return self._join(first, match[0], self._parts(text[match.end() :], depth))
         if " · " in text and text not in self._texts:
             return " · ".join(self._parts(part, depth) for part in text.split(" · "))
         if (found := self._whole(text, depth)) is not None:
