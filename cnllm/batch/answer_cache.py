@@ -40,13 +40,8 @@ def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: 
 def writing(database: sqlite3.Connection) -> Iterator[None]:
     """Run one transaction: all of it is stored, or nothing."""
     database.execute("BEGIN IMMEDIATE")
-    try:
+    with database:  # which commits, or rolls back
         yield
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ __all__ = ["LINE_BEGIN", "Line", "LineCost", "LineError", "LineReply", "Output",
 LINE_BEGIN = b'{"id":'
 """The beginning of every line; what begins otherwise is another program's."""
 _TAIL = 256
-_BLOCK = 1 << 20
 
 
 class LineCost(Struct, frozen=True):
@@ -89,11 +89,8 @@ class Output:
 
         Where the disk is full nothing of them stays.
         """
-        places, data = [], b"".join(lines)
-        place = self.size
-        for line in lines:
-            places.append(place)
-            place += len(line)
+        *places, end = accumulate(map(len, lines), initial=self.size)
+        data = b"".join(lines)
         try:
             written = 0
             while written < len(data):
@@ -105,7 +102,7 @@ class Output:
                 f"{self.path}: {error.strerror}",
                 hint="free disk space, then run the same command again: it goes on",
             ) from error
-        self.size = place
+        self.size = end
         return places
 
     def truncate(self, size: int) -> None:
@@ -124,17 +121,11 @@ class Output:
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a place on, each with its own place. The last one may lack its end."""
-        place, rest = start, b""
-        position = start
-        while block := files.read_at(self._file, _BLOCK, position):
-            position += len(block)
-            pieces = (rest + block).split(b"\n")
-            rest = pieces.pop()
-            for piece in pieces:
-                yield place, piece + b"\n"
-                place += len(piece) + 1
-        if rest:
-            yield place, rest
+        with self.path.open("rb") as file:
+            file.seek(start)
+            for line in file:
+                yield start, line
+                start += len(line)
 
     def entries(self, start: int, trusted: int) -> Iterator[tuple[int, int, Line]]:
         """Yield place, length and content of the lines from a place on.

@@ -28,6 +28,7 @@ __all__ = [
 
 Id = str | int
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
+_NAME = re.compile(r"\w[\w .-]*")
 _WINDOW = 10_000  # rows that are sorted together; memory does not grow with the input
 _BEGINNING = 4096  # bytes that are compared
 
@@ -110,32 +111,25 @@ class PromptTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        pieces: list[tuple[bool, str]] = []
-        position = 0
-        for match in _FIELD.finditer(text):
-            name = match[1]
-            if name is not None and not re.fullmatch(r"[\w][\w .-]*", name):
-                continue
-            pieces.append((False, text[position : match.start()]))
-            pieces.append((False, match[0][0]) if name is None else (True, name.strip()))
-            position = match.end()
-        pieces.append((False, text[position:]))
-        self._pieces = [(is_column, piece) for is_column, piece in pieces if piece]
-        self.columns = tuple(dict.fromkeys(piece for is_column, piece in self._pieces if is_column))
+        names = [name for name in _FIELD.findall(text) if _NAME.fullmatch(name)]
+        self.columns = tuple(dict.fromkeys(name.strip() for name in names))
 
     def fill(self, columns: Mapping[str, Any]) -> str:
         """Return the prompt for a row. Raises `RowFault` for a column that the row does not have."""
-        out = []
-        for is_column, piece in self._pieces:
-            if not is_column:
-                out.append(piece)
-                continue
-            value = columns.get(piece)
+
+        def fill(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return match[0][0]
+            if not _NAME.fullmatch(match[1]):
+                return match[0]
+            name = match[1].strip()
+            value = columns.get(name)
             if value is None:
                 have = ", ".join(str(name) for name in columns) or "none"
-                raise RowFault(f"there is no column {piece!r} for the prompt; the row has: {have}")
-            out.append(value if type(value) is str else msgspec.json.encode(value, enc_hook=str).decode())
-        return "".join(out)
+                raise RowFault(f"there is no column {name!r} for the prompt; the row has: {have}")
+            return value if type(value) is str else msgspec.json.encode(value, enc_hook=str).decode()
+
+        return _FIELD.sub(fill, self.text)
 
 
 # ── order ────────────────────────────────────────────────────────────────────

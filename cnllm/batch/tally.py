@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import log
+from bisect import bisect_left
+from itertools import accumulate
+from math import e, log
 
 from msgspec import Struct
 
@@ -98,17 +100,11 @@ class Tally:
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """Return the latencies below which these shares of the answers lie, in seconds."""
-        total = sum(self._latencies.values())
-        out: list[float | None] = []
-        for share in shares:
-            passed, value = 0, None
-            for step in sorted(self._latencies):
-                passed += self._latencies[step]
-                if passed >= share * total:
-                    value = round(2.718281828459045 ** (step * _STEP), 4)
-                    break
-            out.append(value)
-        return out
+        steps = sorted(self._latencies)
+        if not steps:
+            return [None for _ in shares]
+        passed = list(accumulate(self._latencies[step] for step in steps))
+        return [round(e ** (steps[bisect_left(passed, share * passed[-1])] * _STEP), 4) for share in shares]
 
     def rate(self, now: float) -> tuple[float, float]:
         """Return answers and output tokens a second in the last seconds."""
