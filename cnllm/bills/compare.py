@@ -226,7 +226,7 @@ class _Bill:
                 logs.setdefault(key, LogSum()).add(call)
         found = [*self._request_pairs(requests)]
         both = dict.fromkeys([*(key for key, bill in self._sums.items() if bill.has_content), *logs])
-        found += [_Pair(key, None, key, self._sums.get(key), logs.get(key)) for key in both]
+        found += [_SumPair(key, None, key, self._sums.get(key), logs.get(key)) for key in both]
         found.sort(key=lambda pair: (pair.key[0], pair.key[1] or "", pair.id or ""))
         book = PriceBook(stored_prices(self._file), price_now)
         variants: dict[_Key | int, Variants] = {
@@ -244,11 +244,11 @@ class _Bill:
             rows += self._bill_rows(pair, book, None if pair.origin is None else variants.get(pair.origin))
         return _mark_names(_mark_fees(_mark_shifts(rows)))
 
-    def _request_pairs(self, requests: Mapping[int, LogSum]) -> Iterator[_Pair]:
+    def _request_pairs(self, requests: Mapping[int, LogSum]) -> Iterator[_SumPair]:
         """Yield the sums of the requests that agree, and each one that does not."""
         equal: dict[_Key, tuple[BillSum, LogSum]] = {}
         for number, (key, id_, bill) in self._requests.items():
-            pair = _Pair(key, id_, number, bill, requests.get(number))
+            pair = _SumPair(key, id_, number, bill, requests.get(number))
             if pair.state != "matched" or pair.log is None:
                 yield pair
                 continue
@@ -256,7 +256,7 @@ class _Bill:
             both[0].join(bill)
             both[1].join(pair.log)
         for key, both in equal.items():
-            yield _Pair(key, None, None, *both)
+            yield _SumPair(key, None, None, *both)
 
     def _names(self, call: BilledCall, period: Period) -> Iterator[str | None]:
         """Yield the sums of a time that a call belongs to: that of its model, and that of all models."""
@@ -281,7 +281,7 @@ class _Bill:
             elif first <= time < last:
                 yield call, [(period, name) for period in calendar.find(time) for name in self._names(call, period)]
 
-    def _bill_rows(self, pair: _Pair, book: PriceBook, variants: Variants | None) -> Iterator[BillRow]:
+    def _bill_rows(self, pair: _SumPair, book: PriceBook, variants: Variants | None) -> Iterator[BillRow]:
         (period, name), bill, log = pair.key, pair.bill, pair.log
         for currency in _currencies(bill, log):
             amount = bill.money.get(currency) if bill is not None and currency is not None else None
@@ -301,7 +301,7 @@ class _Bill:
             )
 
 
-class _Pair(NamedTuple):
+class _SumPair(NamedTuple):
     """A sum of the bill and that of the log. `origin` names the calls; None where they agree."""
 
     key: _Key

@@ -76,7 +76,7 @@ class BillTable:
         try:
             for fields in reader:
                 if any(fields):
-                    row = _Row(self, columns, fields, reader.line_num + self._skip)
+                    row = _BillRow(self, columns, fields, reader.line_num + self._skip)
                     if (line := row.read()) is not None:
                         yield line
         except csv.Error as error:
@@ -128,7 +128,7 @@ class _Columns:
         return self._found[name]
 
 
-class _Row:
+class _BillRow:
     def __init__(self, table: BillTable, columns: _Columns, fields: list[str], number: int) -> None:
         self._table = table
         self._columns = columns

@@ -21,7 +21,7 @@ _WRITES: tuple[Kind, ...] = ("cache_write", "cache_write_5m", "cache_write_1h")
 _ZERO = Decimal(0)
 
 
-class _Part:
+class _ExportSum:
     """The rows of one export in a sum."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class _Part:
         self.slack = _ZERO
         self.is_unknown = False
 
-    def join(self, other: _Part) -> None:
+    def join(self, other: _ExportSum) -> None:
         """Add the rows of another sum."""
         self.slack += other.slack
         self.is_unknown = self.is_unknown or other.is_unknown
@@ -56,12 +56,12 @@ class BillSum:
         self.rates: dict[Kind, set[Decimal]] = {}
         self.tiers: dict[str, None] = {}
         self.is_fee = True
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _ExportSum] = {}
         self._kinds: dict[str, frozenset[Kind]] = {}
 
     def add(self, name: str, export: Export, line: BillLine) -> None:
         """Add a row."""
-        part = self._parts.setdefault(name, _Part())
+        part = self._parts.setdefault(name, _ExportSum())
         self._kinds[name] = _counted_kinds(export)
         _add(part.counts, line.counts)
         if line.amount is not None and line.currency is not None:
@@ -80,7 +80,7 @@ class BillSum:
         """Add another sum."""
         for name, theirs in other._parts.items():
             self._kinds[name] = other._kinds[name]
-            self._parts.setdefault(name, _Part()).join(theirs)
+            self._parts.setdefault(name, _ExportSum()).join(theirs)
         self.is_fee = False
 
     @property

@@ -159,7 +159,7 @@ def _tools(model: Model) -> CapabilityState:
     return CapabilityState()
 
 
-def _can_force(model: Model, reasoning: bool | None) -> CapabilityState:
+def _can_force(model: Model, *, reasoning: bool | None) -> CapabilityState:
     """Whether `tool_choice.allowed` holds required or named, in one state of reasoning."""
     mode = conditions(reasoning=reasoning, tools=True, forced=True)
     choice = model.flags_for(mode).tool_choice
@@ -172,7 +172,7 @@ def _forced_tool(model: Model) -> CapabilityState:
     """Read `tool_choice.allowed` in every possible state of reasoning (`reasoning.mode`)."""
     if _no_tools(model):
         return CapabilityState(False, "tools.supported")
-    return _best_state(_can_force(model, state) for state in _reasoning_states(model))
+    return _best_state(_can_force(model, reasoning=state) for state in _reasoning_states(model))
 
 
 def _forced_reasoning(model: Model) -> CapabilityState:
@@ -182,7 +182,7 @@ def _forced_reasoning(model: Model) -> CapabilityState:
     states = _reasoning_states(model)
     if True not in states:
         return CapabilityState(False, "reasoning.mode") if states == [False] else CapabilityState()
-    return _can_force(model, True)
+    return _can_force(model, reasoning=True)
 
 
 def _tool_flag(flag: str) -> Callable[[Model], CapabilityState]:

@@ -19,7 +19,7 @@ __all__ = ["is_named", "joint_answers"]
 Exchanger = Callable[[Ask], Generator[Any, Any, ProbeExchange]]
 
 
-class _Part(Struct, frozen=True):
+class _JointAsk(Struct, frozen=True):
     """A request that may be sent with others, and the steps of the question that it belongs to."""
 
     ask: Ask
@@ -32,15 +32,15 @@ def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> Generator[Any, 
     `runs` are questions before their first step. Those whose requests say nothing of a joint path are left alone.
     """
     found: list[tuple[Ask, ProbeExchange]] = []
-    parts = [_Part(ask, steps) for steps in runs if (ask := next(steps, None)) is not None and ask.joint]
+    parts = [_JointAsk(ask, steps) for steps in runs if (ask := next(steps, None)) is not None and ask.joint]
     while len(parts) > 1:
-        later: list[_Part] = []
+        later: list[_JointAsk] = []
         for group in _groups(parts):
             for part, exchanged in (yield from _answers(group, exchange)) if len(group) > 1 else ():
                 found.append((part.ask, exchanged))
                 following = _following(part.steps, exchanged.answer)
                 if following is not None and following.joint:
-                    later.append(_Part(following, part.steps))
+                    later.append(_JointAsk(following, part.steps))
         parts = later
     return found
 
@@ -52,9 +52,9 @@ def _following(steps: Steps, answer: ProbeAnswer) -> Ask | None:
         return None
 
 
-def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
+def _groups(parts: Sequence[_JointAsk]) -> list[list[_JointAsk]]:
     """Return the parts by what their requests have in common, each path once in a group."""
-    groups: list[tuple[Any, list[_Part]]] = []
+    groups: list[tuple[Any, list[_JointAsk]]] = []
     for part in parts:
         rest = copy.deepcopy(part.ask.body or {})
         remove(rest, part.ask.joint)
@@ -67,7 +67,7 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
     return [group for _, group in groups]
 
 
-def _answers(parts: list[_Part], exchange: Exchanger) -> Generator[Any, Any, list[tuple[_Part, ProbeExchange]]]:
+def _answers(parts: list[_JointAsk], exchange: Exchanger) -> Generator[Any, Any, list[tuple[_JointAsk, ProbeExchange]]]:
     """Return the answer to each part: that of all of them where they pass, else without the one that a refusal names.
 
     Where it names none, each half is asked; where it names several, it may be about them together, so that each of them
@@ -93,7 +93,7 @@ def _answers(parts: list[_Part], exchange: Exchanger) -> Generator[Any, Any, lis
     return found
 
 
-def _together(parts: Sequence[_Part]) -> Ask:
+def _together(parts: Sequence[_JointAsk]) -> Ask:
     """Return one request with the values of all parts."""
     first, *others = [part.ask for part in parts]
     body = copy.deepcopy(first.body or {})

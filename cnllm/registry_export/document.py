@@ -166,7 +166,7 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
         endpoints |= {(name, wire): tables.difference(tables.wires[wire], wire, row) for wire, row in rows.items()}
     shared: dict[tuple[str, str, str], tuple[FactTable, dict[str, ExportFact]]] = {}
 
-    def own_part(model: Model, family: str, wire: str, row: _Row) -> FactTable:
+    def own_part(model: Model, family: str, wire: str, row: _ModelRow) -> FactTable:
         key = (model.provider, wire, family)
         if key not in shared:
             under = {**tables.wires[wire], **tables.families.get(family, {})}
@@ -239,7 +239,7 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
 _text = msgspec.json.Encoder(order="deterministic").encode  # equal values have equal bytes
 
 
-class _Row(Struct, frozen=True):
+class _ModelRow(Struct, frozen=True):
     """A model over one wire: its facts that are not those of the wire, and the flags of all."""
 
     facts: dict[str, ExportFact]
@@ -261,7 +261,7 @@ class _Tables:
         self._names: dict[tuple[str | None, ...], str] = {}
         self._flags: dict[frozenset[str], frozenset[str]] = {}
 
-    def row(self, provider: str, family: str, wire: str, facts: Iterable[Fact]) -> _Row:
+    def row(self, provider: str, family: str, wire: str, facts: Iterable[Fact]) -> _ModelRow:
         """Return the row of a model, and take up what belongs to its wire, its family or its provider."""
         own: dict[str, ExportFact] = {}
         flags: list[str] = []
@@ -279,9 +279,9 @@ class _Tables:
                 self.parts.setdefault((provider, wire, family), {}).setdefault(flag, fact)
             own[flag] = fact
         known = frozenset(flags)
-        return _Row(own, self._flags.setdefault(known, known))
+        return _ModelRow(own, self._flags.setdefault(known, known))
 
-    def difference(self, under: Mapping[str, ExportFact], wire: str, row: _Row) -> FactTable:
+    def difference(self, under: Mapping[str, ExportFact], wire: str, row: _ModelRow) -> FactTable:
         """Return the table that makes the row of `under`."""
         base = self.wires[wire]
         facts = ((flag, row.facts.get(flag) or base[flag]) for flag in sorted(row.flags))
@@ -320,7 +320,7 @@ def _name(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=5).hexdigest()
 
 
-def _rows(registry: Registry, tables: _Tables, name: str) -> tuple[Model, dict[str, _Row]]:
+def _rows(registry: Registry, tables: _Tables, name: str) -> tuple[Model, dict[str, _ModelRow]]:
     """Return a model, and its rows by wire, its own first."""
     model = registry.resolve(name)
     family = registry.family(model.id) or UNKNOWN

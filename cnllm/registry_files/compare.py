@@ -62,7 +62,7 @@ Value = float | bool | str | tuple[str, ...]
 """A value of either side: a number, a yes or no, a word, an amount with its currency, or kinds of input."""
 
 
-class _Pair(Struct, frozen=True):
+class _ValuePair(Struct, frozen=True):
     """The values of a flag on both sides, whether it agrees, and how it differs if it does not."""
 
     flag: str
@@ -162,22 +162,24 @@ def number_pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, flo
             yield pair.flag, pair.ours, pair.theirs, pair.state
 
 
-def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iterator[_Pair]:
+def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iterator[_ValuePair]:
     """Yield what both say."""
     yield from _limits(flags, match)
     yield from _prices(flags, match, rates)
     if match.input is not None and flags.input is not None:
         ours, theirs = frozenset(flags.input), match.input
         cause: Cause = "input-more" if theirs - ours else "input-less"
-        yield _Pair("input", _words(ours), _words(theirs), _state(same_input(ours, theirs, flags)), cause)
+        yield _ValuePair("input", _words(ours), _words(theirs), _state(same_input(ours, theirs, flags)), cause)
     mode = flags.reasoning.mode if flags.reasoning else None
     if mode is not None and mode != "unknown" and match.reasoning is not None:
-        yield _Pair("reasoning.mode", mode, match.reasoning, _state(match.reasoning == (mode != "never")), "reasoning")
+        yield _ValuePair(
+            "reasoning.mode", mode, match.reasoning, _state(match.reasoning == (mode != "never")), "reasoning"
+        )
     if mode in ("toggle", "always") and match.reasoning_off:
-        yield _Pair("reasoning.mode", mode, "toggle", _state(mode == "toggle"), "reasoning-off")
+        yield _ValuePair("reasoning.mode", mode, "toggle", _state(mode == "toggle"), "reasoning-off")
     supported = flags.tools.supported if flags.tools else None
     if supported is not None and match.tools is not None:
-        yield _Pair("tools.supported", supported, match.tools, _state(supported == match.tools), "tools")
+        yield _ValuePair("tools.supported", supported, match.tools, _state(supported == match.tools), "tools")
 
 
 def same_input(ours: Iterable[str], theirs: Iterable[str], flags: Flags) -> bool:
@@ -197,7 +199,7 @@ def _state(agrees: bool) -> State:
     return "same" if agrees else "different"
 
 
-def _limits(flags: Flags, match: PublishedModel) -> Iterator[_Pair]:
+def _limits(flags: Flags, match: PublishedModel) -> Iterator[_ValuePair]:
     """Yield what both say of limits."""
     for flag in LIMITS:
         ours, theirs = _number(flags, flag), match.values.get(flag)
@@ -209,10 +211,10 @@ def _limits(flags: Flags, match: PublishedModel) -> Iterator[_Pair]:
             state = "same" if theirs <= ours <= theirs + output else state
         if state == "different" and is_rounded(ours, theirs):
             state = "rounded"
-        yield _Pair(flag, ours, theirs, state, "context" if flag == "limits.context" else "output")
+        yield _ValuePair(flag, ours, theirs, state, "context" if flag == "limits.context" else "output")
 
 
-def _prices(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iterator[_Pair]:
+def _prices(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iterator[_ValuePair]:
     """Yield what both say of prices. One in another currency is compared where the file shows a rate."""
     price = flags.price
     if price is None or price.currency is None:
@@ -223,11 +225,11 @@ def _prices(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Ite
             continue
         if price.currency != match.currency:
             if not ours and not theirs:
-                yield _Pair(flag, ours, theirs, "same", "price-currency")
+                yield _ValuePair(flag, ours, theirs, "same", "price-currency")
             elif (rate := rates.get(price.currency)) is not None:
                 agrees = bool(theirs) and abs(ours / theirs / rate - 1) <= _RATE_TOLERANCE
                 amounts = f"{ours:g} {price.currency}", f"{theirs:g} {match.currency}"
-                yield _Pair(flag, *amounts, "currency" if agrees else "different", "price-currency")
+                yield _ValuePair(flag, *amounts, "currency" if agrees else "different", "price-currency")
             continue
         state = _state(is_near(ours, theirs))
         if state == "different":
@@ -236,7 +238,7 @@ def _prices(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Ite
             if theirs and any(is_near(theirs, time.get(name) or 0.0) for time in times):
                 state = "off-peak"
         higher: Cause = "price-higher" if theirs > ours else "price-lower"
-        yield _Pair(flag, ours, theirs, state, higher if theirs and ours else "price-zero")
+        yield _ValuePair(flag, ours, theirs, state, higher if theirs and ours else "price-zero")
 
 
 def _rates(found: Iterable[tuple[Flags, PublishedModel]]) -> dict[str, float]:

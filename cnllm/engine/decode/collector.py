@@ -103,7 +103,7 @@ class Collector:
             case PartSeal(data, part):
                 self.parts.seal(data, part)
             case CallEnd(index, is_whole):
-                self.calls.end(index, is_whole)
+                self.calls.end(index, is_whole=is_whole)
             case Annotations(data):
                 self.parts.annotations.update(_replace_surrogates(data))
             case ExtraPiece(key, value):

@@ -150,7 +150,7 @@ class Surrogates:
         if type(item) is TextPiece or type(item) is ReasoningPiece:
             if self.is_idle and item.text.isascii():
                 return [item]
-            text = self._buffer(type(item) is ReasoningPiece).join(item.text)
+            text = self._buffer(in_reasoning=type(item) is ReasoningPiece).join(item.text)
             self._look()
             return [] if not text else [item] if text is item.text else [_with_text(item, text)]
         if type(item) is Restart:
@@ -159,7 +159,7 @@ class Surrogates:
             self._look()
         return [item]
 
-    def _buffer(self, in_reasoning: bool) -> SurrogateBuffer:
+    def _buffer(self, *, in_reasoning: bool) -> SurrogateBuffer:
         """Return the buffer of a channel."""
         if in_reasoning:
             self._thought = self._thought or SurrogateBuffer()
@@ -180,7 +180,7 @@ class Surrogates:
         """Return a replacement for each half that nothing followed."""
         if self.is_idle:
             return []
-        pairs = ((True, self._buffer(True).rest()), (False, self._buffer(False).rest()))
+        pairs = ((True, self._buffer(in_reasoning=True).rest()), (False, self._buffer(in_reasoning=False).rest()))
         return [text_piece(text, in_reasoning=in_reasoning) for in_reasoning, text in pairs if text]
 
 

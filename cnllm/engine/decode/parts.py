@@ -131,7 +131,7 @@ class Parts:
         self._reported = 0  # parts that events have reported
         self.is_reported_late = False  # events report no part before the end of the reply
 
-    def put(self, in_reasoning: bool, text: str) -> Event:
+    def put(self, text: str, *, in_reasoning: bool) -> Event:
         """Add text of the reasoning or of the answer; return its event."""
         texts = self.thought if in_reasoning else self.text
         texts.append(text)
@@ -295,7 +295,7 @@ class Parts:
         """Whether any part has begun, on a wire that orders them."""
         return bool(self._blocks)
 
-    def restart(self, in_reasoning: bool) -> str:
+    def restart(self, *, in_reasoning: bool) -> str:
         """Forget the texts, because all of them arrive again. The order of the parts stays.
 
         Return the text of the other kind, which was right.
@@ -356,7 +356,7 @@ def _join_fragments(details: list[Any], part: str | None = None, *, snapshots: b
                 texts = {key: _Fragments(last[key]) for key in _TEXT_KEYS if type(last.get(key)) is str}
             for key, value in item.items():
                 if type(value) is str and key in texts:
-                    texts[key].add(value, snapshots)
+                    texts[key].add(value, snapshots=snapshots)
                 elif value is not None:
                     last[key] = value
                     if key in _TEXT_KEYS:
@@ -400,7 +400,7 @@ def _join_parts(details: list[Any], part: str, *, snapshots: bool) -> list[Any]:
         for index, one in enumerate(map(_inner_fragments, inner)):
             before = texts[-1]
             if index == 0 and type(one) is tuple and type(before) is tuple and one[0] == before[0]:
-                before[1].add("".join(one[1].pieces), snapshots)
+                before[1].add("".join(one[1].pieces), snapshots=snapshots)
             else:
                 texts.append(one)
     return out
@@ -432,7 +432,7 @@ class _Fragments:
         self.pieces = [text]
         self.size = len(text)
 
-    def add(self, text: str, snapshots: bool) -> None:
+    def add(self, text: str, *, snapshots: bool) -> None:
         """Add a fragment.
 
         With `snapshots`, a fragment that begins with all the text so far replaces it. A long one that equals all the

@@ -234,7 +234,7 @@ class ReplyBuilder:
         assert calls is not None
         if not self._busy and not may_begin(pieces[0] if len(pieces) == 1 else "".join(pieces)):
             if calls.is_reading:
-                calls.skip(in_reasoning, pieces)
+                calls.skip(pieces, in_reasoning=in_reasoning)
             return parts.put_run(pieces, in_reasoning=in_reasoning)
         out: list[Event] = []
         for text in pieces:
@@ -243,7 +243,7 @@ class ReplyBuilder:
                 self._busy = not self.is_idle
             else:
                 if calls.is_reading:
-                    calls.skip(in_reasoning, [text])
+                    calls.skip([text], in_reasoning=in_reasoning)
                 out += parts.put_run([text], in_reasoning=in_reasoning)
         return out
 
@@ -297,12 +297,12 @@ class ReplyBuilder:
             kind: PartKind = "thought" if in_reasoning else "text"
             if parts.kind != kind:
                 self._next_part(kind, None, out)
-        out.append(parts.put(in_reasoning, text))
+        out.append(parts.put(text, in_reasoning=in_reasoning))
 
     def _restart(self, restart: Restart, out: list[Event]) -> None:
         """Begin again, because texts were misread. The text of the other kind was right."""
         out.append(Restarted())
-        other = self.collected.parts.restart(restart.thought)
+        other = self.collected.parts.restart(in_reasoning=restart.thought)
         self._duplicates.restart()
         if not (restart.text and restart.thought):
             self._put(other, out, in_reasoning=restart.text)

@@ -106,7 +106,7 @@ class AnswerCall:
                     self._begin(out)
             elif type(event) is ToolCallDelta:
                 if event.index == self._index:
-                    out.append(self._collected.parts.put(False, event.text))
+                    out.append(self._collected.parts.put(event.text, in_reasoning=False))
                 elif event.index in self._indexes:
                     out.append(ToolCallDelta(self._indexes[event.index], event.text))
         return out
@@ -135,7 +135,7 @@ class AnswerCall:
         collected = self._collected
         answer = settled.calls.get(id(collected.calls.all[self._index]))
         if answer is not None and not answer.raw.strip():
-            out.append(collected.parts.put(False, "{}"))  # after the white space that was delivered
+            out.append(collected.parts.put("{}", in_reasoning=False))  # after the white space that was delivered
         calls = {key: call for key, call in settled.calls.items() if call.name != self._name}
         incomplete = [call for call in settled.incomplete if call.name != self._name]
         finish, notes = settled.finish, list(settled.notes)

@@ -64,7 +64,7 @@ def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Call
     return None if found is None else found.markers.occurs
 
 
-class _Rules(msgspec.Struct, frozen=True):
+class _TextCallRules(msgspec.Struct, frozen=True):
     """The rules that apply to a reply, those of whole answers, the tags of reasoning, and the markers of all.
 
     `around` are the tags behind reasoning, around an answer and behind a block: they are no content.
@@ -78,7 +78,7 @@ class _Rules(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: bool) -> _Rules | None:
+def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: bool) -> _TextCallRules | None:
     """Return the rules that apply; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
@@ -96,7 +96,7 @@ def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: b
     markers = tuple(dict.fromkeys([*filter_markers(rules, tags), *(opener for rule in whole for opener in rule.open)]))
     around = [*tags[1::2], *((flags.reasoning and flags.reasoning.answer_tags) or ())]
     around += [closer for rule in rules for closer in rule.close if closer in markers]
-    return _Rules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
+    return _TextCallRules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
 
 
 class TextCalls:
@@ -111,7 +111,7 @@ class TextCalls:
 
     def __init__(
         self,
-        rules: _Rules,
+        rules: _TextCallRules,
         tools: Mapping[str, Any] | None,
         sentences: FallbackText,
         flag: str,
@@ -151,7 +151,7 @@ class TextCalls:
         self._collected = collected
         self._new_tagged = new_tagged
 
-    def _make_filter(self, in_reasoning: bool) -> LeakFilter | None:
+    def _make_filter(self, *, in_reasoning: bool) -> LeakFilter | None:
         """Make the filter of a channel, at its first character that may begin a marker."""
         if in_reasoning and (self._tools is None or not self._rules):
             return None  # no call is possible, and reasoning is not the answer: it stays as it came
@@ -196,7 +196,7 @@ class TextCalls:
 
     # ── while the reply arrives ──────────────────────────────────────────────
 
-    def skip(self, in_reasoning: bool, texts: Sequence[str]) -> None:
+    def skip(self, texts: Sequence[str], *, in_reasoning: bool) -> None:
         """Take note of texts that passed by."""
         if (filter_ := self._reasoning_filter if in_reasoning else self._answer_filter) is not None:
             filter_.skip("".join(texts))
@@ -280,7 +280,7 @@ class TextCalls:
         """Add text of the reasoning or of the answer."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         if filter_ is None and self.may_begin(text):
-            filter_ = self._make_filter(in_reasoning)
+            filter_ = self._make_filter(in_reasoning=in_reasoning)
         self._add([text] if filter_ is None else filter_.feed(text), out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:

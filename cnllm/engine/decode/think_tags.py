@@ -250,7 +250,7 @@ class TagSplitter:
         return openers is not None and openers.pending_length(text) == len(text)
 
 
-class _Tags:
+class _TagSearch:
     """The tags of a model: the search for opening ones and for closing ones, and the closing ones of each opening one.
 
     `first` are the characters that begin a tag, `longest` is the length of the longest opening tag.
@@ -269,4 +269,4 @@ class _Tags:
         self.longest = max(map(len, closings))
 
 
-_parse_tags = lru_cache(maxsize=64)(_Tags)
+_parse_tags = lru_cache(maxsize=64)(_TagSearch)

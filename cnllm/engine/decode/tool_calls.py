@@ -161,7 +161,7 @@ class CallCollector:
         if call.pieces:
             out.append(ToolCallDelta(call.at, call.raw))
 
-    def end(self, index: Any, is_whole: bool) -> None:
+    def end(self, index: Any, *, is_whole: bool) -> None:
         """Set whether the wire says that the last call with this index is whole."""
         if (call := self._open.get(index)) is not None:
             call.is_whole = is_whole

@@ -27,7 +27,7 @@ _MOST_RULES = 16  # sets of flags that a model keeps
 _decode = msgspec.json.Decoder().decode
 
 
-class _Rules:
+class _UsualFlags:
     """The flags of a model for its usual replies, looked up once."""
 
     __slots__ = ("finish", "flags", "markers", "meter", "read", "tags")
@@ -51,14 +51,14 @@ class _Rules:
         return self.markers[key]
 
 
-def _rules(plan: Plan) -> _Rules:
+def _rules(plan: Plan) -> _UsualFlags:
     """Return the rules for a plan's flags. A model keeps those of a few modes."""
-    kept: dict[int, _Rules] = plan.model.memo.setdefault("usual replies", {})
+    kept: dict[int, _UsualFlags] = plan.model.memo.setdefault("usual replies", {})
     rules = kept.get(id(plan.flags))
     if rules is None or rules.flags is not plan.flags:
         if len(kept) >= _MOST_RULES:
             kept.clear()
-        rules = kept[id(plan.flags)] = _Rules(plan.model, plan.flags)
+        rules = kept[id(plan.flags)] = _UsualFlags(plan.model, plan.flags)
     return rules
 
 
@@ -118,7 +118,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     )
 
 
-def _is_plain(message: UsualMessage, rules: _Rules, may_hold_calls: Callable[[str], object] | None) -> bool:
+def _is_plain(message: UsualMessage, rules: _UsualFlags, may_hold_calls: Callable[[str], object] | None) -> bool:
     """Whether a message has an answer, and no tag or markup in its texts."""
     text, thought = message.text, message.reasoning
     if not message.calls and not text.strip():

@@ -55,7 +55,7 @@ def drop_unreadable(
     Text files are sent as text, and with `reads_pdfs` PDFs as well. A line stands for what has no text. In the newest
     message of the user that is an error, unless the caller allows it.
     """
-    reader = _Reader(model, flags, ledger, _newest_index(turns), reads_pdfs)
+    reader = _MediaForms(model, flags, ledger, _newest_index(turns), reads_pdfs)
     out: list[Turn] = []
     for index, message in turns:
         by_model = message.role == "assistant"
@@ -171,7 +171,7 @@ def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
             ledger.note("key-foreign", "messages", f"{key} of a file", "left out: it is sent in another form")
 
 
-class _Reader:
+class _MediaForms:
     """Decides for each medium and each block of a request in which form it is sent.
 
     `newest` is the index of the message in which nothing may be left out.

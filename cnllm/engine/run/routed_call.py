@@ -127,11 +127,11 @@ class RoutedCall(Call):
 
     def complete(self) -> Steps:
         """Return the reply in one piece."""
-        return (yield from self._run(False))
+        return (yield from self._run(streams=False))
 
     def stream(self) -> Steps:
         """Return the reply and deliver its events."""
-        return (yield from self._run(True))
+        return (yield from self._run(streams=True))
 
     # ── targets ──────────────────────────────────────────────────────────────
 
@@ -214,7 +214,7 @@ class RoutedCall(Call):
 
     # ── before the first token ───────────────────────────────────────────────
 
-    def _run(self, streams: bool) -> Steps:
+    def _run(self, *, streams: bool) -> Steps:
         while True:
             held = yield UseTarget(self._target.number, self.plan)
             if held:

@@ -31,7 +31,7 @@ __all__ = ["ends_inside_value", "is_certain", "may_begin", "read"]
 _WORD = r"[\w.:-]{1,64}"
 
 
-class _Tags:
+class _PairPatterns:
     """The patterns of one pair of words."""
 
     def __init__(self, key: str, value: str) -> None:
@@ -58,9 +58,9 @@ class _Tags:
 
 
 @lru_cache(maxsize=16)
-def _tags(words: tuple[str, ...]) -> _Tags:
+def _tags(words: tuple[str, ...]) -> _PairPatterns:
     """Return the patterns of a pair of words."""
-    return _Tags(*words)
+    return _PairPatterns(*words)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -105,7 +105,9 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     return calls, others
 
 
-def _pairs(text: str, position: int, tags: _Tags, *, is_balanced: bool) -> tuple[list[tuple[str, str]], int, bool]:
+def _pairs(
+    text: str, position: int, tags: _PairPatterns, *, is_balanced: bool
+) -> tuple[list[tuple[str, str]], int, bool]:
     """Return (the pairs that begin at a position, their end, whether the tags inside values are balanced)."""
     out: list[tuple[str, str]] = []
     while opening := tags.open_key.match(text, position):

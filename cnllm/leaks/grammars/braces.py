@@ -42,7 +42,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if head is None:
             raise NotACall("it does not begin with a call")
         name = read_name(head[1], block.tools)
-        reader = _Reader(text, _quote(block.parts), block.tools.get(name))
+        reader = _ValueReader(text, _quote(block.parts), block.tools.get(name))
         arguments, position = reader.container(head.end(), 0)
         calls.append(ParsedCall(name, arguments))
     if not calls:
@@ -50,7 +50,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     return calls, []
 
 
-class _Reader:
+class _ValueReader:
     """A reader of the values of one call. `schema` is that of the tool's parameters."""
 
     def __init__(self, text: str, quote: re.Pattern[str], schema: Any) -> None:

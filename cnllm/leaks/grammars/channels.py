@@ -32,7 +32,7 @@ _SPACE = re.compile(r"\s*")
 _ATTRIBUTE = re.compile(r"(\w{1,32})=\"([^\"]{0,256})\"")
 
 
-class _Tags:
+class _ChannelPatterns:
     """The patterns of one set of tokens."""
 
     def __init__(self, opening: str, closing: str, separator: str) -> None:
@@ -56,9 +56,9 @@ class _Tags:
 
 
 @lru_cache(maxsize=16)
-def _tags(tokens: tuple[str, ...]) -> _Tags:
+def _tags(tokens: tuple[str, ...]) -> _ChannelPatterns:
     """Return the patterns of a set of tokens."""
-    return _Tags(*tokens)
+    return _ChannelPatterns(*tokens)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -96,7 +96,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _arguments(
-    text: str, position: int, tags: _Tags, schema: Any, *, is_balanced: bool
+    text: str, position: int, tags: _ChannelPatterns, schema: Any, *, is_balanced: bool
 ) -> tuple[dict[str, Any], int, bool]:
     """Return (the arguments that begin at a position, their end, whether the tags inside values are balanced)."""
     out: dict[str, Any] = {}
@@ -125,7 +125,7 @@ def _json_value(text: str, start: int, end: re.Pattern[str]) -> tuple[Any, int] 
     return None if closing is None else (value, closing.end())
 
 
-def _json_block(text: str, start: int, tags: _Tags) -> tuple[dict[str, Any], int] | None:
+def _json_block(text: str, start: int, tags: _ChannelPatterns) -> tuple[dict[str, Any], int] | None:
     """Return (the arguments of a call that are one JSON object, their end); None where they are written one by one."""
     opening = tags.json.match(text, start)
     found = None if opening is None else _json_value(text, opening.end(), tags.json_end)

@@ -350,7 +350,7 @@ class _TextDelta(msgspec.Struct, gc=False):
     thinking: str | None = None
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _BlockDelta(msgspec.Struct, gc=False):
     """The event of such a delta."""
 
     type: Literal["content_block_delta"]
@@ -360,9 +360,9 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 @lru_cache(maxsize=1)
-def _decoder() -> msgspec.json.Decoder[_Delta]:
+def _decoder() -> msgspec.json.Decoder[_BlockDelta]:
     """Return the decoder of the most common event."""
-    return msgspec.json.Decoder(_Delta)
+    return msgspec.json.Decoder(_BlockDelta)
 
 
 def fast_decoder(flags: Flags) -> FastDecoder | None:

@@ -27,7 +27,7 @@ from cnllm.registry.flags.reply import (
     UsagePaths,
 )
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
-from cnllm.registry.flags.settings import GatewaySettings, Mcp
+from cnllm.registry.flags.settings import GatewayFlags, Mcp
 from cnllm.registry.flags.simulator import RefusalWords, Simulator
 from cnllm.registry.flags.sources import Source, SourceFacts
 from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearchFlags
@@ -445,7 +445,7 @@ class RegistryFile(Base, frozen=True):
         list[str] | None, flag("Models for calls that name none: the first one that has a key is asked.")
     ] = None
     tiers: Annotated[dict[str, list[str]] | None, flag("Models for a purpose, best first.")] = None
-    gateway: Annotated[GatewaySettings | None, flag("Settings of a gateway.")] = None
+    gateway: Annotated[GatewayFlags | None, flag("Settings of a gateway.")] = None
     mcp: Annotated[
         dict[str, Mcp] | None, flag("Your MCP servers, by name; only the file in the config folder may have them.")
     ] = None

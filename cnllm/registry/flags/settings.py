@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cnllm.registry.flags.describe import Base, flag
 
-__all__ = ["GatewaySettings", "Mcp", "RouteSettings"]
+__all__ = ["GatewayFlags", "Mcp", "RouteSettings"]
 
 
 class RouteSettings(Base, frozen=True):
@@ -44,7 +44,7 @@ class RouteSettings(Base, frozen=True):
     ] = None
 
 
-class GatewaySettings(Base, frozen=True):
+class GatewayFlags(Base, frozen=True):
     """Settings of a gateway (`cnllm serve`)."""
 
     models: Annotated[
