@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -10,12 +11,13 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm import Usage
+from cnllm import Usage, engine
 from cnllm.engine.decode.cost import cost_of, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.reply import UsagePaths
 
+from .conftest import Home
 from .support import times
 
 tokens = st.integers(0, 10_000_000)
@@ -246,3 +248,15 @@ def test_a_service_tier_counts_wherever_it_stands(counts: Any, beside: Any, tier
     )
     assert found is not None
     assert found.amount == (3 if tier else 6)
+
+
+def test_a_word_without_a_factor_leaves_the_cost_open(home: Home) -> None:
+    price = "price = { currency = 'USD', input = 1.0, output = 0.01, factors = { place = { near = 2.0 } } }"
+    model = home(more=price)
+    once = Decimal("1.00000001")
+    for place, amount in (("near", 2 * once), ("far", None), (None, once)):
+        usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1, **({"place": place} if place else {})}
+        choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}
+        body = json.dumps({"choices": [choice], "usage": usage}).encode()
+        cost = engine.parse_response(model, 200, {}, body).cost
+        assert (None if cost is None else cost.amount) == amount, place

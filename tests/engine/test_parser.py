@@ -604,6 +604,15 @@ def test_four_times_the_stream_is_about_four_times_the_work(plain: cnllm.Model, 
     assert work(plain, unit, 4 * count, size) < 6 * work(plain, unit, count, size)
 
 
+@each("size", [1, 7, 1000])
+def test_lines_of_json_are_read_the_same_in_pieces(home: Home, size: int) -> None:
+    lines = b"".join(json.dumps(chunk).encode() + b"\n" for chunk in (delta(content="h"), finish(content="i")))
+    parser = engine.StreamParser(home('stream.framing = "ndjson"'))
+    for at in range(0, len(lines), size):
+        parser.feed(lines[at : at + size])
+    assert parser.close().text == "hi"
+
+
 @each("start", [b"\n\xef\xbb\xbf", b" \r\n\xef\xbb\xbf", b"  ", b"\n\n"])
 @each("size", [1, 2, 3, 1000])
 def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(

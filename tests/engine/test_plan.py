@@ -808,6 +808,13 @@ def test_a_switch_goes_along_only_where_reasoning_goes_back(home: Home) -> None:
 # ── the rest ─────────────────────────────────────────────────────────────────
 
 
+def test_messages_that_are_joined_keep_their_keys(home: Home) -> None:
+    model = home('messages = { consecutive_roles = "join", fields = ["a", "b"] }')
+    turns = [{"role": "user", "content": "one", "a": 1, "b": 1}, {"role": "user", "content": "two", "b": 2}]
+    [message] = build(model, turns).body["messages"]
+    assert message == {"role": "user", "content": "one\n\ntwo", "a": 1, "b": 2}
+
+
 def test_two_texts_of_a_message_stay_parts_where_the_endpoint_takes_them(home: Home) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     for form, expected in (("parts", parts), ("string", "ab")):

@@ -94,6 +94,7 @@ def test_a_strict_definition_goes_out_in_the_required_form(wire: str) -> None:
     assert {"type": "null"} in schema["properties"]["nick"]["anyOf"]
     assert schema["properties"]["name"] == {"type": "string"}
     assert codes(made) == ["strict-form"]
+    assert "tools.strict" in [note.flag for note in made.notes]
     assert codes(plan(model, tool(strict=None))) == codes(plan(model, tool(strict=False))) == []
 
 
