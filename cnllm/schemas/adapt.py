@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cnllm.schemas.subschemas import map_children
+from cnllm.schemas.subschemas import map_children, resolve
 
 __all__ = ["adapt_schema", "adapt_schema_if_needed"]
 
@@ -69,20 +69,6 @@ def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> S
 # ── references ────────────────────────────────────────────────────────────────
 
 
-def _target(root: Schema, ref: Any) -> Any:
-    """Return the target of a local reference, or None."""
-    if type(ref) is not str or not ref.startswith("#"):
-        return None
-    node: Any = root
-    for key in ref[1:].strip("/").split("/") if ref.strip("#/") else ():
-        key = unquote(key).replace("~1", "/").replace("~0", "~")
-        if type(node) is dict:
-            node = node.get(key)
-        else:
-            node = node[int(key)] if type(node) is list and key.isdigit() and int(key) < len(node) else None
-    return node
-
-
 class _Inliner:
     """A replacement of references by their targets. A recursion ends in the bare type of its schema."""
 
@@ -101,7 +87,7 @@ class _Inliner:
         if type(ref) is not str:
             out = map_children(node, lambda child: self.inline(child, references))
             return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
-        target = _target(self._root, ref)
+        target = resolve(ref, self._root)
         self._expansions_left -= 1
         if ref in references or type(target) is not dict or self._expansions_left < 0:
             replacement = _bare_type(target)
@@ -124,7 +110,7 @@ def _move_refs_to_root(schema: Schema) -> Schema:
 
     def reference_to(ref: str) -> str:
         """Return the reference to the definition of a target."""
-        target = _target(schema, ref)
+        target = resolve(ref, schema)
         identity = id(target) if type(target) is dict else ref
         if identity not in names:
             last = unquote(ref.rsplit("/", 1)[-1]).replace("~1", "_").replace("~0", "_")
@@ -165,7 +151,7 @@ def _merge_root(schema: Schema) -> Schema:
     """
     out = dict(schema)
     for _ in range(8):
-        target = _target(schema, out.get("$ref"))
+        target = resolve(out.get("$ref"), schema)
         if type(target) is not dict:
             break
         del out["$ref"]
@@ -181,7 +167,7 @@ def _merge_root(schema: Schema) -> Schema:
 
 def _resolve_branch(branch: Any, root: Schema) -> Schema:
     """Return a branch of the root with its reference resolved."""
-    target = _target(root, branch["$ref"]) if type(branch) is dict and "$ref" in branch else branch
+    target = resolve(branch["$ref"], root) if type(branch) is dict and "$ref" in branch else branch
     return target if type(target) is dict else {}
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from cnllm.schemas.subschemas import resolve
+
 __all__ = ["allowed_types", "coerce", "decode_json", "item_schema", "property_schema"]
 
 _MAX_DEPTH = 32  # levels of references and alternatives
@@ -123,27 +125,11 @@ def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
         yield alternative
         if depth < _MAX_DEPTH:
             if isinstance(alternative.get("$ref"), str):
-                queue.append((_resolve(alternative["$ref"], root), depth + 1))
+                queue.append((resolve(alternative["$ref"], root), depth + 1))
             for keyword in ("allOf", "anyOf", "oneOf"):
                 branches = alternative.get(keyword)
                 if isinstance(branches, list):
                     queue += [(branch, depth + 1) for branch in branches[:_MAX_ALTERNATIVES]]
-
-
-def _resolve(ref: str, root: Any) -> Any:
-    """Return the target of a local reference, or None."""
-    if not ref.startswith("#"):
-        return None
-    node = root
-    for part in ref[1:].split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, Mapping):
-            node = node.get(part)
-        elif isinstance(node, list) and part.isdecimal() and len(part) < 10 and int(part) < len(node):
-            node = node[int(part)]
-        else:
-            return None
-    return node
 
 
 def _declared_types(schema: Mapping[str, Any]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.schemas.subschemas import map_children
+from cnllm.schemas.subschemas import map_children, resolve
 
 __all__ = ["inline_references", "make_strict", "remove_nulls", "remove_titles"]
 
@@ -144,16 +144,7 @@ def remove_nulls(value: Any, schema: Schema) -> Any:
     def target(node: Any) -> Any:
         """Return the target of a reference; the node itself if it has none, or one without a target."""
         for _ in range(_MAX_HOPS):
-            reference = node.get("$ref") if isinstance(node, dict) else None
-            if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-                break
-            target_node: Any = schema
-            for key in reference.split("/")[1:]:
-                target_node = (
-                    target_node.get(key.replace("~1", "/").replace("~0", "~"))
-                    if isinstance(target_node, dict)
-                    else None
-                )
+            target_node = resolve(node.get("$ref"), schema) if isinstance(node, dict) else None
             if not isinstance(target_node, dict):
                 break
             node = target_node

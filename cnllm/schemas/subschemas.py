@@ -1,11 +1,15 @@
-"""Walk JSON Schema: the schemas directly below a schema. No other module lists the keywords that hold schemas."""
+"""Walk JSON Schema: schemas directly below a schema, and targets of references.
+
+No other module lists the keywords that hold schemas.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
-__all__ = ["children", "map_children"]
+__all__ = ["children", "map_children", "resolve"]
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
@@ -35,3 +39,19 @@ def children(node: dict[str, Any]) -> Iterator[Any]:
             yield from value
         elif key in _SINGLE:
             yield value
+
+
+def resolve(ref: Any, root: Any) -> Any:
+    """Return the target of a reference inside the root; None for any other value."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    node = root
+    for key in ref[1:].strip("/").split("/") if ref.strip("#/") else ():
+        key = unquote(key).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping):
+            node = node.get(key)
+        elif isinstance(node, list) and key.isdecimal() and len(key) < 10 and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return None
+    return node

@@ -12,6 +12,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
+from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
 from cnllm.types.function import Function
@@ -166,9 +167,7 @@ def _as_object_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a schema of an object, and whether it wraps the caller's: endpoints accept no other type of answer."""
     ref = schema.get("$ref")
     if isinstance(ref, str) and set(schema) <= {"$ref", "$defs", "definitions", "$schema", "title", "description"}:
-        _, _, path = ref.partition("#/")
-        table, _, name = path.partition("/")
-        target = schema.get(table, {}).get(name) if table in ("$defs", "definitions") else None
+        target = resolve(ref, schema)
         if isinstance(target, dict) and target.get("type") == "object":  # the form of recursive models
             return {**target, **{k: v for k, v in schema.items() if k != "$ref"}}, False
     if schema.get("type") == "object" or ("type" not in schema and "properties" in schema):
