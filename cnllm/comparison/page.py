@@ -24,7 +24,7 @@ _ZH = {
     "valid": "参数到达时就符合 schema",
     "restraint": "不需要工具时没有调用",
     "call": "调用正确",
-    "parallel": "一次发出全部多个调用",
+    "parallel": "多个调用一次发全",
     "nested": "参数里的对象、列表和日期正确",
     "pick": "从 50 个工具里选对",
     "chain": "依赖前面结果的连续调用",
@@ -32,7 +32,7 @@ _ZH = {
     "chinese": "中文任务",
     "schema": "回答符合 schema",
     "structured": "按 schema 的回答内容正确",
-    "cut": "被截断的回复如实说明",
+    "cut": "被截断的回复会如实说明",
     "exact": "长列表准确无误",
     "needle-8k": "在 8,000 个 token 的文字里找到那一行",
     "needle-32k": "在 32,000 个 token 的文字里找到那一行",
@@ -98,7 +98,7 @@ def _body(report: ComparisonData) -> Iterator[str]:
     yield from _rows(report)
     yield "</tbody></table></div>"
     note = "The bar is the interval in which the share lies with 95 %. Replies are judged as they arrived."
-    note_zh = "横条是比例的 95% 区间。回复按到达时的原样评判。"
+    note_zh = "横条是比例的 95% 区间。回复按收到的原样评判，不经 cnllm 修复。"
     yield f'<p class="dim">{_both(note, note_zh)}</p>'
     yield from _problems(report)
 
@@ -122,7 +122,7 @@ def _verdicts(report: ComparisonData) -> Iterator[str]:
             yield f"<p>{_both(english, chinese)}</p>"
     for host in report.hosts:
         if host.stopped is not None:
-            left = _both(f"{host.name} was left before the end", f"{host.name} 没有问完")
+            left = _both(f"{host.name} was left before the end", f"{host.name} 没有测完")
             yield f"<p>{left}: {html.escape(host.stopped)}</p>"
 
 

@@ -176,6 +176,7 @@ OTHER = (
     "retired since {0}",
     "{0} s",
     "{0} source{1}",
+    "{0} table{1}",
     "{0} min {1} s left",
     "{0} h {1} min left",
     "{0} s left",

@@ -15,7 +15,16 @@ from cnllm.cli.output.table import fields, table
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["fact_card", "file_letters", "flag_table", "short_value", "shown_value", "source_label", "source_place"]
+__all__ = [
+    "fact_card",
+    "file_letters",
+    "flag_table",
+    "short_value",
+    "shown_value",
+    "source_label",
+    "source_place",
+    "value_cell",
+]
 
 LAYERS = {"models": "model", "providers": "provider", "protocols": "wire", "families": "family"}
 HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
@@ -81,6 +90,12 @@ def shown_value(fact: Fact) -> str:
     return "refused" if refused else short_value(fact.value)
 
 
+def value_cell(fact: Fact) -> str:
+    """Return the value of a fact for stdout: a number of tables is in the user's language, a value stays as it is."""
+    text = shown_value(fact)
+    return localize(text) if isinstance(fact.value, list) and text.endswith((" table", " tables")) else text
+
+
 def source_label(fact: Fact) -> str:
     """Return the source of a fact, without the scheme and `www.` of a URL."""
     return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
@@ -98,7 +113,7 @@ def _cells(fact: Fact, owner: str, letters: dict[str, str], own: str) -> tuple[s
     prefix = f"{owner.replace('when ', 'when.')}." if owner else ""
     name = f"{'  ' if owner else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, shown_value(fact), source_place(fact, letters, own), source_label(fact), seen, fact.how or "")
+    return (name, value_cell(fact), source_place(fact, letters, own), source_label(fact), seen, fact.how or "")
 
 
 def file_letters(facts: Sequence[Fact]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, stdio, terminal
-from cnllm.cli.output.flag_table import file_letters, shown_value, source_place
+from cnllm.cli.output.flag_table import file_letters, source_place, value_cell
 from cnllm.cli.output.format import plain_fact
 from cnllm.cli.output.table import table
 
@@ -70,4 +70,4 @@ def _table(a: str, b: str, differences: list[Difference]) -> str:
 
 
 def _pair(fact: Fact | None, letters: dict[str, str]) -> tuple[str, str]:
-    return (ABSENT, "") if fact is None else (shown_value(fact), source_place(fact, letters))
+    return (ABSENT, "") if fact is None else (value_cell(fact), source_place(fact, letters))
