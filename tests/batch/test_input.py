@@ -181,6 +181,17 @@ def test_values_of_python(tmp_path: Path) -> None:
     assert texts(tmp_path) == {1: "re: p0", 2: "re: p1", "x": "re: p2", 4: "re: p3"}
 
 
+def test_an_id_is_a_text_or_a_whole_number(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"id": [1], "prompt": "p1"}\n{"id": "", "prompt": "p2"}\n{"id": 7, "prompt": "p3"}\n')
+    with stub() as server:
+        report = run(server, tmp_path, source)
+        assert (report.done, report.failed, server.log) == (1, 2, ["p3"])
+    errors = {line["line"]: line["error"]["message"] for line in lines(tmp_path) if line["error"]}
+    assert "line 1: id is a list; a text or a whole number is expected" in errors[1]
+    assert "line 2: id is empty" in errors[2]
+
+
 def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text(
