@@ -137,3 +137,14 @@ def test_a_caller_who_offers_the_function_himself_gets_its_calls(client: Driver,
         assert peer.received[0].json()["tools"] == [own]
         assert len(peer.received) == 1
     assert [call.name for call in got.tool_calls] == ["$find"]
+
+
+@pytest.mark.parametrize(("name", "searches"), [("$find", True), ("$other", False)])
+def test_another_function_of_the_endpoint_is_no_search(
+    client: Driver, tmp_path: Path, name: str, searches: bool
+) -> None:
+    own = {"type": "builtin_function", "function": {"name": name}}
+    with Peer() as peer:
+        plan = client.plan(home(tmp_path, peer, FLAGS), tools=[own])
+    assert plan.body["tools"] == [own]
+    assert (plan.search is not None) is searches
