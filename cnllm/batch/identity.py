@@ -39,10 +39,7 @@ def plan_identity(plan: Plan) -> bytes:
     return blake2b(head + plan.content, digest_size=16).digest()
 
 
-@lru_cache(maxsize=64)
-def _plain_url(url: str) -> str:
-    """Return a URL without passwords and keys."""
-    return redact_url(url)
+_plain_url = lru_cache(maxsize=64)(redact_url)
 
 
 def describe_setting(

@@ -300,9 +300,9 @@ class BatchSession:
             f"some rows name another model ({names}): {model.name} is asked nevertheless, as a batch asks one model"
         ]
 
-    async def _row_chunks(self) -> AsyncIterator[Sequence[InputRow]]:
-        """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
-        loop, rows = asyncio.get_running_loop(), self._rows_to_ask()
+    async def _row_chunks(self, rows: Iterator[InputRow]) -> AsyncIterator[Sequence[InputRow]]:
+        """Yield rows in groups, read in a thread: a pipe may keep it waiting."""
+        loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-read")
         try:
             while chunk := await loop.run_in_executor(thread, lambda: list(islice(rows, _CHUNK))):
@@ -324,22 +324,19 @@ class BatchSession:
             self._running = self.vendor
             watcher = asyncio.create_task(self._watch(tally))
             try:
-                await self.vendor.run(self._row_chunks(), tally)
+                await self.vendor.run(self._row_chunks(self._rows_to_ask()), tally)
             except BaseException:
                 await asyncio.gather(*(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
                 raise
             finally:
                 watcher.cancel()
-        rows = self._row_chunks() if self.vendor is None else self._leftover_chunks(self.vendor)
-        return await self._run_single(tally, rows)
+        rows = self._rows_to_ask() if self.vendor is None else self._leftover_rows(self.vendor)
+        return await self._run_single(tally, self._row_chunks(rows))
 
-    async def _leftover_chunks(self, vendor: VendorPhase) -> AsyncIterator[Sequence[InputRow]]:
+    def _leftover_rows(self, vendor: VendorPhase) -> Iterator[InputRow]:
         """Yield the rows that the vendor left for single calls."""
-        if vendor.stopped is not None or not vendor.leftover.count:
-            return
-        rows = (row for row in self.reader.rows() if row.number in vendor.leftover)
-        while chunk := list(islice(rows, _CHUNK)):
-            yield chunk
+        if vendor.stopped is None and vendor.leftover.count:
+            yield from (row for row in self.reader.rows() if row.number in vendor.leftover)
 
     async def _run_single(self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]]) -> Report:
         """Ask rows one by one, finish the files, and return the report."""

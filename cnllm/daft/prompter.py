@@ -94,7 +94,7 @@ class Prompter:
     def _failed(self, reply: Reply[Any] | None, error: Exception) -> Any:
         """Return the answer of a row that failed, or raise its error, as `on_error` says."""
         settings = self._settings
-        _record_failure(settings)
+        increment_counter("failed rows", attributes=_attributes(settings))
         if settings.on_error == "raise":
             raise error
         if settings.on_error == "log":
@@ -197,11 +197,6 @@ def _record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
     if reply.cost is not None:
         billionths = round(reply.cost.amount * _BILLION)
         increment_counter(f"cost in billionths of {reply.cost.currency}", billionths, attributes=attributes)
-
-
-def _record_failure(settings: PromptSettings) -> None:
-    """Count a row that failed."""
-    increment_counter("failed rows", attributes=_attributes(settings))
 
 
 def _attributes(settings: PromptSettings) -> dict[str, str]:
