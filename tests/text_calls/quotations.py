@@ -31,7 +31,7 @@ def _invoke(name: str, given: dict[str, str]) -> str:
 
 
 def _recipient(name: str, given: dict[str, str]) -> str:
-    inner = _parameters(given, '<rfl:parameter name="{key}">\n{value}\n</rfl:parameter>')
+    inner = _parameters(given, '<rfl:parameter name="{key}">{value}</rfl:parameter>', "\n")
     return f"to={name}<|channel|>analysis <|constrain|>xml<|message|>{inner}<|call|>"
 
 
