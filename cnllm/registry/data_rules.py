@@ -10,9 +10,9 @@ import datetime
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.describe import Base
 from cnllm.registry.flags.endpoint import Status
 from cnllm.registry.problem import ValueProblem
 
@@ -44,60 +44,60 @@ INPUT_KINDS = ("text", "image", "audio", "video", "file")
 class DataLimits(Base, frozen=True):
     """The limits of a model."""
 
-    context: Annotated[int | None, flag("The tokens that fit into the window.")] = None
-    output: Annotated[int | None, flag("The greatest number of tokens of a reply.")] = None
+    context: int | None = None  # the tokens that fit into the window
+    output: int | None = None  # the greatest number of tokens of a reply
 
 
 class DataPrice(Base, frozen=True):
     """The prices of a model, for a million tokens."""
 
-    currency: Annotated[str | None, flag("The ISO 4217 code of the prices.")] = None
-    input: Annotated[float | None, flag("The price of input.")] = None
-    output: Annotated[float | None, flag("The price of output.")] = None
-    cached: Annotated[float | None, flag("The price of input from the cache.")] = None
-    cache_write: Annotated[float | None, flag("The price of input written to the cache.")] = None
+    currency: str | None = None  # the ISO 4217 code of the prices
+    input: float | None = None  # the price of input
+    output: float | None = None  # the price of output
+    cached: float | None = None  # the price of input from the cache
+    cache_write: float | None = None  # the price of input written to the cache
 
 
 class DataReasoning(Base, frozen=True):
     """Whether a model reasons."""
 
-    mode: Annotated[Literal["never", "toggle", "always"] | None, flag("Whether it reasons, and can be told.")] = None
+    mode: Literal["never", "toggle", "always"] | None = None  # whether it reasons, and can be told
 
 
 class DataSource(Base, frozen=True):
     """The source of facts in the same table."""
 
-    url: Annotated[str, flag("A URL, or the name of a file.")]
-    seen: Annotated[datetime.date, flag("The day on which it was read.")]
-    how: Annotated[Literal["docs", "code"], flag("The kind of source.")]
-    backs: Annotated[list[str], flag("The flags of this table that it supports.")]
+    url: str  # a URL, or the name of a file
+    seen: datetime.date  # the day on which it was read
+    how: Literal["docs", "code"]  # the kind of source
+    backs: list[str]  # the flags of this table that it supports
 
 
 class DataModel(Base, frozen=True):
     """The facts of a model that a data file may hold."""
 
-    limits: Annotated[DataLimits | None, flag("The limits of tokens.")] = None
-    price: Annotated[DataPrice | None, flag("The prices of tokens.")] = None
-    input: Annotated[list[Literal["text", "image", "audio", "video", "file"]] | None, flag("What it reads.")] = None
-    status: Annotated[Status | None, flag("Whether it is current, in preview or retired.")] = None
-    reasoning: Annotated[DataReasoning | None, flag("Whether it reasons.")] = None
-    sources: Annotated[dict[str, DataSource] | None, flag("The sources of these facts.")] = None
+    limits: DataLimits | None = None  # the limits of tokens
+    price: DataPrice | None = None  # the prices of tokens
+    input: list[Literal["text", "image", "audio", "video", "file"]] | None = None  # what it reads
+    status: Status | None = None  # whether it is current, in preview or retired
+    reasoning: DataReasoning | None = None  # whether it reasons
+    sources: dict[str, DataSource] | None = None  # the sources of these facts
 
 
 class ReleaseHead(Base, frozen=True):
     """The head of a data release."""
 
-    date: Annotated[datetime.date, flag("The day of the release.")]
-    serial: Annotated[int, flag("Its number, which grows with each release.")]
+    date: datetime.date  # the day of the release
+    serial: int  # its number, which grows with each release
 
 
 class DataFile(Base, frozen=True):
     """A whole data file."""
 
-    schema: Annotated[int | None, flag("The version of this format.")] = None
-    made_for: Annotated[str | None, flag("The version of the package whose data it corrects.")] = None
-    release: Annotated[ReleaseHead | None, flag("The head of a data release.")] = None
-    models: Annotated[dict[str, DataModel] | None, flag('The models, by "provider/id-on-the-wire".')] = None
+    schema: int | None = None  # the version of this format
+    made_for: str | None = None  # the version of the package whose data it corrects
+    release: ReleaseHead | None = None  # the head of a data release
+    models: dict[str, DataModel] | None = None  # the models, by "provider/id-on-the-wire"
 
 
 def data_faults(data: dict[str, Any]) -> Iterator[ValueProblem]:

@@ -18,7 +18,7 @@ from msgspec.structs import fields, replace
 from cnllm._version import VERSION
 from cnllm.model_facts.capabilities import capabilities
 from cnllm.registry.files import packaged_text
-from cnllm.registry.flags import Flags, about, inner_table
+from cnllm.registry.flags import Flags, flag_texts, inner_table
 from cnllm.registry.model import Fact, Model
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.schema import tidy
@@ -348,10 +348,10 @@ def _vocabulary(registry: Registry) -> Iterator[tuple[str, FlagInfo]]:
 
 def _flags(table: type[Struct], prefix: str) -> Iterator[tuple[str, FlagInfo]]:
     for member in fields(table):
-        name, inner, said = f"{prefix}{member.encode_name}", inner_table(member.type), about(member.type)
+        name, inner = f"{prefix}{member.encode_name}", inner_table(member.type)
         schema = _plain(msgspec.json.schema(member.type, schema_hook=lambda kind: {}))
         if schema != {"type": "object"} or inner is None:
-            yield name, FlagInfo(UNKNOWN, said.get("does", ""), said.get("why", ""), schema)
+            yield name, FlagInfo(UNKNOWN, *flag_texts(table).get(member.encode_name, ("", "")), schema)
         if inner is not None:
             yield from _flags(inner, f"{name}.")
 

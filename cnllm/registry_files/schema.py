@@ -6,11 +6,13 @@ Editors (`#:schema` in the first line of a file) and `cnllm registry schema` use
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cnllm.registry.flags import CallFlags, Flags, RegistryFile, Table
+from cnllm.registry.flags.describe import Base, flag_texts
 from cnllm.registry.model import ATOMS
 
 __all__ = ["json_schema", "tidy"]
@@ -20,6 +22,10 @@ def json_schema() -> dict[str, Any]:
     """Return the schema, generated from the classes in `cnllm.registry.flags`."""
     (top,), parts = msgspec.json.schema_components([RegistryFile], ref_template="#/$defs/{name}")
     parts |= msgspec.json.schema_components([CallFlags, Flags, Table], ref_template="#/$defs/{name}")[1]
+    for cls in _tables(Base):
+        for name, text in flag_texts(cls).items() if cls.__name__ in parts else ():
+            properties = parts[cls.__name__]["properties"]
+            properties[name] = {"description": f"{text.does} {text.why}".rstrip(), **properties[name]}
     table: dict[str, Any] = parts["Table"]["properties"]
     for key, name in (("on", "Table"), ("when", "Flags"), ("families", "Table")):
         table[key] = {
@@ -42,6 +48,13 @@ def json_schema() -> dict[str, Any]:
         **top,
         "$defs": {name: tidy(part) for name, part in sorted(parts.items())},
     }
+
+
+def _tables(cls: type[Base]) -> Iterator[type[Base]]:
+    """Yield the classes of tables that a class is the base of."""
+    for table in cls.__subclasses__():
+        yield table
+        yield from _tables(table)
 
 
 def tidy(part: Any) -> Any:

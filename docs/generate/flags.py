@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
-import inspect
 import tomllib
 import types
 import typing
@@ -13,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from cnllm.registry import flags
 from cnllm.registry.read import builtin_path
@@ -45,7 +43,7 @@ class Flag(Struct, frozen=True):
 
 
 def plain(kind: Any) -> Any:
-    """Return a type without its description and without None."""
+    """Return a type without its marks and without None."""
     while typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
     several = [member for member in typing.get_args(kind) if member is not type(None)]
@@ -82,33 +80,9 @@ def values(kind: Any) -> str:
     return _keys(kind) if _is_struct(kind) else _WORDS.get(kind, "any")
 
 
-@cache
-def _docstrings(struct: type[Struct]) -> dict[str, str]:
-    """Return the strings below the fields of a class."""
-    try:
-        tree = ast.parse(inspect.cleandoc(inspect.getsource(struct)))
-    except (OSError, SyntaxError):
-        return {}
-    (class_node,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    out = {}
-    for field, below in zip(class_node.body, class_node.body[1:], strict=False):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                out[name] = " ".join(text.split())
-    return out
-
-
 def meaning(struct: type[Struct], field: msgspec.structs.FieldInfo) -> str:
     """Return the meaning of a flag, and in italics the reason for it, if the code gives one."""
-    does = why = ""
-    kind = field.type
-    while typing.get_origin(kind) is typing.Annotated:
-        for meta in (one for one in typing.get_args(kind)[1:] if isinstance(one, Meta)):
-            further = meta.extra or {}
-            does = does or further.get("does") or meta.description or ""
-            why = why or further.get("why") or ""
-        kind = typing.get_args(kind)[0]
-    why = why or _docstrings(struct).get(field.name, "")
+    does, why = flags.flag_texts(struct).get(field.encode_name, ("", ""))
     return f"{cell(does)} *{cell(why)}*" if why else cell(does)
 
 

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 import cnllm
 from cnllm.registry import flags
-from cnllm.registry.flags.describe import about
+from cnllm.registry.flags.describe import FlagText, flag_texts
+from cnllm.registry_files.schema import json_schema
 
 ROOT = Path(__file__).parent.parent.parent
 DATA: dict[str, Any] = tomllib.loads((ROOT / "providers.toml").read_text())
@@ -138,17 +139,34 @@ def test_a_reason_that_names_a_test_names_one_that_is_there() -> None:
 
 def test_every_flag_says_what_it_does_and_why_it_exists() -> None:
     seen = 0
-    for name, kind in declared(flags.Flags):
+    for name, said in texts(flags.Flags):
         if name.startswith("call."):
             continue  # an option of a call: the caller's, no habit of an endpoint
-        said = about(kind)
         seen += 1
-        for part in ("does", "why"):
-            assert said.get(part, "").endswith("."), (name, part)
-            assert said[part][0] in '"`' or not said[part][0].islower(), (name, said[part])
-            assert "?" not in said[part], name
-        assert typing.get_args(kind)[-1].description == f"{said['does']} {said['why']}", name
+        assert said is not None, name
+        for part in said:
+            assert part.endswith("."), (name, part)
+            assert part[0] in '"`' or not part[0].islower(), (name, part)
+            assert "?" not in part, name
     assert seen > 100
+
+
+def texts(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, FlagText | None]]:
+    """(flag, text) of every flag, those of inner tables too."""
+    for field in msgspec.structs.fields(table):
+        name = prefix + field.encode_name
+        yield name, flag_texts(table).get(field.encode_name)
+        inner = table_of(field.type)
+        if inner is not None and inner is not table:
+            yield from texts(inner, f"{name}.")
+
+
+def test_the_schema_has_the_text_of_a_flag() -> None:
+    parts = json_schema()["$defs"]
+    said = flag_texts(flags.Flags)["protocol"]
+    assert parts["Flags"]["properties"]["protocol"]["description"] == f"{said.does} {said.why}"
+    for name, field in parts["ReplyPaths"]["properties"].items():
+        assert field["description"].startswith(flag_texts(flags.ReplyPaths)[name].does)
 
 
 def test_what_only_the_simulator_goes_by_stands_under_simulator() -> None:

@@ -1,8 +1,8 @@
 """The default options of a call, as a table of the registry."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.describe import Base
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = ["CallFlags"]
@@ -11,32 +11,39 @@ __all__ = ["CallFlags"]
 class CallFlags(Base, frozen=True):
     """The `call` table: the options of a call that does not set its own."""
 
-    reasoning: Annotated[
-        Literal["off", "on", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None,
-        flag("off, on, a level, or a number of tokens."),
-    ] = None
-    stream: Annotated[
-        bool | None, flag("Whether the reply is streamed where the method leaves it open: `cnllm call`, `plan`.")
-    ] = None
-    tools: Annotated[list[dict[str, Any]] | None, flag("The tools that are offered.")] = None
-    tool_choice: Annotated[str | None, flag("auto, none, required, or a tool's name.")] = None
-    parallel_tool_calls: Annotated[bool | None, flag("Whether the model may call several tools at once.")] = None
-    temperature: Annotated[float | None, flag("The sampling temperature.")] = None
-    top_p: Annotated[float | None, flag("The probability mass of nucleus sampling.")] = None
-    max_tokens: Annotated[int | None, flag("The most tokens of the reply.")] = None
-    stop: Annotated[str | list[str] | None, flag("The stop texts: one text, or a list.")] = None
-    seed: Annotated[int | None, flag("The seed of sampling.")] = None
-    schema: Annotated[dict[str, Any] | None, flag("The JSON Schema of the answer.")] = None
-    corrections: Annotated[
-        int | None, flag("How often an answer that does not follow the schema is sent back for correction.")
-    ] = None
-    extra_body: Annotated[dict[str, Any] | None, flag("Merged into the body last, below the call's own.")] = None
-    extra_headers: Annotated[dict[str, str] | None, flag("Further headers, below the call's own.")] = None
-    on_unsupported: Annotated[
-        OnUnsupported | None, flag("What happens to an option that the endpoint does not support.")
-    ] = None
-    if_cut: Annotated[IfCut | None, flag("What happens to a stream that was cut.")] = None
-    pdf_text: Annotated[
-        bool | None, flag("Whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`).")
-    ] = None
-    recover_text_calls: Annotated[TextCalls | None, flag("What happens to tool calls written as text.")] = None
+    reasoning: Literal["off", "on", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None = None
+    """off, on, a level, or a number of tokens."""
+    stream: bool | None = None
+    """Whether the reply is streamed where the method leaves it open: `cnllm call`, `plan`."""
+    tools: list[dict[str, Any]] | None = None
+    """The tools that are offered."""
+    tool_choice: str | None = None
+    """auto, none, required, or a tool's name."""
+    parallel_tool_calls: bool | None = None
+    """Whether the model may call several tools at once."""
+    temperature: float | None = None
+    """The sampling temperature."""
+    top_p: float | None = None
+    """The probability mass of nucleus sampling."""
+    max_tokens: int | None = None
+    """The most tokens of the reply."""
+    stop: str | list[str] | None = None
+    """The stop texts: one text, or a list."""
+    seed: int | None = None
+    """The seed of sampling."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema of the answer."""
+    corrections: int | None = None
+    """How often an answer that does not follow the schema is sent back for correction."""
+    extra_body: dict[str, Any] | None = None
+    """Merged into the body last, below the call's own."""
+    extra_headers: dict[str, str] | None = None
+    """Further headers, below the call's own."""
+    on_unsupported: OnUnsupported | None = None
+    """What happens to an option that the endpoint does not support."""
+    if_cut: IfCut | None = None
+    """What happens to a stream that was cut."""
+    pdf_text: bool | None = None
+    """Whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`)."""
+    recover_text_calls: TextCalls | None = None
+    """What happens to tool calls written as text."""

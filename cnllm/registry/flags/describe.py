@@ -1,48 +1,94 @@
-"""Declare flags: the description of a flag, the reason for it, and its metadata."""
+"""Declare flags: what the type of a flag says of it, and the text under it in its class."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import cache
+from typing import Any, NamedTuple
 
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
-__all__ = ["Base", "about", "flag", "inner_table"]
+__all__ = [
+    "EVERY_WIRE",
+    "READ_PATH",
+    "WRITE_PATH",
+    "Base",
+    "FlagText",
+    "about",
+    "flag_texts",
+    "formerly",
+    "inner_table",
+]
+
+EVERY_WIRE = Meta(extra={"every_wire": True})
+"""Marks a flag that holds on every wire protocol of the endpoint."""
+
+READ_PATH = Meta(extra={"path": "read"})
+"""Marks a flag whose texts are paths in JSON, at which values are only read."""
+
+WRITE_PATH = Meta(extra={"path": "write"})
+"""Marks a flag whose texts are paths in JSON, at which values are written or removed, too."""
+
+_REASON = " Why: "
+
+
+def formerly(name: str) -> Meta:
+    """Mark a flag that had another name, for the hint about a file that still uses it."""
+    return Meta(extra={"formerly": name})
 
 
 class Base(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the registry: every key is optional, unknown keys are refused."""
 
 
-def flag(
-    does: str,
-    why: str = "",
-    *,
-    formerly: str | None = None,
-    every_wire: bool = False,
-    path: Literal["read", "write"] | None = None,
-) -> Meta:
-    """Describe a flag.
+class FlagText(NamedTuple):
+    """The meaning of a flag, and the behaviour of endpoints that makes it necessary; "" where nothing says it."""
 
-    `does`: its meaning. `why`: the behaviour of endpoints that makes it necessary. `formerly`: its old name, for the
-    hint about a file that still uses it. `every_wire`: whether it holds on every wire protocol of the endpoint.
-    `path`: its texts are paths in JSON, at which values are only read, or written or removed, too.
+    does: str
+    why: str
+
+
+@cache
+def flag_texts(table: type[Struct]) -> dict[str, FlagText]:
+    """Return the texts of a table's flags, by their names in a file.
+
+    A text stands under the field in the class, or under the last of several fields. Behind "Why:" follows the reason.
     """
-    extra = {"does": does, "why": why, "formerly": formerly, "every_wire": every_wire, "path": path}
-    return Meta(description=f"{does} {why}".rstrip(), extra=extra)
+    texts: dict[str, FlagText] = {}
+    for owner in [one for one in reversed(table.__mro__) if issubclass(one, Base) and one is not Base]:
+        names: list[str] = []
+        for node in _classes(owner.__module__)[owner.__name__].body:
+            match node:
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    names.append(name)
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    does, _, why = " ".join(text.split()).partition(_REASON)
+                    texts |= dict.fromkeys(names, FlagText(does, why))
+                    names = []
+    return {field.encode_name: texts[field.name] for field in fields(table) if field.name in texts}
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a module's source."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def about(kind: Any) -> Mapping[str, Any]:
-    """Return the metadata of a flag's type; empty for a type that is not a flag's."""
-    if typing.get_origin(kind) is not typing.Annotated:
-        return {}
-    return getattr(kind.__metadata__[-1], "extra", None) or {}
+    """Return what the marks of a flag's type say; empty for a type without one."""
+    metas = kind.__metadata__ if typing.get_origin(kind) is typing.Annotated else ()
+    return {key: value for meta in metas for key, value in (meta.extra or {}).items()}
 
 
 def inner_table(kind: Any) -> type[Struct] | None:
     """Return the class of the table in a flag's type; None where the flag is no table."""
-    for member in typing.get_args(typing.get_args(kind)[0]) if typing.get_origin(kind) is typing.Annotated else ():
-        if isinstance(member, type) and issubclass(member, Struct):
-            return member
-    return None
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    members = (one for one in typing.get_args(kind) if isinstance(one, type) and issubclass(one, Struct))
+    return next(members, None)

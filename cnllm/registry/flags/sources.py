@@ -1,30 +1,28 @@
 """Sources of facts: where something was read, and what a table takes from it."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.describe import Base
 
-How = Annotated[
-    Literal["docs", "recorded", "code", "catalogue", "issue", "probe", "inferred"],
-    flag(
-        "The kind of source: the endpoint's own documentation, recorded traffic, program code, a third party's list or "
-        "description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar."
-    ),
-]
-_PATH = (
-    "The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the "
-    "provider whose table cites it."
-)
+How = Literal["docs", "recorded", "code", "catalogue", "issue", "probe", "inferred"]
 
 
 class Source(Base, frozen=True):
     """A source of facts, named once for the whole file."""
 
-    url: Annotated[str, flag("A URL, repository:path@commit, or a thread.")]
-    seen: Annotated[datetime.date, flag("The day on which it was read.")]
+    url: str
+    """A URL, repository:path@commit, or a thread."""
+    seen: datetime.date
+    """The day on which it was read."""
     how: How
-    path: Annotated[str | None, flag(_PATH)] = None
+    """The kind of source: the endpoint's own documentation, recorded traffic, program code, a third party's list or
+    description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar.
+    """
+    path: str | None = None
+    """The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the
+    provider whose table cites it.
+    """
 
 
 class SourceFacts(Base, frozen=True):
@@ -33,10 +31,19 @@ class SourceFacts(Base, frozen=True):
     One that names a `url` stands for itself; it needs `seen` and `how`.
     """
 
-    backs: Annotated[list[str], flag("The flags of this table that it supports.")]
-    path: Annotated[str | None, flag(_PATH)] = None
-    how: Annotated[How | None, flag("The kind of source.")] = None
-    rounded: Annotated[bool | None, flag("Whether the source has a more exact value than this table.")] = None
-    quote: Annotated[str | None, flag("A short quotation.")] = None
-    seen: Annotated[datetime.date | None, flag("The day on which it was read.")] = None
-    url: Annotated[str | None, flag("A URL, repository:path@commit, or a thread.")] = None
+    backs: list[str]
+    """The flags of this table that it supports."""
+    path: str | None = None
+    """The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the
+    provider whose table cites it.
+    """
+    how: How | None = None
+    """The kind of source."""
+    rounded: bool | None = None
+    """Whether the source has a more exact value than this table."""
+    quote: str | None = None
+    """A short quotation."""
+    seen: datetime.date | None = None
+    """The day on which it was read."""
+    url: str | None = None
+    """A URL, repository:path@commit, or a thread."""
