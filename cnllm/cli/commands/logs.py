@@ -9,9 +9,8 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.commands.logs_cache import cache
-from cnllm.cli.commands.logs_cost import cost
-from cnllm.cli.commands.logs_delete import delete
-from cnllm.cli.language.messages import join_localized, localize, localize_word
+from cnllm.cli.commands.logs_cost import cost, utc_time
+from cnllm.cli.language.messages import join_localized, localize, localize_word, translate
 from cnllm.cli.output import answer, errors, stdio, terminal, transcript
 from cnllm.cli.output.table import line_width, table
 from cnllm.cli.output.transcript import escape_for_stdout, local_time, short_time
@@ -36,7 +35,7 @@ def logs() -> None:
     """
 
 
-for _command in (cost, cache, delete):
+for _command in (cost, cache):
     logs.add_command(_command)
 
 
@@ -206,3 +205,42 @@ def _report_damage(store: Store) -> None:
     """Print which parts of the file cannot be read. The rest is shown."""
     for line in store.damaged:
         stdio.print_line(f"cnllm: {store.path}: damaged: {line}")
+
+
+@logs.command(
+    epilog=options.examples("cnllm logs delete 3f2a", "cnllm logs delete --before 90", "cnllm logs delete --all --yes"),
+)
+@click.argument("idents", metavar="[ID]...", nargs=-1, shell_complete=completion.complete_conversations)
+@click.option("--before", metavar="DATE|DAYS", help="Those without a turn since 2026-01-31, or in DAYS days.")
+@click.option("--all", "everything", is_flag=True, help="All conversations.")
+@click.option("--yes", is_flag=True, help="Do not ask. --before and --all need it where there is no terminal.")
+def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes: bool) -> None:
+    """Delete conversations with their requests and responses. This cannot be undone.
+
+    ID may be the beginning of an id, or last. The file keeps none of the deleted bytes.
+    """
+    from cnllm.store import Store
+
+    if bool(idents) + (before is not None) + everything != 1:
+        raise errors.UsageError("name conversations, or give --before or --all", "cnllm logs list shows their ids")
+    with Store.open() as store:
+        if idents:
+            ids = list(dict.fromkeys(store.conversation(ident, with_calls=True).id for ident in idents))
+        else:
+            ids = store.ids() if before is None else store.ids_before(utc_time(before, "--before"))
+        if not ids:
+            stdio.print_line("there is no such conversation")
+            return
+        count = f"{len(ids)} conversation{'' if len(ids) == 1 else 's'}"
+        if not idents and not yes and not _confirm(count):
+            stdio.print_line("nothing is deleted")
+            return
+        turns = store.delete(ids)
+    stdio.print_line(f"deleted: {count}, {turns} turn{'' if turns == 1 else 's'}")
+
+
+def _confirm(count: str) -> bool:
+    if not sys.stdin.isatty():
+        raise errors.UsageError(f"{count} would be deleted", "add --yes to delete them")
+    stdio.write_text(translate(f"Delete {count}? [y/N] "))
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

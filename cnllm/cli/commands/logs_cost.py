@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +14,12 @@ from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
-from cnllm.cli.since import utc_time
 from cnllm.system.files import write_file
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, CostRow, Grouping
 
-__all__ = ["cost"]
+__all__ = ["cost", "utc_time"]
 
 _HEADS = {"model": "MODEL", "provider": "PROVIDER", "key": "KEY", "day": "DAY", "tag": "TAG"}
 _HEADS["conversation"] = "CONVERSATION"
@@ -151,3 +151,17 @@ def _cost(row: CostRow) -> str:
         return amounts or "0"
     turns = f"{row.unknown:,} turn{'' if row.unknown == 1 else 's'}"
     return localize(f"≥ {amounts} (unknown for {turns})" if amounts else f"unknown for {turns}")
+
+
+def utc_time(text: str, option: str) -> str:
+    """Return the beginning of a local day as ISO 8601 in UTC: a date, or a number of days before now."""
+    try:
+        if text.isascii() and text.isdigit():
+            time = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=int(text))
+        else:
+            time = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        raise errors.UsageError(
+            f"{option} {text}: this is not a date", "it is like 2026-01-31, or a number of days"
+        ) from None
+    return time.isoformat(timespec="milliseconds")
