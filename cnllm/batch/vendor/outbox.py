@@ -6,12 +6,20 @@ from collections.abc import AsyncIterator
 
 from cnllm.batch.jobs import Job
 from cnllm.batch.rows import InputRow
+from cnllm.batch.state import RowMark
+from cnllm.batch.vendor.codec import encode_row
 from cnllm.batch.vendor.context import VendorContext
 from cnllm.batch.vendor.parts import SUBMITTED, JobPart
-from cnllm.batch.vendor.submission import NotSubmitted, Packer, UnsureJob, settle_part, submit_part
+from cnllm.batch.vendor.submission import NotSubmitted, Packed, UnsureJob, settle_part, submit_part
 from cnllm.errors import CnllmError
 
 __all__ = ["Outbox"]
+
+_MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of a part, whatever the vendor takes: it is held in memory while it is sent."""
+_MARGIN = 1024  # bytes for what stands around the rows
+_MOST_ROWS = 50_000
+_LONGEST_ID = "0123456789abcdef-0000000"
 
 
 class Outbox:
@@ -23,7 +31,11 @@ class Outbox:
         self._budget = session.budget
         self._parts = session.parts
         self._first_seq = self._next_seq = session.state.last_seq() + 1
-        self._packer = Packer(context.exchange.batch, session.number)
+        self._batch = batch = context.exchange.batch
+        self._most_rows = min(batch.max_rows or _MOST_ROWS, _MOST_ROWS)
+        self._most_bytes = min(batch.max_bytes or _MOST_BYTES, _MOST_BYTES) - _MARGIN
+        self._packed: list[Packed] = []  # the part that is being filled
+        self._bytes = 0
         probe = context.exchange.probe
         self._model = f"{probe.model.name} over {probe.model.protocol}"
         self._held: Job | None = None  # a row that waits for room below the cap
@@ -75,8 +87,8 @@ class Outbox:
                     return False
                 job = self._context.jobs.make(row, self._next_seq)
                 self._next_seq += 1
-            size = 0 if job.outcome is not None else self._packer.size_of(job)
-            if not size or not self._packer.fits_alone(size):  # nothing to ask, or too much for a job
+            size = 0 if job.outcome is not None else self._size_of(job)
+            if not 0 < size <= min(self._batch.max_row_bytes or size, self._most_bytes):  # nothing, or too much
                 self._context.leftover.add(job.row.number)
                 continue
             if not self._budget.has_room(job.reserved):
@@ -84,21 +96,39 @@ class Outbox:
                 self._held = job
                 self.cap_reason = self._budget.refusal(job.reserved)
                 return True
-            if not self._packer.has_room(size):
+            if len(self._packed) >= self._most_rows or self._bytes + size > self._most_bytes:
                 await self._submit_part()
             self._budget.reserve(job.reserved)
-            self._packer.add(job, size, retake=job.row.number <= self._session.comparison.scanned)
+            self._pack(job, size)
         self.drop()
         return True
 
+    def _size_of(self, job: Job) -> int:
+        """Return the bytes of a row."""
+        assert self._batch.row is not None
+        return len(encode_row(self._batch.row, _LONGEST_ID, job.prepared.plan.content)) + 1
+
+    def _pack(self, job: Job, size: int) -> None:
+        """Put a row into the part."""
+        row, setting = job.row, self._session.number
+        retake = row.number <= self._session.comparison.scanned
+        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, setting, None, retake=retake)
+        self._packed.append(Packed(mark, job.prepared.plan.content, job.reserved))
+        self._bytes += size
+
+    def _take(self) -> list[Packed]:
+        """Return the rows of the part, and begin another."""
+        rows, self._packed, self._bytes = self._packed, [], 0
+        return rows
+
     def drop(self) -> None:
         """Forget the rows of a part that is not submitted."""
-        for packed in self._packer.take():
+        for packed in self._take():
             self._budget.settle(packed.cost, 0)
 
     async def _submit_part(self) -> None:
         """Store a part, and bring it to the vendor."""
-        rows = self._packer.take()
+        rows = self._take()
         if not rows:
             return
         marks, costs = [packed.mark for packed in rows], [packed.cost for packed in rows]

@@ -1,4 +1,4 @@
-"""Pack rows into a part, and bring it to the vendor: store the intent, upload, submit. A crash does no harm.
+"""Bring a part to the vendor: store the intent, upload, submit. A crash does no harm.
 
 The job of a part that may have been submitted is looked for: after a crash, or where no answer came.
 """
@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
-from cnllm.batch.jobs import Job
 from cnllm.batch.state import RowMark
 from cnllm.batch.vendor.codec import (
     VendorJob,
@@ -26,15 +25,10 @@ from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, dela
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
-from cnllm.registry.flags.batch import Batch
 
-__all__ = ["NotSubmitted", "Packer", "UnsureJob", "settle_part", "submit_part"]
+__all__ = ["NotSubmitted", "Packed", "UnsureJob", "settle_part", "submit_part"]
 
 _ATTEMPTS = 6
-_MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes of a part, whatever the vendor takes: it is held in memory while it is sent."""
-_MOST_ROWS = 50_000
-_LONGEST_ID = "0123456789abcdef-0000000"
 _DELAY = 60.0  # seconds until a new job stands in the list, where the registry does not know better
 _MOST_PAGES = 1000
 _SLACK = 600.0  # seconds by which the vendor's clock may differ
@@ -46,44 +40,6 @@ class Packed(Struct, frozen=True):
     mark: RowMark
     body: bytes
     cost: int | None
-
-
-class Packer:
-    """The part that is being filled. `retake` says whether a row may be one of an earlier run."""
-
-    def __init__(self, batch: Batch, setting: int) -> None:
-        self._batch = batch
-        self._setting = setting
-        self._most_rows = min(batch.max_rows or _MOST_ROWS, _MOST_ROWS)
-        self._most_bytes = min(batch.max_bytes or _MOST_BYTES, _MOST_BYTES)
-        self._most_row_bytes = min(batch.max_row_bytes or self._most_bytes, self._most_bytes - 1024)
-        self.rows: list[Packed] = []
-        self._bytes = 0
-
-    def size_of(self, job: Job) -> int:
-        """Return the bytes of a row."""
-        assert self._batch.row is not None
-        return len(encode_row(self._batch.row, _LONGEST_ID, job.prepared.plan.content)) + 1
-
-    def fits_alone(self, size: int) -> bool:
-        """Whether the interface takes a row of this size at all."""
-        return size <= self._most_row_bytes
-
-    def has_room(self, size: int) -> bool:
-        """Whether the part has room for a row of this size."""
-        return len(self.rows) < self._most_rows and self._bytes + size <= self._most_bytes - 1024
-
-    def add(self, job: Job, size: int, *, retake: bool) -> None:
-        """Put a row into the part."""
-        row = job.row
-        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, self._setting, None, retake=retake)
-        self.rows.append(Packed(mark, job.prepared.plan.content, job.reserved))
-        self._bytes += size
-
-    def take(self) -> list[Packed]:
-        """Return the rows of the part, and begin another."""
-        rows, self.rows, self._bytes = self.rows, [], 0
-        return rows
 
 
 class NotSubmitted(Exception):
