@@ -11,7 +11,7 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm import Usage, engine
+from cnllm import Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.registry.flags import Flags, Price
@@ -260,3 +260,17 @@ def test_a_word_without_a_factor_leaves_the_cost_open(home: Home) -> None:
         body = json.dumps({"choices": [choice], "usage": usage}).encode()
         cost = engine.parse_response(model, 200, {}, body).cost
         assert (None if cost is None else cost.amount) == amount, place
+
+
+@each("per, amount", [("", "0.06"), ('fee_per = "request"', "0.03")])
+def test_the_fee_of_a_search_is_for_each_or_for_the_request(home: Home, per: str, amount: str) -> None:
+    price = "price = { currency = 'USD', input = 0.0, output = 0.0 }"
+    search = f'[models."home/m".web_search]\nset.find = true\nfee = 0.03\nuses = ["usage.searches"]\n{per}'
+    model = home(more=f"{price}\n{search}")
+    plan = engine.build_request(model, "hi", tools=[web_search()])
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "searches": 2}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    cost = engine.parse_response(model, 200, {}, body, plan=plan).cost
+    assert cost is not None
+    assert cost.amount == Decimal(amount)

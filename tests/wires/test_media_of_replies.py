@@ -127,3 +127,11 @@ def test_a_picture_of_a_chat_clients_history_is_read() -> None:
     turn = {"role": "assistant", "content": "Here.", "images": IMAGES}
     request = engine.decode_request("openai-chat", {"model": "m", "messages": [{"role": "user", "content": "x"}, turn]})
     assert [getattr(part, "data", None) for part in request.messages[1].parts] == [None, PICTURE]
+
+
+def test_a_picture_of_another_wire_is_a_completed_item_of_responses() -> None:
+    body, _ = PICTURES["openai-chat"]
+    reply = engine.parse_response(endpoint("openai-chat"), 200, {}, json.dumps(body).encode())
+    [item] = engine.encode_reply("openai-responses", reply)["output"]
+    assert item == {**IMAGE_ITEM, "id": item["id"]}
+    assert item["id"]

@@ -306,3 +306,14 @@ def test_a_failure_has_both_forms_of_an_error() -> None:
     assert (error["code"], error["message"], error["param"]) == ("server_is_overloaded", "no room", None)
     whole(failed["response"])
     assert failed["response"]["status"] == "failed"
+
+
+def test_a_failure_in_the_middle_stands_where_each_kind_of_client_reads_it() -> None:
+    """The specification has an object, the vendor's own clients read its fields beside it."""
+    writer = engine.StreamWriter("openai-responses", id="id-1", model="m")
+    writer.begin()
+    lines = writer.error(500, "It broke.", "broken").decode().splitlines()
+    error, failed = (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {"))
+    assert (error["message"], error["code"], error["param"]) == ("It broke.", "broken", None)
+    assert (error["error"]["message"], error["error"]["code"]) == ("It broke.", "broken")
+    assert failed["response"]["error"] == {"code": "broken", "message": "It broke."}
