@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -41,72 +41,60 @@ class Candidates(Struct, frozen=True):
     outputs: tuple[int, ...] = ()
 
 
+_ONE = {
+    "on": "reasoning.on.set",
+    "off": "reasoning.off.set",
+    "efforts": "reasoning.effort.at",
+    "budgets": "reasoning.budget.at",
+    "stand_ins": "reasoning.if_missing.set",
+    "prefills": "messages.prefill.set",
+    "ids": "tools.call_id_pattern",
+}
+_LISTS = {"fields": "reasoning.fields", "message_keys": "messages.fields"}
+"""Where a table has the values of each kind: one, or a list of them."""
+
+
 def collect(registry: Registry, protocol: str) -> Candidates:
     """Return the candidates for a wire from every table of the registry that describes it."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     words: defaultdict[str, Counter[str]] = defaultdict(Counter)
     params: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def count(kind: str, value: Any) -> None:
-        counts[kind][json.dumps(value, sort_keys=True)] += 1
-
     for table in registry.flag_tables(protocol):
-        reasoning = table.get("reasoning")
-        if isinstance(reasoning, Mapping):
-            for side in ("on", "off"):
-                patch = reasoning.get(side)
-                if isinstance(patch, Mapping) and patch.get("set"):
-                    count(side, patch["set"])
-            for side in ("effort", "budget"):
-                place = reasoning.get(side)
-                if isinstance(place, Mapping) and place.get("at"):
-                    count(side, place["at"])
-                    if side == "effort":
-                        words[place["at"]].update(word for key, word in place.items() if key != "at")
-            for field in reasoning.get("fields") or ():
-                count("fields", field)
-            missing = reasoning.get("if_missing")
-            if isinstance(missing, Mapping) and missing.get("set"):
-                count("stand-ins", missing["set"])
+        for kind, path in _ONE.items():
+            counts[kind].update(_texts([get(table, path)]))
+        for kind, path in _LISTS.items():
+            counts[kind].update(_texts(get(table, path) or ()))
+        levels = dict(get(table, "reasoning.effort") or {})
+        if at := levels.pop("at", None):
+            words[at].update(levels.values())
         for name, rule in (table.get("params") or {}).items():
-            path = rule.get("as") if isinstance(rule, Mapping) else rule
-            if isinstance(path, str) and path != "ignored":
-                params[name][path] += 1
-        messages = table.get("messages") or {}
-        for key in messages.get("fields") or ():
-            count("keys", key)
-        if (messages.get("prefill") or {}).get("set"):
-            count("prefills", messages["prefill"]["set"])
-        tools = table.get("tools") or {}
-        if tools.get("call_id_pattern"):
-            count("ids", tools["call_id_pattern"])
+            place = rule.get("as") if isinstance(rule, Mapping) else rule
+            if isinstance(place, str) and place != "ignored":
+                params[name][place] += 1
+    for table in (table for wire in PROTOCOLS if wire != protocol for table in registry.flag_tables(wire)):
+        for side in ("on", "off"):
+            counts[f"other-{side}"].update(_texts([get(table, _ONE[side])]))
 
     def by_name(counters: Mapping[str, Counter[str]]) -> dict[str, tuple[str, ...]]:
         return {name: tuple(word for word, _ in counter.most_common()) for name, counter in counters.items()}
 
-    def ranked(kind: str) -> tuple[Any, ...]:
-        return tuple(json.loads(text) for text, _ in counts[kind].most_common())
-
-    for table in (table for wire in PROTOCOLS if wire != protocol for table in registry.flag_tables(wire)):
-        for side in ("on", "off"):
-            if patch := get(table, f"reasoning.{side}.set"):
-                count(f"other-{side}", patch)
-    efforts = ranked("effort")
-    on, off = ranked("on"), ranked("off")
+    ranked: defaultdict[str, tuple[Any, ...]] = defaultdict(tuple)
+    ranked |= {kind: tuple(map(json.loads, texts)) for kind, texts in by_name(counts).items()}
+    on, off = ranked["on"], ranked["off"]
     off = (*off, *_reversed(on, off))
+    known = (*on, *off)
     return Candidates(
-        on=(*_switches(on, efforts), *_others(ranked("other-on"), (*on, *off))),
-        off=(*_switches(off, efforts), *_others(ranked("other-off"), (*on, *off))),
-        efforts=efforts,
+        on=(*_switches(on, ranked["efforts"]), *_others(ranked["other-on"], known)),
+        off=(*_switches(off, ranked["efforts"]), *_others(ranked["other-off"], known)),
         effort_words=by_name(words),
-        budgets=ranked("budget"),
         params=by_name(params),
-        fields=ranked("fields"),
-        message_keys=ranked("keys"),
-        ids=ranked("ids"),
-        stand_ins=ranked("stand-ins"),
-        prefills=ranked("prefills"),
+        **{kind: ranked[kind] for kind in (*_ONE, *_LISTS) if kind not in ("on", "off")},
     )
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    """Return values as JSON, by which they are counted, without those that say nothing."""
+    return [json.dumps(value, sort_keys=True) for value in values if value]
 
 
 def with_claims(candidates: Candidates, model: Model) -> Candidates:

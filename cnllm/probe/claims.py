@@ -9,11 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.probe.facts import FlagFact
+from cnllm.probe.facts import USUAL, FlagFact
 from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
 
-__all__ = ["ClaimVerdict", "is_same", "judged"]
+__all__ = ["ClaimVerdict", "is_assumed", "is_same", "judged"]
 
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
@@ -96,6 +97,21 @@ def is_same(flag: str, claimed: Any, fact: FlagFact) -> bool:
     if isinstance(claimed, list) and isinstance(seen, list):
         return sorted(map(str, claimed)) == sorted(map(str, seen))
     return bool(claimed == seen)
+
+
+def is_assumed(flags: Flags, fact: FlagFact) -> bool:
+    """Whether these flags of any endpoint of the wire say the same, or the protocols' documentation does."""
+    kind, _, rest = fact.flag.partition(".")
+    if kind == "params":
+        name, _, key = rest.partition(".")
+        rule = (flags.params or {}).get(name)
+        if fact.answer == "refused" and not key:
+            return rule is False
+        return key in ("", "as") and rule is not False and param_rules.path(name, rule) == fact.value
+    known = get(msgspec.to_builtins(flags), fact.flag)
+    if known is None:
+        known = USUAL.get(fact.flag)
+    return known is not None and is_same(fact.flag, known, fact)
 
 
 def _ways(methods: list[str]) -> set[str]:

@@ -22,7 +22,6 @@ __all__ = [
     "THINKING",
     "Learnt",
     "counts_in",
-    "is_assumed",
     "is_proven",
     "learn",
     "learn_usage",
@@ -417,11 +416,3 @@ def _errors(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[FlagFa
             at, _, leaf = path.rpartition(".")
             yield FlagFact("error.at", [at or "."], "refused", tuple(numbers[:2]))
             yield FlagFact("error.message", [leaf], "refused", tuple(numbers[:2]))
-
-
-def is_assumed(flags: Flags, fact: FlagFact) -> bool:
-    """Whether cnllm assumes this of every endpoint of the wire, so that no file has to say it."""
-    kind, _, name = fact.flag.partition(".")
-    if kind == "finish":
-        return bool((flags.finish or {}).get(name) == fact.value)
-    return kind == "usage" and flags.usage is not None and fact.value[0] in (getattr(flags.usage, name) or ())

@@ -19,7 +19,10 @@ from cnllm.types import Message
 from cnllm.types.function import Function
 
 __all__ = [
+    "ASK_WEATHER",
+    "HELLO",
     "SAME",
+    "SUM",
     "TIME",
     "WEATHER",
     "Finding",
@@ -29,10 +32,15 @@ __all__ = [
     "offers_tools",
     "question",
     "reasons_by_choice",
+    "refusal",
 ]
 
 SAME = "_same."
 """The beginning of a finding that the flags whose names begin so hold while the model reasons, too."""
+
+HELLO = Message("user", "Say hello in one short sentence.")
+SUM = Message("user", "What is 17 times 23? Answer with the number.")
+ASK_WEATHER = Message("user", "What is the weather in Bern? Use the tool.")
 
 Steps = Generator[Ask, ProbeAnswer, list[Finding]]
 """A run of a question: it yields requests, receives their answers, and returns what they prove."""
@@ -158,6 +166,11 @@ def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Pro
         return Question(name, flags, run=run, **{"proof": proof, **settings})
 
     return decorate
+
+
+def refusal(answer: ProbeAnswer, flag: str, value: Any) -> list[Finding]:
+    """Return the finding that a refusal is; none where the request was not refused."""
+    return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
 
 
 def offers_tools(context: ProbeContext) -> bool:

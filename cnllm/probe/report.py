@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
+from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact
 from cnllm.probe.questions import QUESTIONS
 
-__all__ = ["differences", "estimate", "report", "sentence"]
+__all__ = ["Report", "differences", "estimate", "report", "sentence"]
 
 _MOST_JSON = 1500
 _MOST_WORDS = 300
 _wrap = textwrap.TextWrapper(78, break_on_hyphens=False, break_long_words=False).wrap
+
+
+class Report(Struct, frozen=True):
+    """The results of a probe.
+
+    `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
+    too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
+    `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
+    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price; `left` are the
+    names of the questions that more requests would ask.
+    """
+
+    overlay: str
+    facts: list[FlagFact]
+    requests: int
+    stopped: str = ""
+    exchanges: tuple[ProbeExchange, ...] = ()
+    found: ProbedEndpoint | None = None
+    name: str = ""
+    remarks: tuple[str, ...] = ()
+    spent: float = 0.0
+    left: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
+        url = self.found.place.base_url if self.found is not None else ""
+        id = self.found.id if self.found is not None else ""
+        date = datetime.date.today().isoformat()
+        return report(url, id, self.facts, self.exchanges, date=date, left=self.left)
 
 
 def differences(facts: Iterable[FlagFact]) -> list[FlagFact]:

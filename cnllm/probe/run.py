@@ -16,15 +16,13 @@ from cnllm.cassette.record import Recorder
 from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
 from cnllm.config import redact
 from cnllm.errors import CnllmError
-from cnllm.probe import report as reports
-from cnllm.probe.approach import ProbedEndpoint
-from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import FlagFact, leaf_facts
-from cnllm.probe.observed import is_assumed
+from cnllm.probe.claims import is_assumed
+from cnllm.probe.facts import leaf_facts
 from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
 from cnllm.probe.recording import ProbeRecording
-from cnllm.probe.runner import Investigation, ProbeOutcome, ProbeStep, investigate
+from cnllm.probe.report import Report
+from cnllm.probe.runner import Investigation, ProbeStep, investigate
 from cnllm.probe.state import RawResponse, SendPlan
 from cnllm.registry.registry import Registry
 from cnllm.transports import default_transport
@@ -33,41 +31,14 @@ from cnllm.types.policy import Timeouts
 
 __all__ = ["ProbeOptions", "ProbeSettings", "Report", "run", "run_target"]
 
+_OBSERVED = ("finish.", "usage.")
+"""What every endpoint of a wire shows; a file says it only where it differs."""
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_EVENTS = 64 * 1024
 """The most bytes of a stream where none was asked for."""
 _TIMEOUTS = Timeouts(first_byte=120.0, idle=30.0, progress=60.0)
 _LONGEST = 120.0
 """The seconds after which a reply that does not end is left."""
-
-
-class Report(Struct, frozen=True):
-    """The results of a probe.
-
-    `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
-    too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
-    `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
-    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price; `left` are the
-    names of the questions that more requests would ask.
-    """
-
-    overlay: str
-    facts: list[FlagFact]
-    requests: int
-    stopped: str = ""
-    exchanges: tuple[ProbeExchange, ...] = ()
-    found: ProbedEndpoint | None = None
-    name: str = ""
-    remarks: tuple[str, ...] = ()
-    spent: float = 0.0
-    left: tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
-        url = self.found.place.base_url if self.found is not None else ""
-        id = self.found.id if self.found is not None else ""
-        date = datetime.date.today().isoformat()
-        return reports.report(url, id, self.facts, self.exchanges, date=date, left=self.left)
 
 
 class ProbeSettings(Struct, frozen=True, kw_only=True):
@@ -129,29 +100,27 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         if transport is None:
             transport = default_transport()
             stack.callback(transport.close)
-        outcome = _drive(investigation, transport, target.api_key, settings)
-    text = name = ""
-    if (found := outcome.found) is not None:
-        owner = target.provider or provider_name(found.place.base_url)
-        name = f"{owner}/{found.id}"
-        # the provider that stands for endpoints which nobody has described, where it describes this wire
-        is_plain = registry.resolve(f"{PROVIDER}/any").protocol == found.place.protocol
-        plain = model_at(registry, found.place, found.id).flags
-        text = overlay(
-            found,
-            [fact for fact in outcome.facts if not is_assumed(plain, fact)],
-            provider=owner,
-            keys=target.keys,
-            date=datetime.date.today(),
-            parent=PROVIDER if is_plain else None,
-            new=target.provider is None,
-        )
-    own = {name: getattr(outcome, name) for name in ("stopped", "exchanges", "found", "remarks", "spent", "left")}
-    return Report(text, leaf_facts(outcome.facts), len(outcome.exchanges), name=name, **own)
+        report = _drive(investigation, transport, target.api_key, settings)
+    if (found := report.found) is None:
+        return report
+    owner = target.provider or provider_name(found.place.base_url)
+    # the provider that stands for endpoints which nobody has described, where it describes this wire
+    is_plain = registry.resolve(f"{PROVIDER}/any").protocol == found.place.protocol
+    plain = model_at(registry, found.place, found.id).flags
+    text = overlay(
+        found,
+        [f for f in report.facts if not (f.flag.startswith(_OBSERVED) and is_assumed(plain, f))],
+        provider=owner,
+        keys=target.keys,
+        date=datetime.date.today(),
+        parent=PROVIDER if is_plain else None,
+        new=target.provider is None,
+    )
+    return replace(report, overlay=text, facts=leaf_facts(report.facts), name=f"{owner}/{found.id}")
 
 
 # ── driving ──────────────────────────────────────────────────────────────────
-def _drive(investigation: Investigation, transport: Any, api_key: str | None, settings: ProbeSettings) -> ProbeOutcome:
+def _drive(investigation: Investigation, transport: Any, api_key: str | None, settings: ProbeSettings) -> Report:
     """Run a probe to its end over a transport. Raises what the probe raises.
 
     Requests that the recording has answers to are not sent again; the others are appended to it.
@@ -164,8 +133,8 @@ def _drive(investigation: Investigation, transport: Any, api_key: str | None, se
         try:
             step = investigation.send(response)
         except StopIteration as end:
-            outcome: ProbeOutcome = end.value
-            return outcome
+            report: Report = end.value
+            return report
         if isinstance(step, SendPlan):
             known = None if recording is None else recording.take(insert_key(step.plan, api_key))
             response = known if known is not None else _send(step, transport, api_key)

@@ -7,28 +7,26 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get
-from cnllm.probe.approach import ProbedEndpoint, approach
+from cnllm.probe.approach import approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
-from cnllm.probe.claims import is_same
+from cnllm.probe.claims import is_assumed
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import USUAL, Finding, FlagFact
+from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observed
 from cnllm.probe.place import ProbeTarget, assumed_at, model_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
+from cnllm.probe.report import Report
 from cnllm.probe.state import Asking, ProbeState, RawResponse, SendPlan, Stopped, Wait
-from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.registry import Registry
 
-__all__ = ["Investigation", "ProbeOutcome", "ProbeStep", "investigate"]
+__all__ = ["Investigation", "ProbeStep", "investigate"]
 
 _MOST_REFUSED = 8
 _PASSED, _PROMPTS = 10, 4
@@ -56,23 +54,7 @@ class ProbeStep(Struct, frozen=True):
     most: int
 
 
-class ProbeOutcome(Struct, frozen=True):
-    """The results of a probe.
-
-    `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
-    endpoint as a whole, `left` the names of the questions that are still to be asked.
-    """
-
-    found: ProbedEndpoint | None
-    facts: tuple[FlagFact, ...]
-    exchanges: tuple[ProbeExchange, ...]
-    stopped: str = ""
-    remarks: tuple[str, ...] = ()
-    spent: float = 0.0
-    left: tuple[str, ...] = ()
-
-
-Investigation = Generator[SendPlan | Wait, RawResponse | None, ProbeOutcome]
+Investigation = Generator[SendPlan | Wait, RawResponse | None, Report]
 
 
 def investigate(
@@ -108,10 +90,17 @@ def investigate(
         model = model_at(registry, run.found.place, run.found.id)
         limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")
         facts |= {fact.flag: fact for fact in observed(model.flags, run.learnt, run.exchanges, limit)}
-    remarks = run.found.remarks if run.found is not None else ()
-    shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    remarks = (*remarks, *_strange(run.exchanges))
-    return ProbeOutcome(run.found, shown, tuple(run.exchanges), stopped, remarks, run.spent, run.left)
+    return Report(
+        "",
+        [fact for fact in facts.values() if not fact.flag.startswith("_")],
+        len(run.exchanges),
+        stopped=stopped,
+        exchanges=tuple(run.exchanges),
+        found=run.found,
+        remarks=(*(run.found.remarks if run.found is not None else ()), *_strange(run.exchanges)),
+        spent=run.spent,
+        left=run.left,
+    )
 
 
 class _OpenQuestion:
@@ -275,23 +264,8 @@ def _needs_another(question: Question, runs: Sequence[Sequence[Finding]]) -> boo
 
 def _is_expected(findings: Sequence[Finding], assumed: Flags) -> bool:
     """Whether the findings of a run say only what is assumed of any endpoint of the wire."""
-    flags = msgspec.to_builtins(assumed)
-    return all(finding.flag.startswith("_") or _is_assumed(finding, flags, assumed) for finding in findings)
-
-
-def _is_assumed(finding: Finding, flags: Mapping[str, Any], assumed: Flags) -> bool:
-    kind, _, rest = finding.flag.partition(".")
-    if kind == "params":
-        name, _, key = rest.partition(".")
-        rule = (assumed.params or {}).get(name)
-        if finding.answer == "refused" and not key:
-            return rule is False
-        return key in ("", "as") and rule is not False and param_rules.path(name, rule) == finding.value
-    known = get(flags, finding.flag)
-    if known is None:
-        known = USUAL.get(finding.flag)
-    fact = FlagFact(finding.flag, finding.value, finding.answer)
-    return known is not None and is_same(finding.flag, known, fact)
+    facts = (FlagFact(finding.flag, finding.value, finding.answer) for finding in findings)
+    return all(fact.flag.startswith("_") or is_assumed(assumed, fact) for fact in facts)
 
 
 def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:

@@ -15,13 +15,19 @@ from cnllm.jsonpath import get, nest, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import message_of
-from cnllm.probe.question import TIME, WEATHER, ProbeContext, Steps, question
+from cnllm.probe.question import (
+    ASK_WEATHER,
+    TIME,
+    WEATHER,
+    ProbeContext,
+    Steps,
+    question,
+)
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.function import Function
 
 __all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls", "takes_calls"]
 
-_TEXT = Message("user", "What is the weather in Bern? Use the tool.")
 _THOUGHT = "The user wants the weather in Bern, so I call the tool."
 _ABOUT_CALL = "Let me look that up."
 _CALL = ToolCall("call_0a1b2c3d4e5f", WEATHER.name, {"city": "Bern"}, '{"city": "Bern"}')
@@ -74,7 +80,7 @@ class Earlier:
         turn = self._turn(form)
         calls = (part for part in turn.parts if type(part) is ToolCall)
         results = tuple(ToolResult(call.id, "Sunny, 21 degrees.", call.name, media=media) for call in calls)
-        messages = [_TEXT, turn, Message("tool", results), *after]
+        messages = [ASK_WEATHER, turn, Message("tool", results), *after]
         ask = self.context.ask(messages, why=why, tools=self.tools, patch=self.patch, control=control)
         if not self.context.is_flat:
             return ask
@@ -152,7 +158,7 @@ def earlier(
     """
     patch = context.plain if patch is None else patch
     tools = _tools(context)
-    ask = context.ask([_TEXT], why="a call, to continue from", tools=tools, patch=patch, control=True)
+    ask = context.ask([ASK_WEATHER], why="a call, to continue from", tools=tools, patch=patch, control=True)
     genuine = yield ask
     return Earlier(context, genuine, patch) if genuine.calls or (genuine.passed and not tools) else None
 

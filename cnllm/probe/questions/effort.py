@@ -9,13 +9,17 @@ from cnllm.jsonpath import leaves
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.question import (
+    SUM,
+    ProbeContext,
+    Steps,
+    question,
+    refusal,
+)
 from cnllm.registry.levels import LEVELS
-from cnllm.types import Message
 
 __all__ = ["budget", "budget_under", "effort"]
 
-_TEXT = [Message("user", "What is 17 times 23? Answer with the number.")]
 _NONSENSE = "zq"
 _TRIED = (None, "low", "high")
 _FEW = 5
@@ -98,7 +102,7 @@ def _is_ordered(levels: Sequence[str], listing: Sequence[str], words: dict[str, 
 
 def _with_length(context: ProbeContext, at: str, words: dict[str, str]) -> Generator[Ask, ProbeAnswer, list[str]]:
     """Return the levels whose words make the reasoning longer or shorter than it is without any."""
-    control = yield context.ask(_TEXT, why="no level", patch=context.on or {}, control=True)
+    control = yield context.ask([SUM], why="no level", patch=context.on or {}, control=True)
     found: list[str] = []
     for level, word in words.items():
         answer = yield _at_level(context, at, word)
@@ -116,7 +120,7 @@ def _at_levels(context: ProbeContext, values: dict[str, Any]) -> Ask:
     patch = context.on
     if patch is None or not values.keys().isdisjoint(leaves(patch)):
         patch = {}
-    return context.ask(_TEXT, why=", ".join(f"{at}={value}" for at, value in values.items()), set=values, patch=patch)
+    return context.ask([SUM], why=", ".join(f"{at}={value}" for at, value in values.items()), set=values, patch=patch)
 
 
 def _words(context: ProbeContext, at: str) -> dict[str, str]:
@@ -177,7 +181,7 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
 
     def ask(tokens: float) -> Ask:
         room = {limit: int(tokens) + 1000} if has_room and tokens < _HIGH else {}
-        return context.ask(_TEXT, why=f"{at}={int(tokens)}", set={**room, at: int(tokens)}, patch=patch)
+        return context.ask([SUM], why=f"{at}={int(tokens)}", set={**room, at: int(tokens)}, patch=patch)
 
     found: list[Finding] = []
     quote = ""
@@ -206,7 +210,7 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
                 found.append(Finding("reasoning.budget.min", floor, "refused", quote or below.message))
     if not found:
         few = yield ask(_FEW)
-        control = yield context.ask(_TEXT, why="reasoning on", patch=context.on or {}, control=True)
+        control = yield context.ask([SUM], why="reasoning on", patch=context.on or {}, control=True)
         if not (few.passed and 0 < _length(few) < 0.5 * _length(control)):
             return []
     return [Finding("reasoning.budget.at", at, "works", quote), *found]
@@ -242,9 +246,7 @@ def budget_under(context: ProbeContext) -> Steps:
     tokens = max(2000, least)
     patch = _switch(context, at)
     roomy = yield context.ask(
-        _TEXT, why="room for an answer", set={at: tokens, path: tokens + 1000}, patch=patch, control=True
+        [SUM], why="room for an answer", set={at: tokens, path: tokens + 1000}, patch=patch, control=True
     )
-    tight = yield context.ask(_TEXT, why="no room for an answer", set={at: tokens, path: tokens - 1}, patch=patch)
-    if roomy.passed and tight.refused:
-        return [Finding("reasoning.budget.under", "max_tokens", "refused", tight.message)]
-    return []
+    tight = yield context.ask([SUM], why="no room for an answer", set={at: tokens, path: tokens - 1}, patch=patch)
+    return refusal(tight, "reasoning.budget.under", "max_tokens") if roomy.passed else []

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.question import (
+    ProbeContext,
+    Steps,
+    question,
+    refusal,
+)
 from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier, takes_calls
 
 __all__ = ["replay", "replay_off"]
@@ -83,6 +88,4 @@ def replay_off(context: ProbeContext) -> Steps:
         return []
     missing = yield builder.ask("an earlier call, reasoning off", thoughtful=False, control=True)
     present = yield builder.ask("an earlier call with reasoning, reasoning off", thoughtful=True)
-    if present.refused and missing.passed:
-        return [Finding("when.no-reasoning.reasoning.replay", "never", "refused", present.message)]
-    return []
+    return refusal(present, "when.no-reasoning.reasoning.replay", "never") if missing.passed else []

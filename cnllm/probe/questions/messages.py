@@ -8,14 +8,19 @@ from msgspec.structs import replace
 
 from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.question import (
+    HELLO,
+    ProbeContext,
+    Steps,
+    question,
+    refusal,
+)
 from cnllm.types import Message, Text
 
 __all__ = ["consecutive", "content_parts", "developer", "fields", "first", "prefill", "system"]
 
 _LONG = "The garden behind the old library has a pond, two benches and a walnut tree. " * 3
 _SYSTEM = Message("system", "Be brief. " + _LONG)
-_USER = Message("user", "Say hello in one short sentence.")
 _TURN = Message("assistant", "Hello there. " + _LONG)
 _LEAST = 15
 """The tokens by which the input grows at least where a long message is read."""
@@ -26,7 +31,7 @@ def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refuse
     ask = context.ask(messages, why=why)
     if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
         return []  # the wire has no such role
-    control = yield context.ask([_USER], why="the control", control=True)
+    control = yield context.ask([HELLO], why="the control", control=True)
     answer = yield ask
     if answer.refused:
         return [Finding(flag, refused, "refused", answer.message)]
@@ -40,10 +45,10 @@ def developer(context: ProbeContext) -> Steps:
     Proof: the tokens of such a message are counted, or a role that does not exist is refused where nobody counts them;
     a refusal of the role.
     """
-    messages, why = [replace(_SYSTEM, role="developer"), _USER], "a message of the role developer"
+    messages, why = [replace(_SYSTEM, role="developer"), HELLO], "a message of the role developer"
     found = yield from _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
     ask = context.ask(messages, why="a role that does not exist")
-    control = yield context.ask([_USER], why="the control", control=True)
+    control = yield context.ask([HELLO], why="the control", control=True)
     if found or "'developer'" not in str(ask.body) or control.reply is None or control.reply.usage.input is not None:
         return found
     nonsense = yield _with_last(context, ask, {"role": "zq"}, 0)
@@ -56,7 +61,7 @@ def consecutive(context: ProbeContext) -> Steps:
 
     Proof: two messages of the user in a row are refused, or both are counted.
     """
-    messages, why = [Message("user", _LONG), _USER], "two users in a row"
+    messages, why = [Message("user", _LONG), HELLO], "two users in a row"
     return _longer(context, messages, "messages.consecutive_roles", refused="join", read="keep", why=why)
 
 
@@ -66,12 +71,12 @@ def system(context: ProbeContext) -> Steps:
 
     Proof: a late one is refused, or its tokens are counted.
     """
-    late = [_USER, Message("assistant", "Hello."), _SYSTEM, _USER]
-    without = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
+    late = [HELLO, Message("assistant", "Hello."), _SYSTEM, HELLO]
+    without = [HELLO, Message("assistant", "Hello."), Message("user", HELLO.text)]
     answer = yield context.ask(late, why="a system message in the middle")
     control = yield context.ask(without, why="the same without it", control=True)
     if answer.refused and control.passed:
-        first = yield context.ask([_SYSTEM, _USER], why="a system message at the beginning", control=True)
+        first = yield context.ask([_SYSTEM, HELLO], why="a system message at the beginning", control=True)
         value = "first" if first.passed else "user"
         return [Finding("messages.system", value, "refused", answer.message)]
     return [Finding("messages.system", "any", "works")] if reads_more(answer, control, _LEAST) else []
@@ -83,11 +88,11 @@ def first(context: ProbeContext) -> Steps:
 
     Proof: a conversation that the assistant begins is refused, or its tokens are counted.
     """
-    turns = yield context.ask([_USER, _TURN, _USER], why="the user begins", control=True)
+    turns = yield context.ask([HELLO, _TURN, HELLO], why="the user begins", control=True)
     if not turns.passed:
         return []
     why = "the assistant begins"
-    return (yield from _longer(context, [_TURN, _USER], "messages.first_user", refused=True, read=False, why=why))
+    return (yield from _longer(context, [_TURN, HELLO], "messages.first_user", refused=True, read=False, why=why))
 
 
 @question("parts of text", "messages.content", requests=1, applies=lambda c: c.is_flat)
@@ -96,11 +101,9 @@ def content_parts(context: ProbeContext) -> Steps:
 
     Proof: a list with one text is refused.
     """
-    ask = context.ask([_USER], why="content as a list of parts")
-    answer = yield _with_last(context, ask, {"content": [{"type": "text", "text": _USER.text}]})
-    if answer.refused:
-        return [Finding("messages.content", "string", "refused", answer.message)]
-    return []
+    ask = context.ask([HELLO], why="content as a list of parts")
+    answer = yield _with_last(context, ask, {"content": [{"type": "text", "text": HELLO.text}]})
+    return refusal(answer, "messages.content", "string")
 
 
 def _with_last(context: ProbeContext, ask: Ask, keys: dict[str, Any], index: int = -1) -> Ask:
@@ -122,7 +125,7 @@ def fields(context: ProbeContext) -> Steps:
 
     Proof: a key that does not exist is refused, and these are not.
     """
-    history = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
+    history = [HELLO, Message("assistant", "Hello."), Message("user", HELLO.text)]
     hint = context.hint("messages.fields")
     nonsense = yield _with_last(context, context.ask(history, why="a key that does not exist"), {"zq_extra": True}, 1)
     if not nonsense.refused:
@@ -143,11 +146,11 @@ def prefill(context: ProbeContext) -> Steps:
 
     Proof: the reply goes on from there, and begins anew without the mark.
     """
-    control = yield context.ask([_USER], why="the control", control=True)
+    control = yield context.ask([HELLO], why="the control", control=True)
     begin = " ".join(control.text.split()[:4])
     if not begin or not control.text.startswith(begin) or begin == control.text:
         return []
-    history = [_USER, Message("assistant", (Text(begin),))]
+    history = [HELLO, Message("assistant", (Text(begin),))]
     plain = yield context.ask(history, why="the beginning of a reply, unmarked", control=True)
     if plain.passed and not plain.text.startswith(begin[:12]):
         return []  # it goes on from there without any mark, or answers something else: nothing can be told

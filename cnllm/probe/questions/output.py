@@ -8,7 +8,14 @@ from typing import Any
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import SAME, ProbeContext, Steps, question, reasons_by_choice
+from cnllm.probe.question import (
+    SAME,
+    ProbeContext,
+    Steps,
+    question,
+    reasons_by_choice,
+    refusal,
+)
 from cnllm.types import Message
 
 __all__ = ["json_word", "methods", "methods_reasoning", "output_limit", "window"]
@@ -129,9 +136,7 @@ def json_word(context: ProbeContext) -> Steps:
     Proof: JSON is refused where the prompt does not hold the word.
     """
     answer = yield context.ask(_NO_WORD, why="json_object without the word", method="json_object", schema=_SCHEMA)
-    if answer.refused and "json" in answer.message.casefold():
-        return [Finding("simulator.json_word", "json", "refused", answer.message)]
-    return []
+    return refusal(answer, "simulator.json_word", "json") if "json" in answer.message.casefold() else []
 
 
 @question("output limit", "limits.output", requests=4)

@@ -14,6 +14,7 @@ from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.joint import is_named
 from cnllm.probe.question import (
+    HELLO,
     SAME,
     TIME,
     WEATHER,
@@ -23,6 +24,7 @@ from cnllm.probe.question import (
     offers_tools,
     question,
     reasons_by_choice,
+    refusal,
 )
 from cnllm.types import Message
 
@@ -46,7 +48,6 @@ __all__ = [
 ]
 
 _WORDS = [Message("user", "Write these words: one two three four five six seven eight nine ten.")]
-_HELLO = [Message("user", "Say hello in one short sentence.")]
 _BOTH = [Message("user", "Call get_weather and get_time in parallel, both for Bern.")]
 _LENGTH = 16
 _NONSENSE = "zq"
@@ -84,7 +85,7 @@ def unread(context: ProbeContext) -> Steps:
 
     def ask(keys: list[str]) -> Ask:
         return context.ask(
-            _HELLO, why=", ".join(f"{key}={_NONSENSE}" for key in keys), set=dict.fromkeys(keys, _NONSENSE)
+            [HELLO], why=", ".join(f"{key}={_NONSENSE}" for key in keys), set=dict.fromkeys(keys, _NONSENSE)
         )
 
     for keys in ({name: context.bodies.path(name) for name in names}, {name: name for name in names}):
@@ -180,7 +181,7 @@ def stop_items(context: ProbeContext) -> Steps:
 
     def ask(count: float) -> Ask:
         texts = [f"zq{n}zq" for n in range(int(count))]
-        return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts}, joint=path)
+        return context.ask([HELLO], why=f"{int(count)} stop texts", set={path: texts}, joint=path)
 
     bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=context.hint("params.stop.items"))
     if isinstance(bound, ProvenBound) and not bound.open:
@@ -223,7 +224,7 @@ def logprobs(context: ProbeContext) -> Steps:
     Proof: the reply has log probabilities.
     """
     path = context.bodies.path("logprobs")
-    answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True}, joint=path)
+    answer = yield context.ask([HELLO], why=f"{path}=true", set={path: True}, joint=path)
     if answer.refused:
         return [Finding("params.logprobs", False, "refused", answer.message)]
     if not answer.passed:
@@ -239,19 +240,19 @@ def logprobs(context: ProbeContext) -> Steps:
 def _plain(name: str, value: Any, other_value: Any) -> Callable[[ProbeContext], Steps]:
     def run(context: ProbeContext) -> Steps:
         paths = _paths(context, name)
-        answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
+        answer = yield context.ask([HELLO], why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
         if not answer.refused:
             if paths[0] == name or not answer.passed:
                 return []
-            bare = yield context.ask(_HELLO, why=f"{name}={value}", set={name: value})
+            bare = yield context.ask([HELLO], why=f"{name}={value}", set={name: value})
             is_named = bare.refused and paths[0] in bare.message
             return [Finding(f"params.{name}", paths[0], "works", bare.message)] if is_named else []
         other = next((p for p in paths[1:] if p in answer.message), None)
         if other is not None:
-            second = yield context.ask(_HELLO, why=f"{other}={value}", set={other: value})
+            second = yield context.ask([HELLO], why=f"{other}={value}", set={other: value})
             return [] if second.refused else [Finding(f"params.{name}", other, "works", answer.message)]
-        again = yield context.ask(_HELLO, why=f"{paths[0]}={other_value}", set={paths[0]: other_value})
-        return [Finding(f"params.{name}", False, "refused", answer.message)] if again.refused else []
+        again = yield context.ask([HELLO], why=f"{paths[0]}={other_value}", set={paths[0]: other_value})
+        return refusal(again, f"params.{name}", False)
 
     return run
 
@@ -265,11 +266,11 @@ def top_logprobs(context: ProbeContext) -> Steps:
     switch, path = context.bodies.path("logprobs"), context.bodies.path("top_logprobs")
     rule = (context.bodies.model.flags.params or {}).get("logprobs")
     on = {} if rule is False else {switch: True}
-    control = yield context.ask(_HELLO, why="logprobs alone", set=on, control=True)
+    control = yield context.ask([HELLO], why="logprobs alone", set=on, control=True)
     if not control.passed and on:
         on = {}
-    answer = yield context.ask(_HELLO, why=f"{path}=1", set={**on, path: 1})
-    return [Finding("params.top_logprobs", False, "refused", answer.message)] if answer.refused else []
+    answer = yield context.ask([HELLO], why=f"{path}=1", set={**on, path: 1})
+    return refusal(answer, "params.top_logprobs", False)
 
 
 # ── between bounds ───────────────────────────────────────────────────────────
@@ -297,7 +298,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             patch = context.on if mode else None
 
             def ask(value: float, path: str = path, patch: Any = patch) -> Ask:
-                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch, joint=path)
+                return context.ask([HELLO], why=f"{path}={value}", set={path: value}, patch=patch, joint=path)
 
             # where nothing is known of the plain mode, its range is asked for in this one
             is_known = any(key.startswith(f"params.{values.name}") for key in context.known)

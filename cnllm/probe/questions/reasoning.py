@@ -13,13 +13,16 @@ from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.joint import is_named
 from cnllm.probe.observed import THINKING, message_of, tagged
-from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.question import (
+    SUM,
+    ProbeContext,
+    Steps,
+    question,
+)
 from cnllm.registry.model import conditions
-from cnllm.types import Message
 
 __all__ = ["default", "late_off", "reasons", "switch_off", "switch_on"]
 
-_TEXT = "What is 17 times 23? Answer with the number."
 _NOT = re.compile(r"\bnot\b|n't\b|unsupported|cannot|never|不支持|无法|不能", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"always|cannot be (?:turned|switched|disabled)|can ?not (?:disable|turn)|must be enabled", re.IGNORECASE
@@ -32,7 +35,7 @@ def reasons(answer: ProbeAnswer) -> bool:
 
 
 def _request(context: ProbeContext, patch: dict[str, Any], why: str) -> Ask:
-    return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
+    return context.ask([SUM], why=why, patch=patch, control=not patch)
 
 
 def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) -> bool:
@@ -64,7 +67,7 @@ def default(context: ProbeContext) -> Steps:
 
     Proof: the reply has reasoning, or counts its tokens, without any switch.
     """
-    first = yield context.ask([Message("user", _TEXT)], why="no switch of reasoning", patch={})
+    first = yield context.ask([SUM], why="no switch of reasoning", patch={})
     if not first.passed:
         return []
     if not reasons(first):
@@ -282,7 +285,7 @@ def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAn
     if flags.body is None or not flags.body.drop:
         return None
     ask = _request(context, {}, "no switch of reasoning, with its keys")
-    body = replace(context.bodies, drop=()).build([Message("user", _TEXT)], stream=ask.stream, reasons=True)
+    body = replace(context.bodies, drop=()).build([SUM], stream=ask.stream, reasons=True)
     answer = yield replace(ask, body=body, control=False)
     return answer
 
@@ -323,7 +326,7 @@ def late_off(context: ProbeContext) -> Steps:
         index = next((n for n, p in enumerate(on) if p and not _shares(p, off)), None)
         if index is not None:
             groups.setdefault(index, []).append(off)
-    text = [Message("user", _TEXT)]
+    text = [SUM]
     for number, offs in groups.items():
         beside = on[number]
         control = yield replace(_request(context, beside, f"reasoning on by {_describe(beside)}"), control=True)

@@ -10,10 +10,18 @@ from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import counts_in, repeats
-from cnllm.probe.question import SAME, WEATHER, ProbeContext, Steps, offers_tools, question, reasons_by_choice
-from cnllm.types import Message
+from cnllm.probe.question import (
+    ASK_WEATHER,
+    HELLO,
+    SAME,
+    WEATHER,
+    ProbeContext,
+    Steps,
+    offers_tools,
+    question,
+    reasons_by_choice,
+)
 
-_HELLO = [Message("user", "Say hello in one short sentence.")]
 __all__ = ["stream", "stream_tools", "whole_in_other_mode"]
 
 
@@ -33,7 +41,7 @@ def stream(context: ProbeContext) -> Steps:
 
     Proof: the reply comes in events; what their texts and their last ones hold, with and without the switch.
     """
-    plain = yield context.ask(_HELLO, why="a stream", stream=True)
+    plain = yield context.ask([HELLO], why="a stream", stream=True)
     if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
         return []
     found = [Finding("stream.deltas", "cumulative", "works")] if repeats(_texts(plain)) else []
@@ -41,8 +49,8 @@ def stream(context: ProbeContext) -> Steps:
         found.append(Finding("stream.terminator", "done", "works"))
     if not context.is_flat:
         return found
-    whole = yield context.ask(_HELLO, why="the control", control=True)
-    counted = yield context.ask(_HELLO, why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
+    whole = yield context.ask([HELLO], why="the control", control=True)
+    counted = yield context.ask([HELLO], why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
     flag = f"when.stream.body.set.{_SWITCH}"
     answer = counted if counted.passed and isinstance(counted.data, list) else plain
     place = _usage_place(context, answer.data)
@@ -99,7 +107,7 @@ def whole_in_other_mode(context: ProbeContext) -> Steps:
     )
     flag = f"when.{mode}.stream.required"
     whole = replace(context, known={**context.known, flag: False})
-    answer = yield whole.ask(_HELLO, why=f"a whole answer, {mode}", patch=patch)
+    answer = yield whole.ask([HELLO], why=f"a whole answer, {mode}", patch=patch)
     if answer.refused:
         return [Finding(f"{SAME}stream.required", True, "works")]
     return [Finding(flag, False, "works")] if answer.passed and not answer.streamed else []
@@ -111,12 +119,7 @@ def stream_tools(context: ProbeContext) -> Steps:
 
     Proof: a call comes in pieces.
     """
-    answer = yield context.ask(
-        [Message("user", "What is the weather in Bern? Use the tool.")],
-        why="a stream with tools",
-        tools=(WEATHER,),
-        stream=True,
-    )
+    answer = yield context.ask([ASK_WEATHER], why="a stream with tools", tools=(WEATHER,), stream=True)
     if not answer.passed or not answer.calls or not isinstance(answer.data, list):
         return []
     pieces = [get(chunk, "choices.0.delta.tool_calls.0.function.arguments") for chunk in answer.data]

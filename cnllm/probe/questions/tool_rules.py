@@ -12,10 +12,17 @@ from msgspec.structs import replace
 from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer, reads_more
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.question import (
+    ASK_WEATHER,
+    WEATHER,
+    ProbeContext,
+    Steps,
+    offers_tools,
+    question,
+    refusal,
+)
 from cnllm.probe.questions.earlier import earlier, takes_calls
 from cnllm.types import Media, Message, Text
-from cnllm.types.function import Function
 
 __all__ = [
     "PIXEL",
@@ -30,7 +37,6 @@ __all__ = [
     "strict",
 ]
 
-_TEXT = [Message("user", "What is the weather in Bern? Use the tool.")]
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP"
     "7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
@@ -74,7 +80,8 @@ def _usual(context: ProbeContext, flag: str, order: Iterable[str]) -> list[str]:
 
 
 def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
-    return context.ask(_TEXT, why=why, tools=(replace(WEATHER, parameters=copy.deepcopy(schema)),), control=control)
+    tool = replace(WEATHER, parameters=copy.deepcopy(schema))
+    return context.ask([ASK_WEATHER], why=why, tools=(tool,), control=control)
 
 
 @question("schemas of tools", "tools.schema", requests=8, applies=offers_tools)
@@ -223,20 +230,14 @@ def name_length(context: ProbeContext) -> Steps:
     """
 
     def ask(length: float) -> Ask:
-        name = "get_weather" + "a" * (int(length) - 11)
-        return context.ask(_TEXT, why=f"a name of {int(length)} characters", tools=(replace(WEATHER, name=name),))
+        tool = replace(WEATHER, name="get_weather" + "a" * (int(length) - 11))
+        return context.ask([ASK_WEATHER], why=f"a name of {int(length)} characters", tools=(tool,))
 
     hint = context.hint("tools.name_max_length")
     bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=hint, least=_SHORTEST)
     if isinstance(bound, ProvenBound) and not bound.open and bound.value >= _SHORTEST:
         return [Finding("tools.name_max_length", int(bound.value), "refused", bound.quote)]
     return []
-
-
-def _refusal(context: ProbeContext, flag: str, *, value: bool, why: str, tool: Function) -> Steps:
-    """Offer a tool that may be refused."""
-    answer = yield context.ask(_TEXT, why=why, tools=(tool,))
-    return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
 
 
 @question("strict tools", "tools.strict", requests=2, applies=offers_tools)
@@ -246,10 +247,9 @@ def strict(context: ProbeContext) -> Steps:
     Proof: a strict function is refused, and the same without the mark passes.
     """
     plain = replace(WEATHER, parameters={**(WEATHER.parameters or {}), "additionalProperties": False})
-    found = yield from _refusal(
-        context, "tools.strict", value=False, why="a strict function", tool=replace(plain, strict=True)
-    )
-    control = context.ask(_TEXT, why="the same, not strict", tools=(plain,), control=True)
+    answer = yield context.ask([ASK_WEATHER], why="a strict function", tools=(replace(plain, strict=True),))
+    found = refusal(answer, "tools.strict", False)
+    control = context.ask([ASK_WEATHER], why="the same, not strict", tools=(plain,), control=True)
     return found if found and (yield control).passed else []
 
 
@@ -264,7 +264,7 @@ def mark(context: ProbeContext) -> Steps:
 
     Proof: both are counted as a part of the prompt: the server shows its model whatever a tool says of itself.
     """
-    ask = context.ask(_TEXT, why="a tool that is not strict", tools=(WEATHER,), control=True)
+    ask = context.ask([ASK_WEATHER], why="a tool that is not strict", tools=(WEATHER,), control=True)
     tool = ask.body["tools"][0] if ask.body else {}
     if "strict" not in tool:
         return []
@@ -287,7 +287,8 @@ def parameters(context: ProbeContext) -> Steps:
     Proof: a function without parameters is refused.
     """
     tool = replace(WEATHER, parameters=None)
-    return _refusal(context, "tools.parameters", value=True, why="a function without parameters", tool=tool)
+    answer = yield context.ask([ASK_WEATHER], why="a function without parameters", tools=(tool,))
+    return refusal(answer, "tools.parameters", True)
 
 
 # ── calls and results of earlier turns ───────────────────────────────────────
@@ -356,7 +357,7 @@ def result_media(context: ProbeContext) -> Steps:
     if not picture.passed or not control.passed:
         return []  # the model reads no pictures at all
     answer = yield ask
-    return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
+    return refusal(answer, "tools.result_media", False)
 
 
 @question("content beside calls", "messages.empty", requests=4, applies=lambda c: c.is_flat and takes_calls(c))

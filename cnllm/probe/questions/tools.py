@@ -11,6 +11,7 @@ from cnllm.jsonpath import get, set_value
 from cnllm.probe.exchange import Ask
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import (
+    ASK_WEATHER,
     SAME,
     TIME,
     WEATHER,
@@ -24,7 +25,6 @@ from cnllm.types import Message
 
 __all__ = ["choice", "choice_reasoning", "tools"]
 
-_TEXT = "What is the weather in Bern? Use the tool."
 _SMALL_TALK = "Say hello in one short sentence. No tool is needed."
 _ORDER = ("auto", "none", "required", "named")
 
@@ -36,7 +36,7 @@ def tools(context: ProbeContext) -> Steps:
     Proof: a call of an offered tool comes on the wire, without a forced choice; a refusal of the tools.
     """
     answer = yield context.ask(
-        [Message("user", _TEXT)], why="tools without a choice", tools=(WEATHER, TIME), control=context.run == 1
+        [ASK_WEATHER], why="tools without a choice", tools=(WEATHER, TIME), control=context.run == 1
     )
     if answer.refused:
         return [Finding("tools.supported", False, "refused", answer.message)]
@@ -46,7 +46,7 @@ def tools(context: ProbeContext) -> Steps:
 
 
 def _request(
-    context: ProbeContext, choice: str | None, patch: Mapping[str, Any], text: str = _TEXT, why: str = ""
+    context: ProbeContext, choice: str | None, patch: Mapping[str, Any], text: str = ASK_WEATHER.text, why: str = ""
 ) -> Ask:
     return context.ask(
         [Message("user", text)],
