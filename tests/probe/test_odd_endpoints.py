@@ -80,7 +80,7 @@ def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     assert found.get("stream.deltas") == ("cumulative" if cumulative else None)
 
 
-@pytest.mark.parametrize("is_enough", [lambda r: r.get("enable_thinking") is False, long(lambda r: False)])
+@pytest.mark.parametrize("is_enough", [lambda r: r.get("enable_thinking") is False, lambda r: False])
 def test_an_endpoint_that_only_streams_in_one_mode_or_in_both(is_enough: Callable[[Json], bool]) -> None:
     """The model reasons unless a switch says otherwise. The first refusal may be one of that mode."""
 
