@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import socket
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -227,13 +226,13 @@ def test_a_connection_is_kept(server: Server) -> None:
 
 
 def test_an_answer_on_a_kept_connection_waits_for_no_acknowledgement(server: Server, client: httpx.Client) -> None:
-    """Without TCP_NODELAY the body would wait 40 ms behind the head, until the client acknowledges that."""
+    """Without TCP_NODELAY each body but the first would wait 40 ms behind its head, until that is acknowledged."""
     times = []
     for _ in range(21):
         start = time.monotonic()
         assert post(client, f"{server.url}/plain/chat/completions").status_code == 200
         times.append(time.monotonic() - start)
-    assert statistics.median(times) < 0.035, times
+    assert min(times[5:]) < 0.035, times
 
 
 def test_a_port_that_is_taken(server: Server) -> None:
