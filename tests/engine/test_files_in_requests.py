@@ -83,6 +83,14 @@ def test_a_file_that_is_not_read_is_never_sent(home: Home) -> None:
                     asked(model, part, **options)
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"), [('input = ["text"]', "PDF"), ('input = ["text", "file"]\nmessages.files = "all"', "PDF by URL")]
+)
+def test_a_note_says_whether_a_file_or_its_form_is_not_taken(home: Home, flags: str, said: str) -> None:
+    [note] = asked(home(more=flags), BY_URL["file"], on_unsupported="adjust").notes
+    assert (note.code, note.said) == ("media-dropped", f"messages[0] holds {said}")
+
+
 WIRES = PROTOCOLS
 # whose wires are documented to read files, whatever the model
 READERS = {
