@@ -58,10 +58,13 @@ from cnllm.types.message_memory import LONG
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
 
-__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body"]
+__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
+_TURNS = "turns"
+_BESIDE = 8  # times the new turns: tools and options, which take less work
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
 
 
@@ -82,6 +85,28 @@ def read_body(content: bytes) -> dict[str, Any]:
         raise RequestFailed(Failure(400, "the body is nested too deeply", "invalid_json")) from error
     if type(body) is not dict:
         raise RequestFailed(Failure(400, "the body is not a JSON object", "invalid_json"))
+    check_body(body)
+    return body
+
+
+def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, most: int) -> dict[str, Any] | None:
+    """Return the body of a request whose turns begin as those of an earlier one, which are not decoded again.
+
+    None where that is not so, or where more than `most` bytes of turns are new, or there is much beside them. Raises as
+    `read_body` does.
+    """
+    name = wire(protocol).turns
+    try:
+        parts = _decode_parts(content)
+        raw = bytes(parts.get(name, b""))
+        if len(content) - len(raw) > _BESIDE * most:
+            return None
+        turns = memory.decode_list(_TURNS, raw, msgspec.json.decode, most)
+        if turns is None:
+            return None
+        body = {key: turns.items if key == name else msgspec.json.decode(part) for key, part in parts.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # `read_body` names the fault and its place
     check_body(body)
     return body
 
@@ -147,7 +172,7 @@ class Exchange:
         """Bytes that keep a stream alive and say nothing."""
         self._shown_model = self.request.model
         self.id = self._api.id_prefix + os.urandom(12).hex()
-        self.authors = Authors(self.request, codec, keys, identity, self.model)
+        self.authors = Authors(self.request, codec, keys, identity, self.model, memory)
         self._keys, self._identity, self._memory = keys, identity, memory
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None

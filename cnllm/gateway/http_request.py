@@ -261,7 +261,10 @@ class HttpRequest:
         """Return the exchange of the request's body. Raises `RequestFailed`, also for a model the key may not use."""
         service, identity = self._service, self._identity
         body = self._body
-        self._request_monitor.sent = sent = await body.json(self._busy_status)
+        memories = service.memories
+        self._request_monitor.sent = sent = await body.json(
+            self._busy_status, self._protocol, lambda: memories.of(identity)
+        )
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, sent), body.worked)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from cnllm.gateway.exchange import read_body
+from cnllm.gateway.exchange import read_body, read_remembered_body
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
+from cnllm.protocols import wire
+from cnllm.types.message_memory import LONG, MessageMemory
 
 __all__ = ["MOST_VALUES", "ClientGone", "RequestBody", "busy_failure", "ends_connection", "in_thread"]
 
@@ -19,7 +21,9 @@ MOST_VALUES = 500_000
 """The most values of a body: objects, arrays, and what they hold. A text counts as one, however long it is."""
 
 _SMALL = 256 * 1024  # bytes that are parsed in less than some milliseconds
-_FEW = 1000  # commas of a body that is decoded in less than some milliseconds
+_FEW = 1000  # commas of a body that is decoded in less than some milliseconds, or turns that are remembered
+_SHORT = 1024  # bytes of a body with few turns
+_NEW = 16 * 1024  # bytes of new turns on which work does not take long
 _SLICE = 64 * 1024  # bytes in which values are counted without giving other threads their turn
 _CLOSING = 1024 * 1024  # a longer body that nobody reads ends the connection
 
@@ -43,15 +47,25 @@ class RequestBody:
         self._client = client
         self._is_late = False
 
-    async def json(self, busy_status: int) -> dict[str, Any]:
-        """Return the JSON object. A long one is parsed in a thread. Raises as `content` does."""
+    async def json(self, busy_status: int, protocol: str, memory: Callable[[], MessageMemory]) -> dict[str, Any]:
+        """Return the JSON object. A long one is parsed in a thread, unless the client's memory has most of it.
+
+        Raises as `content` does.
+        """
         content = await self.content(self._bounds.body_bytes, busy_status)
+        kept = None
+        if _SHORT < len(content) <= MOST_VALUES and content.count(b'"role"') >= LONG:
+            kept = memory()
+            if (body := read_remembered_body(content, protocol, kept, _NEW)) is not None:
+                self._is_long = len(body[wire(protocol).turns]) > _FEW
+                return body
         self._is_long = len(content) > _SMALL or content.count(b",") > _FEW
 
         def read() -> dict[str, Any]:
             """Return the object of the body."""
             _check_values(content)
-            return read_body(content)
+            body = None if kept is None else read_remembered_body(content, protocol, kept, len(content))
+            return read_body(content) if body is None else body
 
         return await self.worked(read)
 

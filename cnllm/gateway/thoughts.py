@@ -100,39 +100,78 @@ def kept_turn(message: Message, model: Model) -> TurnRecord | None:
 # ── requests ──────────────────────────────────────────────────────────────────
 
 
+class _Search:
+    """What the turns of a conversation with a model are looked up by, as far as some turn.
+
+    `opened` are the turns whose tokens were read, `by_call` and `by_prefix` the keys to look up, all by index. `chain`
+    has the first `chained` messages.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.opened: dict[int, Message] = {}
+        self.by_call: dict[int, list[str]] = {}
+        self.by_prefix: dict[int, bytes] = {}
+        self.chain = _Chain()
+        self.chained = 0
+
+    def copy(self) -> _Search:
+        """Return the search so far, which may go on by itself."""
+        other = _Search(self.model)
+        other.opened, other.by_call, other.by_prefix = self.opened.copy(), self.by_call.copy(), self.by_prefix.copy()
+        other.chain, other.chained = self.chain.copy(), self.chained
+        return other
+
+
 class Authors:
     """Finds the authors of a request's assistant turns, and gives the turns back what their client lost.
 
     `call_ids` and `prefixes` are the keys to look up in the store for turns without a valid token; `restore` takes
-    what the store has.
+    what the store has. `memory` has what was found out about the beginning of the conversation.
     """
 
     def __init__(
-        self, request: Request, codec: ServerCodec, keys: TokenKeys | None, identity: str, model: Model
+        self,
+        request: Request,
+        codec: ServerCodec,
+        keys: TokenKeys | None,
+        identity: str,
+        model: Model,
+        memory: MessageMemory | None = None,
     ) -> None:
         self._request = request
-        self._messages = list(request.messages)
         self.notes: list[Note] = []
-        self._by_call: dict[int, list[str]] = {}
-        self._by_prefix: dict[int, bytes] = {}
-        wanted = _wanted_turns(self._messages, model)
-        chain = _Chain()
-        chained = 0  # messages in the chain
-        for index, message in enumerate(self._messages):
+        sent = request.messages
+        wanted = _wanted_turns(sent, model)
+        kind = (_AUTHORS, codec.read_token)
+        start, search = 0, _Search(model)
+        if memory is not None and wanted.start == 0:  # else a later turn of the user changes what is wanted
+            count, kept = memory.find_start(kind, sent)
+            if kept is not None and kept.model is model:
+                start, search = count, kept.copy()
+        for index in range(start, len(sent)):
+            message = sent[index]
             if message.role != "assistant":
                 continue
             opened = _open_tokens(message, codec, keys, identity)
-            self._messages[index] = opened
+            if opened is not message:
+                search.opened[index] = opened
             if (opened.by is None and (index in wanted or opened.reasoning or _has_blocks(opened, model))) or (
                 index in wanted and _may_lack_seals(opened, model)
             ):
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
-                    self._by_call[index] = call_ids
+                    search.by_call[index] = call_ids
                 else:
-                    for earlier in request.messages[chained : index + 1]:
-                        chain.add(earlier)
-                    chained = index + 1
-                    self._by_prefix[index] = chain.key()
+                    for earlier in sent[search.chained : index + 1]:
+                        search.chain.add(earlier)
+                    search.chained = index + 1
+                    search.by_prefix[index] = search.chain.key()
+        if memory is not None and wanted.start == 0 and start < len(sent):
+            memory.keep_start(kind, sent, search.copy(), _SEARCH_SIZE * len(sent))
+        self._by_call, self._by_prefix = search.by_call, search.by_prefix
+        self._messages = list(sent)
+        for index, opened in search.opened.items():
+            self._messages[index] = opened
 
     @property
     def call_ids(self) -> list[str]:
@@ -303,6 +342,7 @@ def _with_turn(message: Message, turn: TurnRecord) -> Message:
 
 
 _CHAIN, _CHAIN_SIZE = "chain", 100  # bytes for each message
+_AUTHORS, _SEARCH_SIZE = "authors", 200
 
 
 class _Chain:
@@ -369,19 +409,12 @@ def _visible(parts: Iterable[Part]) -> list[object]:
 
 def conversation_key(messages: Sequence[Message], answer: Message, memory: MessageMemory | None = None) -> bytes:
     """Return the key of a conversation with an answer. `memory` may have the digest of the messages as far as some."""
-    chain, start = _Chain(), 0
-    if memory is not None:
-        places = list(map(id, messages))
-        for end in range(len(messages), 0, -1):
-            known = memory.find((_CHAIN, places[end - 1]))
-            if known is not None and known[0] == places[:end]:
-                chain, start = known[2].copy(), end
-                break
+    start, kept = (0, None) if memory is None else memory.find_start(_CHAIN, messages)
+    chain = _Chain() if kept is None else kept.copy()
     for message in messages[start:]:
         chain.add(message)
     if memory is not None and start < len(messages):
-        kept = places, tuple(messages), chain.copy()  # an id is that of one message only while it lives
-        memory.keep((_CHAIN, places[-1]), kept, _CHAIN_SIZE * len(messages))
+        memory.keep_start(_CHAIN, messages, chain.copy(), _CHAIN_SIZE)
     chain.add(answer)
     return chain.key()
 

@@ -40,7 +40,7 @@ __all__ = [
     "UsualReader",
     "Wire",
     "fields",
-    "read_turn",
+    "read_turns",
     "server_api",
     "server_codec",
     "sse_frame",
@@ -50,13 +50,16 @@ __all__ = [
 Stamp = Callable[[Any], Seal]
 """Returns the seal of a part for data that the endpoint wants back unchanged."""
 
-Recall = Callable[[Any, Callable[[], Iterable[Message]]], Iterable[Message]]
-"""Returns the messages of a turn in a body, which the function decodes where nobody remembers them."""
+ReadTurn = Callable[[int, Any], Iterable[Message]]
+"""Returns the messages of a turn, decoded from the turn alone. The number is its place, for the text of an error."""
+
+Recall = Callable[[Sequence[Any], ReadTurn], list[Message]]
+"""Returns the messages of the turns in a body, which the function decodes where nobody remembers them."""
 
 
-def read_turn(turn: Any, read: Callable[[], Iterable[Message]]) -> Iterable[Message]:
-    """Return the messages of a turn, decoded."""
-    return read()
+def read_turns(turns: Sequence[Any], read: ReadTurn) -> list[Message]:
+    """Return the messages of turns, decoded."""
+    return [message for index, turn in enumerate(turns) for message in read(index, turn)]
 
 
 _MODULES = {
@@ -101,10 +104,10 @@ class ServerCodec(Struct, frozen=True):
     """The server side of one protocol.
 
     `read_request(body, path, stamp, recall)`: `path` is the URL's path, on protocols where it names the model or asks
-    for a stream; `recall(turn, read)` returns the messages of a turn that `read` decodes from this turn alone; raises
-    `ValueError` with the place where a body does not have the protocol's form. `write_reply(reply, request)` returns a
-    whole body, `write_error(status, message, code)` the body of an error, `stream(id, model, request)` an encoder of a
-    stream; `request` is the body that is answered, of which some protocols repeat a part.
+    for a stream; `recall(turns, read)` returns the messages of turns, each of which `read` decodes; raises `ValueError`
+    with the place where a body does not have the protocol's form. `write_reply(reply, request)` returns a whole body,
+    `write_error(status, message, code)` the body of an error, `stream(id, model, request)` an encoder of a stream;
+    `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
     `read_search(data)` returns the web search that a tool or the further keys of a body ask for, None where they ask
     for none. `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the

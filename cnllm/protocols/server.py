@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import ServerCodec, Stamp, read_turn, server_codec, sse_frame
+from cnllm.protocols import ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
@@ -86,32 +86,55 @@ def decode_request(
 
     name = None if author is None else author.name
     counts = KeyCounts(protocol)
-    recall = read_turn if memory is None or name is not None else partial(_recall, memory, counts, stamp)
+    recall: Recall = read_turns
+    recalled: list[Message] = []  # they have their authors
+    if memory is not None and name is None:
+        recall = partial(_recall, memory, counts, stamp, recalled)
     request = codec.read_request(body, path.partition("?")[0], stamp, recall)
-    messages = [_with_author(message, name, stamp) for message in request.messages]
+    others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
+    messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
     options, notes = client_options(request.options, counts, codec.feature_headers, headers, codec.read_search, body)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
 
 def _recall(
-    memory: MessageMemory, counts: KeyCounts, stamp: Stamp, turn: Any, read: Callable[[], Iterable[Message]]
-) -> Iterable[Message]:
-    """Return the messages of a turn with their author, as the memory has them, and count the keys of the turn."""
+    memory: MessageMemory, counts: KeyCounts, stamp: Stamp, out: list[Message], turns: Sequence[Any], read: ReadTurn
+) -> list[Message]:
+    """Return the messages of turns with their authors, as the memory has them, and count the keys of the turns."""
+    start, all_counts = 0, KeyCounts(counts.protocol)
+    decoded = memory.decoded(turns)
+    if decoded is not None and decoded.earlier is not None and decoded.earlier[0] == counts.protocol:
+        start, (_, messages, start_counts) = decoded.known, decoded.earlier
+        out += messages
+        all_counts.add(start_counts)
+    for index in range(start, len(turns)):
+        messages, turn_counts = _recall_turn(memory, counts.protocol, stamp, index, turns[index], read)
+        out += messages
+        all_counts.add(turn_counts)
+    if decoded is not None:
+        decoded.worked_out = counts.protocol, tuple(out), all_counts
+    counts.add(all_counts)
+    return out
+
+
+def _recall_turn(
+    memory: MessageMemory, protocol: str, stamp: Stamp, index: int, turn: Any, read: ReadTurn
+) -> tuple[tuple[Message, ...], KeyCounts]:
+    """Return the messages of a turn with their author, and the counts of its keys."""
     try:
-        key = exact_bytes((counts.protocol, turn))
+        key = exact_bytes((protocol, turn))
     except ValueError:  # nested too deeply
         key = b""
     found: tuple[tuple[Message, ...], KeyCounts] | None = memory.find(key) if key else None
     if found is None:
-        messages = tuple([_with_author(message, None, stamp) for message in read()])
-        found = messages, KeyCounts(counts.protocol)
+        messages = tuple([_with_author(message, None, stamp) for message in read(index, turn)])
+        found = messages, KeyCounts(protocol)
         found[1].count_turn(turn)
         if key:
             memory.keep(key, found, len(key))
             for message in messages:
                 memory.keep_message(message, len(key))
-    counts.add(found[1])
-    return found[0]
+    return found
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.jsonpath import get
-from cnllm.protocols import ServerCodec, read_turn, server_codec
+from cnllm.protocols import ServerCodec, read_turns, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
 from cnllm.simulator.chat_paths import usual_body, usual_messages
@@ -35,7 +35,7 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
         return Seal(model.protocol, model.provider, model.id, data)
 
     try:
-        request = codec.read_request(body, path, stamp, read_turn)
+        request = codec.read_request(body, path, stamp, read_turns)
     except (TypeError, ValueError) as error:
         return ParsedRequest(body=body, turns=(), broken=str(error))
     fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None

@@ -42,7 +42,6 @@ _SYSTEM_LABELS = ("(system)", "(developer)")
 _CACHE_MARK = b'"cache_control"'
 _MARGIN = 24
 _BYTES_PER_TOKEN = 4
-_MARK_SIZE = 200  # bytes
 _encode = msgspec.json.Encoder().encode
 _sections = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -146,27 +145,26 @@ def content_fingerprint(content: bytes, memory: MessageMemory | None = None) -> 
     names: list[str] = []
     for keys in _SECTIONS:
         name = ""
-        items: list[bytes] = []
+        marks: tuple[_Mark, ...] = ()
         for key in keys:
             if key in body and (data := bytes(body[key])) != b"null":
                 is_list = data.startswith(b"[")
-                name, items = (f"{key}[]", [*map(bytes, _elements(data))]) if is_list else (key, [data])
+                name, marks = (f"{key}[]", _marks(data, memory)) if is_list else (key, (_mark(data),))
                 break
-        if memory is None:
-            sections.append(tuple(map(_mark, items)))
-        else:
-            sections.append(tuple([_remembered_mark(item, memory) for item in items]))
+        sections.append(marks)
         names.append(name)
     return Fingerprint(sections[0], sections[1], sections[2], (names[0], names[1], names[2]))
 
 
-def _remembered_mark(data: bytes, memory: MessageMemory) -> _Mark:
-    """Return a part without its words, as the memory has it."""
-    found: _Mark | None = memory.find(data)
-    if found is None:
-        found = _mark(data)
-        memory.keep(data, found, len(data) + _MARK_SIZE)
-    return found
+def _marks(data: bytes, memory: MessageMemory | None) -> tuple[_Mark, ...]:
+    """Return the items of a list without their words. Those that the memory has are not read again."""
+    known = None if memory is None else memory.decode_list("marks", data, _read_marks, len(data))
+    return tuple(_read_marks(data) if known is None else known.items)
+
+
+def _read_marks(data: bytes) -> list[_Mark]:
+    """Return the items of a list without their words."""
+    return [_mark(bytes(item)) for item in _elements(data)]
 
 
 def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:

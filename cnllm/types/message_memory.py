@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.types.message import Message
 from cnllm.types.messages import as_messages
 
-__all__ = ["LONG", "MessageMemory", "exact_bytes"]
+__all__ = ["LONG", "DecodedList", "MessageMemory", "exact_bytes"]
 
 LONG = 8
 """Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
 
 _BYTES = 32 * 1024 * 1024
 _SIZE = 500  # bytes that a message takes beside its words
+_DECODED = 3  # bytes that a byte of JSON takes, with what is decoded from it
+_START = 256  # bytes by which the lists of a client are told apart at first
+_SLOTS = 16  # conversations with such a beginning
+_READ_BACK = 64  # items in which a new end of a list is looked for
+_POINTER = 8
+_LISTS, _OWN = "lists", "own"
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
+
+
+class DecodedList(Struct, eq=False):
+    """The items of a JSON list, and the list's text without its end. Nobody may change them.
+
+    The first `known` are the objects of an earlier list, of which `earlier` was worked out; `worked_out` is for the
+    next one.
+    """
+
+    stem: bytes
+    items: list[Any]
+    known: int = 0
+    earlier: Any = None
+    worked_out: Any = None
 
 
 def exact_bytes(value: Any) -> bytes:
@@ -62,11 +84,69 @@ class MessageMemory:
         """Keep a value of so many bytes. One that takes more than a quarter of a half is not kept."""
         if size > self._half // 4:
             return
+        self._drop(key)
         if self._used + size > self._half:
             self._old, self._older = self._young, self._used
             self._young, self._used = {}, 0
         self._young[key] = (value, size)
         self._used += size
+
+    def decode_list(self, kind: str, raw: bytes, decode: Callable[[bytes], list[Any]], most: int) -> DecodedList | None:
+        """Return the items of a JSON list of objects. Those with which an earlier list began are the same as there.
+
+        `decode` returns the items of such a list, which it decodes each from itself alone; `kind` stands for it. None
+        for other values, and where more than `most` bytes are new. Raises what `decode` raises.
+        """
+        stem = raw[:-1].rstrip()
+        if not (raw.startswith(b"[") and raw.endswith(b"]") and stem.endswith(b"}")):
+            return None
+        start, slot, earlier = raw[:_START], len(raw) % _SLOTS, None
+        for number in range(_SLOTS):
+            kept: DecodedList | None = self.find((kind, number, start))
+            if kept is None:
+                slot = number if earlier is None else slot
+                break
+            if stem.startswith(kept.stem) and (earlier is None or len(kept.stem) > len(earlier.stem)):
+                slot, earlier = number, kept
+        rest = raw if earlier is None else raw[len(earlier.stem) :].lstrip()
+        if len(rest) > most:
+            return None
+        if earlier is None:
+            found = DecodedList(stem, decode(raw))
+        elif rest[:1] == b",":  # an object ends before it
+            new = decode(b"[" + rest[1:])
+            found = DecodedList(stem, [*earlier.items, *new], len(earlier.items), earlier.worked_out)
+            self._drop((_LISTS, id(earlier.items)))
+        else:  # the list has nothing new
+            found = earlier
+            found.known, found.earlier = len(found.items), found.worked_out
+        self.keep((kind, slot, start), found, _DECODED * len(stem))
+        self.keep((_LISTS, id(found.items)), found, _SIZE)
+        return found
+
+    def _drop(self, key: Hashable) -> None:
+        """Drop a value."""
+        if (entry := self._young.pop(key, None)) is not None:
+            self._used -= entry[1]
+        if (entry := self._old.pop(key, None)) is not None:
+            self._older -= entry[1]
+
+    def decoded(self, items: Any) -> DecodedList | None:
+        """Return what is known of the items that `decode_list` returned; None for any other list."""
+        found: DecodedList | None = self.find((_LISTS, id(items)))
+        return found if found is not None and found.items is items else None
+
+    def find_start(self, kind: Hashable, items: Sequence[Any]) -> tuple[int, Any]:
+        """Return what is kept of the longest beginning of a list, and its number of items; 0 and None without one."""
+        for end in range(len(items), max(0, len(items) - _READ_BACK), -1):
+            known = self.find((kind, id(items[end - 1])))
+            if known is not None and len(known[0]) == end and all(map(is_, known[0], items)):
+                return end, known[1]
+        return 0, None
+
+    def keep_start(self, kind: Hashable, items: Sequence[Any], value: Any, size: int) -> None:
+        """Keep what was worked out of a list, for lists that begin with the same objects, which nobody changes."""
+        self.keep((kind, id(items[-1])), (tuple(items), value), size + _POINTER * len(items))
 
     def keep_message(self, message: Message, size: int) -> None:
         """Keep a message that nobody else can change, so that `messages` returns this object."""
@@ -80,9 +160,10 @@ class MessageMemory:
         if type(messages) is not list:
             return None
         find = self.find
-        out: list[Message] = []
+        count, _ = self.find_start(_OWN, messages)
+        out: list[Message] = messages[:count]
         try:
-            for item in messages:
+            for item in messages[count:]:
                 if type(item) is Message:
                     out.append(item if find(id(item)) is item else self._own(item))
                 elif type(item) is dict:
@@ -97,6 +178,8 @@ class MessageMemory:
                     return None
         except (TypeError, ValueError, UnicodeError):
             return None
+        if out and count < len(out):
+            self.keep_start(_OWN, out, None, _SIZE)
         return out
 
     def _own(self, message: Message) -> Message:

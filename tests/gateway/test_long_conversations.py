@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import engine
+from cnllm.gateway.exchange import read_body, read_remembered_body
+from cnllm.gateway.failures import RequestFailed
 from cnllm.gateway.service import Memories
 from cnllm.gateway.thoughts import conversation_key
 from cnllm.store.prefix import content_fingerprint
@@ -66,12 +70,86 @@ def test_a_remembered_turn_is_read_as_a_new_one(protocol: str, parts: list[Any])
         assert content_fingerprint(content, memory) == content_fingerprint(content)
 
 
-def test_the_endpoint_gets_the_same_bytes_whatever_went_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", TURNS)
+@examples(100)
+@given(PARTS, st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, 1]), st.booleans()), max_size=6))
+def test_a_body_is_read_as_if_it_were_the_first(protocol: str, parts: list[Any], edits: list[Any]) -> None:
+    memory = MessageMemory()
+    history: list[Json] = [{"role": "user", "content": "Hi"}]
+    steps = [history := [*history, *TURNS[protocol](*part)] for part in parts]
+    for end, indent, is_changed in [(99, None, False)] * len(parts) + edits:
+        turns = (steps.pop(0) if steps else history)[: end + 1]
+        if is_changed:
+            turns = [*turns[:-1], {"role": "user", "content": f"again {end}"}, *history[end + 1 :]]
+        content = json.dumps({"max_tokens": 9, "messages": turns, "model": "m"}, indent=indent).encode()
+        body = read_remembered_body(content, protocol, memory, len(content))
+        assert body is not None
+        assert msgspec.json.encode(body) == msgspec.json.encode(read_body(content))
+        known, new = (engine.decode_request(protocol, sent, memory=m) for sent, m in ((body, memory), (body, None)))
+        assert known == new
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"messages":[{"a":1},{"b":2}],"messages":[{"a":1}]}',
+        b'{"messages":[{"a":1} , {"b":2}\n]\n,"x":[1]}',
+        b'{"messages":[{"a":1}]}',
+        b'{"messages":[{"a":true}]}',
+        b'{"messages":[{"a":1.0}]}',
+        b'{"messages":[{"a":1}, 5]}',
+        b'{"messages":[]}',
+        b'{"messages":{"a":1}}',
+        b"{}",
+    ],
+)
+def test_a_body_of_any_form_is_read_as_json(content: bytes) -> None:
+    memory = MessageMemory()
+    for earlier in (b'{"messages":[{"a":1}]}', b'{"messages":[{"a":1},{"b":2}]}', content):
+        read_remembered_body(earlier, "openai-chat", memory, 100)
+    body = read_remembered_body(content, "openai-chat", memory, 100)
+    assert body is None or repr(body) == repr(read_body(content))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"messages":[{"a":1}', b'{"messages":[{"a":1},]}', b'{"messages":[{"a":1}]}x']
+)
+def test_a_broken_body_is_left_to_the_one_who_names_its_fault(content: bytes) -> None:
+    memory = MessageMemory()
+    read_remembered_body(b'{"messages":[{"a":1}]}', "openai-chat", memory, 100)
+    assert read_remembered_body(content, "openai-chat", memory, 100) is None
+    with pytest.raises(RequestFailed):
+        read_body(content)
+
+
+def test_the_memory_holds_about_as_much_as_it_says() -> None:
+    memory = MessageMemory(8 << 20)
+
+    def run(first: int) -> None:
+        for conversation in range(first, first + 6):
+            history: list[Json] = [{"role": "user", "content": f"Hi {conversation}"}]
+            for number in range(100):
+                history += chat_turns(number, f"{conversation} " * 20, "", {})
+                content = msgspec.json.encode({"messages": history})
+                body = read_remembered_body(content, "openai-chat", memory, len(content))
+                engine.decode_request("openai-chat", body or {}, memory=memory)
+
+    run(0)
+    tracemalloc.start()
+    run(6)  # everything that is kept is new
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 3 * (8 << 20)
+
+
+@pytest.mark.parametrize("protocol", TURNS)
+def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tmp_path: Path) -> None:
     """Each step of a conversation is sent to one gateway, and to a gateway that has seen nothing."""
     steps: list[list[Json]] = []
+    path = {"openai-chat": "/v1/chat/completions", "anthropic-messages": "/v1/messages"}[protocol]
     messages: list[Json] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
     for number in range(12):
-        messages = [*messages, *chat_turns(number, "Look.", "Hm." if number % 2 else "", {})]
+        messages = [*messages, *TURNS[protocol](number, "Look.", "Hm." if number % 2 else "", {})]
         steps.append([*messages, {"role": "user", "content": "And?"}] if number % 3 == 2 else messages)
     steps += [[*steps[5][:4], *steps[5][6:]], steps[-1]]  # the client edits its history, and goes back
 
@@ -81,15 +159,16 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(tmp_path: Path) -
             upstream = Upstream(say("Yes."))
             with gateway_for(upstream, tmp_path, keys=["the-key-of-the-client"]) as http:
                 for history in group:
-                    body = {"model": "deepseek/deepseek-v4-pro", "messages": history}
-                    answer = http.post("/v1/chat/completions", json=body)
+                    body = {"model": "deepseek/deepseek-v4-pro", "max_tokens": 99, "messages": history}
+                    answer = http.post(path, json=body)
                     assert answer.status_code == 200, answer.text
                     notes = http.get(answer.headers["x-cnllm-notes"].partition("log=")[2]).json()["notes"]
                     assert any(note["code"] == "reasoning-filled" for note in notes)
                     out.append((upstream.bodies[-1], [note for note in notes if note["code"] != "prefix-broken"]))
         return out
 
-    assert sent([steps]) == sent([[step] for step in steps])
+    known, chosen = sent([steps]), [1, 6, 11, 12, 13]
+    assert [known[number] for number in chosen] == sent([[steps[number]] for number in chosen])
 
 
 def test_identities_share_no_memory() -> None:

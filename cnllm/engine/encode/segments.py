@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger, MessageNote
 from cnllm.engine.history.media import has_media
@@ -32,6 +33,7 @@ _WHOLE = frozenset(
 )
 """Notes on changes that depend on the rest of the conversation."""
 
+_MANY = 16  # new messages from which on a longer beginning is kept
 _SIZE = 600  # bytes that a segment takes beside its content
 
 Fit = Callable[..., list[Message]]
@@ -83,6 +85,11 @@ def join_segments(
     count, position = len(turns), 0
     last_user = last_user_index(turns) if by_user else -1
     has_reasoning = False
+    start, joined = (0, None) if by_user else memory.find_start(key, turns)
+    if joined is not None and _begins_segment(turns, start):
+        pieces, calls, has_reasoning, position = [joined.content], [*joined.calls], joined.has_reasoning, start
+        ledger.extend(joined.notes)
+        ledger.add_messages(joined.on_messages, joined.counts, 0)
     while position < count:
         first = turns[position]
         place = (key, id(first), position <= last_user)
@@ -92,6 +99,21 @@ def join_segments(
             memory.keep(place, found, _SIZE + len(found.content or b""))
         if found.content is None or (found.notes and position):
             return None
+        end = position + len(found.places)
+        if end == count and not by_user and position - start >= _MANY:  # the last segment may go on
+            content = b",".join(pieces)
+            on_messages = {cause: replace(note) for cause, note in ledger.on_messages.items()}
+            beginning = _Segment(
+                messages=(),
+                places=[],
+                content=content,
+                calls=tuple(calls),
+                notes=tuple(ledger.plain),
+                on_messages=on_messages,
+                counts=ledger.counts.copy(),
+                has_reasoning=has_reasoning,
+            )
+            memory.keep_start(key, turns[:position], beginning, _SIZE + len(content))
         pieces.append(found.content)
         calls += found.calls
         has_reasoning = has_reasoning or found.has_reasoning
@@ -99,7 +121,7 @@ def join_segments(
             ledger.extend(found.notes)
         if found.on_messages or found.counts:
             ledger.add_messages(found.on_messages, found.counts, position)
-        position += len(found.places)
+        position = end
     if len(set(calls)) != len(calls):
         return None
     return JoinedSegments(b",".join(pieces), ledger.notes, has_reasoning)
@@ -110,7 +132,12 @@ def _continues(segment: _Segment, turns: Sequence[Message], position: int) -> bo
     end = position + len(segment.places)
     if list(map(id, turns[position:end])) != segment.places:
         return False
-    return end == len(turns) or (turns[end].role == "assistant" != turns[end - 1].role)
+    return _begins_segment(turns, end)
+
+
+def _begins_segment(turns: Sequence[Message], position: int) -> bool:
+    """Whether a segment begins at a position, or the conversation ends there."""
+    return position == len(turns) or (turns[position].role == "assistant" != turns[position - 1].role)
 
 
 def _segment(
@@ -124,7 +151,7 @@ def _segment(
 ) -> _Segment:
     """Return the segment that begins at a message."""
     end = start + 1
-    while end < len(turns) and not (turns[end].role == "assistant" != turns[end - 1].role):
+    while not _begins_segment(turns, end):
         end += 1
     messages = tuple(turns[start:end])
     own = ledger.empty()

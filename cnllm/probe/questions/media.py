@@ -9,7 +9,7 @@ from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
-from cnllm.protocols import read_turn, server_codec, wire
+from cnllm.protocols import read_turns, server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
 from cnllm.types.media import media_kind
 
@@ -74,7 +74,7 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     protocol = context.bodies.model.protocol
     try:
         request = server_codec(protocol).read_request(
-            ask.body or {}, "", lambda data: Seal(protocol, "", "", data), read_turn
+            ask.body or {}, "", lambda data: Seal(protocol, "", "", data), read_turns
         )
     except (TypeError, ValueError):
         return False

@@ -66,14 +66,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise ValueError("messages is not a list")
-    messages_read: list[Message] = []
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise ValueError(f"messages[{index}] is not an object")
-        try:
-            messages_read += recall(message, partial(_messages, message, stamp))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"messages[{index}]: {error}") from error
+    messages_read = recall(messages, partial(_turn, stamp))
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
     _tools(options)
     if body.get("max_completion_tokens") is not None:
@@ -99,6 +92,16 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         stream=body.get("stream") is True,
         options=options,
     )
+
+
+def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
+    """Return the message of a turn. Raises `ValueError` with its place."""
+    if not isinstance(turn, dict):
+        raise ValueError(f"messages[{index}] is not an object")
+    try:
+        return (_message(turn, stamp),)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"messages[{index}]: {error}") from error
 
 
 def _tools(options: dict[str, Any]) -> None:
@@ -176,11 +179,6 @@ know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a ser
 _PLAIN_ROLES = ("user", "assistant", "system")
 _PRIVATE_KEYS = (_DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
-
-
-def _messages(message: dict[str, Any], stamp: Stamp) -> tuple[Message]:
-    """Decode a message."""
-    return (_message(message, stamp),)
 
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -46,11 +45,9 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         blocks = _without_billing(_content_blocks(body["system"], "system"), notes)
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
-    for index, turn in enumerate(turns):
-        if isinstance(turn, dict) and turn.get("role") == "system":
-            content = _content_blocks(turn.get("content"), f"messages.{index}.content")
-            turn = {**turn, "content": _without_billing(content, notes)}
-        messages += recall(turn, partial(_turn, turn, f"messages.{index}", stamp))
+    if any(isinstance(turn, dict) and turn.get("role") == "system" for turn in turns):
+        turns = [_without_billing_in(turn, index, notes) for index, turn in enumerate(turns)]
+    messages += recall(turns, lambda index, turn: _turn(turn, f"messages.{index}", stamp))
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
     _tools(body, options)
@@ -65,6 +62,14 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         options=options,
         notes=notes,
     )
+
+
+def _without_billing_in(turn: Any, index: int, notes: list[Note]) -> Any:
+    """Return a turn; one of the system without the lines of the client's billing data."""
+    if not isinstance(turn, dict) or turn.get("role") != "system":
+        return turn
+    content = _content_blocks(turn.get("content"), f"messages.{index}.content")
+    return {**turn, "content": _without_billing(content, notes)}
 
 
 def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
