@@ -18,6 +18,7 @@ NOTHING, IMPORT, HELP, ONE_CALL = "nothing", "import", "--help", "one streamed c
 LIST, TAB, KEPT, UNKEPT = "models list", "a model's name completed", "call --simulate", "call --simulate --no-log"
 GATEWAY_START, GATEWAY_AFTER = "started", "after all of the load"
 GATEWAY_ONE, GATEWAY_MANY = "chat → chat, 1 connection", "chat → chat, 32 connections"
+GATEWAY_LONG = "chat → chat, 402 messages with tools"
 GATEWAY_HALF, GATEWAY_STREAMS = "chat → chat, half load", "chat → chat, 32 streams of 224 chunks"
 MESSAGES_MANY, MESSAGES_STREAMS = "Messages → chat, 32 connections", "Messages → chat, 32 streams of 224 chunks"
 LIST_MANY, TAB_MANY = "models list, 5,000 models", "a model's name completed, of 5,000"

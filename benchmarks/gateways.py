@@ -46,9 +46,11 @@ class Gateway(NamedTuple):
         return self.url + _PATHS[wire]
 
 
-def request_body(wire: str, stream: bool) -> bytes:
-    """Return the body that clients of a wire send: four messages and two tools."""
+def request_body(wire: str, stream: bool, turns: int | None = None) -> bytes:
+    """Return the body that clients of a wire send: four messages and two tools, or so many messages of an agent."""
     body: dict[str, Any] = {**payloads.body(stream), "model": MODEL}
+    if turns is not None:
+        body["messages"] = payloads.agent_history(turns)
     if wire == _MESSAGES:
         system, *messages = payloads.MESSAGES
         tools = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in payloads.TOOLS]

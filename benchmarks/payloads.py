@@ -144,6 +144,21 @@ def history(n: int) -> list[dict[str, Any]]:
     return [system, *({"role": ("user", "assistant")[i % 2], "content": _TURN} for i in range(n - 1))]
 
 
+def agent_history(n: int) -> list[dict[str, Any]]:
+    """Return that many messages of an agent: a system prompt, then questions, calls, their results, and answers."""
+    turns: list[dict[str, Any]] = []
+    for number in range(n // 4 + 1):
+        id = f"call_{number:024}"
+        function = {"name": "get_weather", "arguments": json.dumps({"city": f"place {number}", "days": 3})}
+        turns += [
+            {"role": "user", "content": f"Question {number}: what will the weather be like there, in one sentence?"},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": id, "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": id, "content": f"{number} degrees, a light wind, no rain. " * 4},
+            {"role": "assistant", "content": f"It will be dry, with a light wind and {number} degrees."},
+        ]
+    return [*history(1), *turns[: n - 1]]
+
+
 TOOLS, MESSAGES = tools(2), history(4)
 LIMITS: dict[str, Any] = {"temperature": 0.2, "max_tokens": 512}
 OPTIONS: dict[str, Any] = {"tools": TOOLS, **LIMITS}

@@ -26,11 +26,13 @@ class _Case(NamedTuple):
     wire: str = _CHAT
     connections: int = 32
     stream: bool = False
+    turns: int | None = None
 
 
 _LOADS = (
     _Case(cases.GATEWAY_ONE, connections=1),
     _Case(cases.GATEWAY_MANY),
+    _Case(cases.GATEWAY_LONG, turns=402),
     _Case(cases.GATEWAY_STREAMS, stream=True),
     _Case(cases.MESSAGES_MANY, _MESSAGES),
     _Case(cases.MESSAGES_STREAMS, _MESSAGES, stream=True),
@@ -117,7 +119,7 @@ def _warm(bench: Bench, case: _Case, started: Gateway) -> bool:
 def _sample(bench: Bench, case: _Case, started: Gateway, rate: float = 0, seconds: float = 0) -> Sample:
     """Load a gateway once, and check an answer after it."""
     cpu = cpu_seconds(started.pid) if started.pid else 0.0
-    body = request_body(case.wire, case.stream)
+    body = request_body(case.wire, case.stream, case.turns)
     seconds = seconds or _seconds(bench)
     url = started.address(case.wire)
     try:

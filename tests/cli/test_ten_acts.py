@@ -16,7 +16,7 @@ ROW = re.compile(r"^\| (?P<act>[^|]+?) \| (?P<llm>.+?) (?<!\\)\| (?P<ours>.+) \|
 
 def rows() -> list[tuple[str, list[str], list[str]]]:
     """Return (act, commands of llm, our commands) of each line of the table."""
-    section = PAGE.read_text(encoding="utf-8").split("## For those who know `llm`")[1]
+    section = PAGE.read_text(encoding="utf-8").split("## For users of `llm`")[1]
     found = []
     for line in section.splitlines():
         match = ROW.match(line)
