@@ -24,7 +24,7 @@ from cnllm.cli.output import answer
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized
 from cnllm.registry_export.document import document_schema
-from cnllm.registry_files.schema import json_schema
+from cnllm.registry_files.schema import describe_flags, json_schema
 from cnllm.store import records
 from cnllm.store.costs import CostReport
 
@@ -68,6 +68,8 @@ def schemas() -> dict[str, dict[str, Any]]:
         return {"description": "any value"}
 
     made = {name: msgspec.json.schema(shape, schema_hook=anything) for name, shape in SHAPES.items()}
+    for schema in made.values():
+        describe_flags(schema.get("$defs", {}))
     made["providers"] = json_schema()
     made["registry-export"] = document_schema()
     note = msgspec.json.schema(types.Note)["$defs"]["Note"]

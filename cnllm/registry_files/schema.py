@@ -15,17 +15,14 @@ from cnllm.registry.flags import CallFlags, Flags, RegistryFile, Table
 from cnllm.registry.flags.describe import Base, flag_texts
 from cnllm.registry.model import ATOMS
 
-__all__ = ["json_schema", "tidy"]
+__all__ = ["describe_flags", "json_schema", "tidy"]
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, generated from the classes in `cnllm.registry.flags`."""
     (top,), parts = msgspec.json.schema_components([RegistryFile], ref_template="#/$defs/{name}")
     parts |= msgspec.json.schema_components([CallFlags, Flags, Table], ref_template="#/$defs/{name}")[1]
-    for cls in _tables(Base):
-        for name, text in flag_texts(cls).items() if cls.__name__ in parts else ():
-            properties = parts[cls.__name__]["properties"]
-            properties[name] = {"description": f"{text.does} {text.why}".rstrip(), **properties[name]}
+    describe_flags(parts)
     table: dict[str, Any] = parts["Table"]["properties"]
     for key, name in (("on", "Table"), ("when", "Flags"), ("families", "Table")):
         table[key] = {
@@ -48,6 +45,14 @@ def json_schema() -> dict[str, Any]:
         **top,
         "$defs": {name: tidy(part) for name, part in sorted(parts.items())},
     }
+
+
+def describe_flags(parts: dict[str, Any]) -> None:
+    """Put the texts of flags into the parts of a schema that are tables of the registry, by their names."""
+    for cls in _tables(Base):
+        for name, text in flag_texts(cls).items() if cls.__name__ in parts else ():
+            properties = parts[cls.__name__]["properties"]
+            properties[name] = {"description": f"{text.does} {text.why}".rstrip(), **properties[name]}
 
 
 def _tables(cls: type[Base]) -> Iterator[type[Base]]:
