@@ -15,6 +15,7 @@ NoteCode = Literal[
     "simulated",
     "wire-routed",
     "address-password",
+    "address-path",
     "bad-base-url",
     "no-base-url",
     "bad-path",

@@ -17,6 +17,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "simulated": "the built-in simulator made the answer up; nothing was sent",
         "wire-routed": "the request went over another wire of the endpoint, which takes this combination",
         "address-password": "the base URL holds a name and password: how they were sent, or why not",
+        "address-path": "the base URL was that of requests: the path of the wire is not put behind it once more",
         "bad-base-url": "the base URL is not an http address",
         "no-base-url": "the registry does not know the address: give a base URL",
         "bad-path": "the path would change the host or port of the address",

@@ -896,3 +896,18 @@ def test_one_change_to_many_messages_is_one_note_with_their_number(home: Home, c
     more = f"; {count - 1} more, the last in messages[{2 * count - 1}]" if count > 1 else ""
     assert note.said == f"messages[1] has no reasoning{more}"
     assert note.did == "sent as ''"
+
+
+@pytest.mark.parametrize("end", ["", "/", "/chat/completions", "/chat/completions/"])
+@pytest.mark.parametrize(
+    ("protocol", "path"),
+    [("openai-chat", "/chat/completions"), ("openai-responses", "/responses"), ("anthropic-messages", "/v1/messages")],
+)
+def test_an_address_of_requests_is_sent_there(protocol: str, path: str, end: str) -> None:
+    end = end.replace("/chat/completions", path)
+    model = cnllm.Registry.load().resolve(
+        "openai-compatible/m", protocol=protocol, base_url=f"http://127.0.0.1:9/a{end}"
+    )
+    plan = build(model, "Hi", max_tokens=9)
+    assert plan.url == f"http://127.0.0.1:9/a{path}"
+    assert ("address-path" in [note.code for note in plan.notes]) == (path in end)

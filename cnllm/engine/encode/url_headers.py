@@ -32,8 +32,12 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     path = (flags.stream_path if stream else None) or flags.path or ""
     if "{model}" in path and (reason := checks.unfit_id(model.id)) is not None:
         ledger.refuse("bad-model-id", "path", ascii(model.id), reason)
-    url, userinfo = _join_url(flags.base_url or "", path, model.id)
-    if path and not _is_valid_path(flags.base_url or "", path):
+    base = (flags.base_url or "").rstrip("/")
+    if path.startswith("/") and base.endswith(path):  # copied from a page of the vendor
+        base = base.removesuffix(path)
+        ledger.note("address-path", "base_url", f"an address that ends with {path}", "sent there: it is no base URL")
+    url, userinfo = _join_url(base, path, model.id)
+    if path and not _is_valid_path(base, path):
         ledger.refuse("bad-path", "path", path, "it would change the host or port of the URL: begin it with /")
     if not is_http_address(url):
         ledger.refuse("bad-path", "path", path, "with it the address is not an HTTP URL: begin it with /")
