@@ -101,7 +101,7 @@ def kept_turn(message: Message, model: Model) -> TurnRecord | None:
 
 
 class _Search:
-    """What the turns of a conversation with a model are looked up by, as far as some turn.
+    """Holds the keys by which the turns of a conversation with a model are looked up, as far as some turn.
 
     `opened` are the turns whose tokens were read, `by_call` and `by_prefix` the keys to look up, all by index. `chain`
     has the first `chained` messages.

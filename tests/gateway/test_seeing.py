@@ -506,7 +506,7 @@ def test_the_page_shows_why_a_host_was_asked_first_and_what_the_others_scored(tm
     assert two[:6] == ["two/m", "40", "0 (0 to 2 %)", "", "1.10 ×", "1.10"]
     assert two[6].startswith("asked first: it is shown to be better (18 Nov 2026, ")
     assert three == ["three/m", "0", "", "", "", "", ""]
-    assert run_ui(tmp_path, "zh-CN", code)[1][6].startswith("首选：已证明它更好（2026年11月18日")
+    assert run_ui(tmp_path, "zh-CN", code)[1][6].startswith("首选：数据表明它更好（2026年11月18日")
     source = Path(host_order.__file__).read_text(encoding="utf-8")
     reasons = set(re.findall(r'"((?:it|no other host) [a-z ]+)"', source))
     assert len(reasons) == 4
