@@ -22,7 +22,7 @@ _BYTES = 32 * 1024 * 1024
 _SIZE = 500  # bytes that a message takes beside its words
 _DECODED = 3  # bytes that a byte of JSON takes, with what is decoded from it
 _START = 256  # bytes by which the lists of a client are told apart at first
-_SLOTS = 16  # conversations with such a beginning
+_SLOTS = 64  # conversations with such a beginning
 _READ_BACK = 64  # items in which a new end of a list is looked for
 _POINTER = 8
 _LISTS, _OWN = "lists", "own"
@@ -111,15 +111,15 @@ class MessageMemory:
         rest = raw if earlier is None else raw[len(earlier.stem) :].lstrip()
         if len(rest) > most:
             return None
-        if earlier is None:
-            found = DecodedList(stem, decode(raw))
-        elif rest[:1] == b",":  # an object ends before it
+        if earlier is not None and rest[:1] == b",":  # an object ends before it
             new = decode(b"[" + rest[1:])
             found = DecodedList(stem, [*earlier.items, *new], len(earlier.items), earlier.worked_out)
             self._drop((_LISTS, id(earlier.items)))
-        else:  # the list has nothing new
+        elif earlier is not None and rest == b"]":  # the list has nothing new
             found = earlier
             found.known, found.earlier = len(found.items), found.worked_out
+        else:
+            found = DecodedList(stem, decode(raw))
         self.keep((kind, slot, start), found, _DECODED * len(stem))
         self.keep((_LISTS, id(found.items)), found, _SIZE)
         return found

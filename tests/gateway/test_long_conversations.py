@@ -112,7 +112,15 @@ def test_a_body_of_any_form_is_read_as_json(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b'{"messages":[{"a":1}', b'{"messages":[{"a":1},]}', b'{"messages":[{"a":1}]}x']
+    "content",
+    [
+        b"",
+        b"[]",
+        b'{"messages":[{"a":1}',
+        b'{"messages":[{"a":1},]}',
+        b'{"messages":[{"a":1} {"b":2}]}',
+        b'{"messages":[{"a":1}]}x',
+    ],
 )
 def test_a_broken_body_is_left_to_the_one_who_names_its_fault(content: bytes) -> None:
     memory = MessageMemory()
