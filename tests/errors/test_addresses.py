@@ -27,21 +27,23 @@ NO_ROUTE = (
 BASES = (
     ("openai-chat", "http://h:1/", "http://h:1/v1"),
     ("openai-chat", "http://h:1/v1/v1", "http://h:1/v1"),
-    ("openai-chat", "http://h:1/v1/chat/completions", "http://h:1/v1"),
     ("openai-chat", "http://h:1/v1/chat", "http://h:1/v1"),
     ("openai-chat", "http://h:1/chat/completions", "http://h:1/v1"),
     ("openai-chat", "http://h:1//v1", "http://h:1/v1"),
     ("openai-chat", "http://h:1/v1/completions", "http://h:1/v1"),
-    ("openai-chat", "http://h:1/api/v3/chat/completions/", "http://h:1/api/v3"),
     ("openai-responses", "http://h:1", "http://h:1/v1"),
-    ("openai-responses", "http://h:1/v1/responses", "http://h:1/v1"),
     ("openai-responses", "http://h:1/v1/chat/completions", "http://h:1/v1"),
     ("anthropic-messages", "http://h:1/v1", "http://h:1"),
     ("anthropic-messages", "http://h:1/anthropic/v1", "http://h:1/anthropic"),
-    ("anthropic-messages", "http://h:1/v1/messages", "http://h:1"),
     ("gemini", "http://h:1", "http://h:1/v1beta"),
     ("gemini", "http://h:1/v1beta/models/x:generateContent", "http://h:1/v1beta"),
     ("gemini", "http://h:1/v1beta/v1beta", "http://h:1/v1beta"),
+)
+ADDRESSES = (
+    ("openai-chat", "http://h:1/v1/chat/completions"),
+    ("openai-chat", "http://h:1/api/v3/chat/completions/"),
+    ("openai-responses", "http://h:1/v1/responses"),
+    ("anthropic-messages", "http://h:1/v1/messages"),
 )
 RIGHT = (
     *(
@@ -69,6 +71,12 @@ def test_the_base_that_would_work_is_named() -> None:
             assert f"base_url={better!r}" in (error.hint or ""), (wire, base, error.hint)
             assert type(error) is cnllm.BadRequest
             assert not error.retryable
+
+
+def test_a_base_that_is_the_address_of_requests_is_asked_there() -> None:
+    for wire, address in ADDRESSES:
+        error = refused(wire, address, NO_ROUTE[0])
+        assert f"the request went to {address.rstrip('/')})" in error.message, (wire, error.message)
 
 
 def test_every_way_to_say_that_nothing_is_there_names_the_address() -> None:
