@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -166,6 +167,19 @@ def read_until(process: subprocess.Popen[bytes], words: bytes) -> bytes:
         assert piece, f"it ended with {data!r}"
         data += piece
     return data
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a program still writes after Ctrl-C: to stdout, and to stderr.
+
+    A signal that comes just before a system call that waits does not end that call: the key is pressed once more.
+    """
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=30)
 
 
 def read_terminal(master: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
 
@@ -21,6 +20,7 @@ from .support import (
     Step,
     chunk,
     http,
+    interrupt,
     read_until,
     texts,
     whole,
@@ -310,8 +310,7 @@ def interrupted(
     assert peer.holding.wait(30)
     begun = read_until(process, shown.encode())
     time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = interrupt(process)
     return process.returncode, (begun + out).decode(), err.decode()
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import stat
 from typing import Any
 
 import pytest
 
-from .support import ANSWER, DONE, HEAD, KEY, Done, Hold, Machine, Server, chunk, http, texts, whole
+from .support import ANSWER, DONE, HEAD, KEY, Done, Hold, Machine, Server, chunk, http, interrupt, texts, whole
 
 CALL = ("call", "--model", "home/m")
 
@@ -107,8 +106,7 @@ def test_what_came_before_ctrl_c_is_kept(machine: Machine) -> None:
         process = machine.start(*CALL, "one")
         assert process.stdout is not None
         assert process.stdout.read(3) == b"Hel"
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        interrupt(process)
     (turn,) = shown(machine)
     assert (process.returncode, turn["state"], turn["finish"]) == (130, "interrupted", "cut")
     assert [message["content"] for message in turn["messages"]] == ["one", "Hel"]

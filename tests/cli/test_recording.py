@@ -73,17 +73,14 @@ def test_a_simulated_answer_is_recorded_as_one(machine: Machine) -> None:
 
 
 def test_what_was_interrupted_is_abandoned(machine: Machine) -> None:
-    import signal
-
-    from .support import Hold, read_until
+    from .support import Hold, interrupt, read_until
 
     tape = str(machine.home / "tape.jsonl")
     with Server([HEAD, texts("Hel"), Hold]) as peer:
         machine.overlay(peer.url)
         process = machine.start(*CALL, "--record", tape, "hi")
         read_until(process, b"Hel")
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        interrupt(process)
         assert process.returncode == 130
     (entry,) = lines(tape)
     assert (entry["ended"], "".join(entry["response"]["chunks"])) == ("abandoned", texts("Hel").decode())
