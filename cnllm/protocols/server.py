@@ -102,17 +102,18 @@ def _recall(
 ) -> list[Message]:
     """Return the messages of turns with their authors, as the memory has them, and count the keys of the turns."""
     start, all_counts = 0, KeyCounts(counts.protocol)
-    decoded = memory.decoded(turns)
-    if decoded is not None and decoded.earlier is not None and decoded.earlier[0] == counts.protocol:
-        start, (_, messages, start_counts) = decoded.known, decoded.earlier
+    entry = memory.entry_of(turns)
+    count, kept = (0, None) if entry is None else entry.start
+    if kept is not None and kept[0] == counts.protocol:
+        start, (_, messages, start_counts) = count, kept
         out += messages
         all_counts.add(start_counts)
     for index in range(start, len(turns)):
         messages, turn_counts = _recall_turn(memory, counts.protocol, stamp, index, turns[index], read)
         out += messages
         all_counts.add(turn_counts)
-    if decoded is not None:
-        decoded.worked_out = counts.protocol, tuple(out), all_counts
+    if entry is not None:
+        entry.result = counts.protocol, tuple(out), all_counts
     counts.add(all_counts)
     return out
 

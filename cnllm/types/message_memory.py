@@ -34,15 +34,14 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 class DecodedList(Struct, eq=False):
     """The items of a JSON list, and the list's text without its end. Nobody may change them.
 
-    The first `known` are the objects of an earlier list, of which `earlier` was worked out; `worked_out` is for the
-    next one.
+    `start` has how many of them, from the first, are the objects of an earlier list, and what was kept for that list,
+    in one value, as several threads may read it. `result` is what is kept for this list.
     """
 
     stem: bytes
     items: list[Any]
-    known: int = 0
-    earlier: Any = None
-    worked_out: Any = None
+    start: tuple[int, Any] = (0, None)
+    result: Any = None
 
 
 def exact_bytes(value: Any) -> bytes:
@@ -113,11 +112,11 @@ class MessageMemory:
             return None
         if earlier is not None and rest[:1] == b",":  # an object ends before it
             new = decode(b"[" + rest[1:])
-            found = DecodedList(stem, [*earlier.items, *new], len(earlier.items), earlier.worked_out)
+            found = DecodedList(stem, [*earlier.items, *new], (len(earlier.items), earlier.result))
             self._drop((_LISTS, id(earlier.items)))
         elif earlier is not None and rest == b"]":  # the list has nothing new
             found = earlier
-            found.known, found.earlier = len(found.items), found.worked_out
+            found.start = (len(found.items), found.result)
         else:
             found = DecodedList(stem, decode(raw))
         self.keep((kind, slot, start), found, _DECODED * len(stem))
@@ -131,7 +130,7 @@ class MessageMemory:
         if (entry := self._old.pop(key, None)) is not None:
             self._older -= entry[1]
 
-    def decoded(self, items: Any) -> DecodedList | None:
+    def entry_of(self, items: Any) -> DecodedList | None:
         """Return what is known of the items that `decode_list` returned; None for any other list."""
         found: DecodedList | None = self.find((_LISTS, id(items)))
         return found if found is not None and found.items is items else None
