@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,29 @@ def test_a_body_is_read_as_if_it_were_the_first(protocol: str, parts: list[Any],
         assert msgspec.json.encode(body) == msgspec.json.encode(read_body(content))
         known, new = (engine.decode_request(protocol, sent, memory=m) for sent, m in ((body, memory), (body, None)))
         assert known == new
+
+
+def test_threads_that_share_a_memory_read_the_same() -> None:
+    history: list[Json] = [{"role": "user", "content": "Hi"}]
+    bodies: list[bytes] = []
+    for number in range(12):
+        history = [*history, *chat_turns(number, "Look.", "", {})]
+        bodies += [msgspec.json.encode({"messages": history})] * 2
+    meant = [engine.decode_request("openai-chat", read_body(content)) for content in bodies]
+
+    def read(number: int) -> bool:
+        body = read_remembered_body(bodies[number], "openai-chat", memory, len(bodies[number]))
+        return engine.decode_request("openai-chat", body or {}, memory=memory) == meant[number]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(100):
+                memory = MessageMemory()
+                assert all(threads.map(read, [number for number in range(len(bodies)) for _ in range(4)]))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize(
