@@ -341,8 +341,8 @@ def _with_turn(message: Message, turn: TurnRecord) -> Message:
 # ── conversations ─────────────────────────────────────────────────────────────
 
 
-_CHAIN, _CHAIN_SIZE = "chain", 100  # bytes for each message
-_AUTHORS, _SEARCH_SIZE = "authors", 200
+_CHAIN, _CHAIN_SIZE = "chain", 1000  # bytes, beside those of the list of messages
+_AUTHORS, _SEARCH_SIZE = "authors", 200  # bytes for each message
 
 
 class _Chain:

@@ -51,7 +51,7 @@ _ONE = {
     "ids": "tools.call_id_pattern",
 }
 _LISTS = {"fields": "reasoning.fields", "message_keys": "messages.fields"}
-"""Where a table has the values of each kind: one, or a list of them."""
+"""The flags of a table that hold the candidates of each kind: one value in the first table, a list in the second."""
 
 
 def collect(registry: Registry, protocol: str) -> Candidates:

@@ -32,7 +32,7 @@ from cnllm.types.policy import Timeouts
 __all__ = ["ProbeOptions", "ProbeSettings", "Report", "run", "run_target"]
 
 _OBSERVED = ("finish.", "usage.")
-"""What every endpoint of a wire shows; a file says it only where it differs."""
+"""The beginnings of flags that every reply of a wire shows. A file has them only where they differ from the wire's."""
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_EVENTS = 64 * 1024
 """The most bytes of a stream where none was asked for."""

@@ -304,10 +304,7 @@ class Registry:
         model = self._models.get(key)
         if model is None:
             with self._lock:
-                model = self._find_model(name, protocol, base_url, suggest=suggest)
-                if len(self._models) >= _MOST_MODELS:
-                    self._models.clear()
-                self._models[key] = model
+                model = self._keep_model(key, self._find_model(name, protocol, base_url, suggest=suggest))
         return model
 
     def endpoint(self, provider: str) -> Model:
@@ -318,11 +315,19 @@ class Registry:
         self._refresh()
         name = f"{_text('provider', provider)}/any"
         key = (f"{provider}/", None, None)  # no model has such a name
-        if key not in self._models:
+        model = self._models.get(key)
+        if model is None:
             with self._lock:
                 resolver = self._with_catalogue() if self._is_catalogued(name) else self._resolver
-                self._models[key] = resolver.build(name, None, None, suggest=False)
-        return self._models[key]
+                model = self._keep_model(key, resolver.build(name, None, None, suggest=False))
+        return model
+
+    def _keep_model(self, key: tuple[str, str | None, str | None], model: Model) -> Model:
+        """Keep a model that was built, within a bound, and return it. The lock is held."""
+        if len(self._models) >= _MOST_MODELS:
+            self._models.clear()
+        self._models[key] = model
+        return model
 
     def _find_model(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name, over the catalogue where the other files do not describe it."""
