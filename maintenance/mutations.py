@@ -2,9 +2,9 @@
 
 A copy of the checkout holds all mutations at once: each is an expression that has its other form while the variable
 MUTANT holds its number. The tests run once to record which of them reach which mutation. Then a process that has
-collected all tests forks for each mutation, and runs those that reach it until one fails. Tests that take much longer
-than they do without the mutation count as failed, and are listed. Results are kept, so that a run that was stopped goes
-on.
+collected all tests forks for each mutation, and runs those that reach it until one fails: one that fails twice, and
+passes without the mutation. Tests that take much longer than they do without it count as failed, and are listed.
+Results are kept, so that a run that was stopped goes on, and one after more tests were recorded runs those alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ast
 import copy
 import difflib
 import json
+import mmap
 import os
 import random
 import resource
@@ -21,11 +22,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -59,7 +59,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
 }  # fmt: skip
-CPU_SECONDS = 60  # of an endless loop, for tests that are quick without it
+SECONDS, SLOWER = 30, 10  # a test may take so long, and so many times as long as without the mutation
+MEMORY = 4 << 30  # of a process: a loop may fill it without an end
 
 
 class Mutation(NamedTuple):
@@ -75,6 +76,13 @@ class Mutation(NamedTuple):
     def key(self) -> str:
         """Return what names the mutation as long as its file stays the same."""
         return f"{self.file}:{self.line}:{self.place}: {self.before} -> {self.after}"
+
+
+class Result(NamedTuple):
+    """What came of a mutation: the test that noticed it, or all those that did not."""
+
+    outcome: str
+    tests: list[str]
 
 
 # ── the candidates ────────────────────────────────────────────────────────────
@@ -231,37 +239,63 @@ class Recorder:
             file.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\n")
 
 
+class Ending(NamedTuple):
+    """How tests ended in a process of their own: the number of those that passed, and what happened to the next."""
+
+    passed: int
+    outcome: Literal["survived", "killed", "timeout"]
+
+
 class Runner:
     """Run the tests that reach each mutation, in a process for each."""
 
     def __init__(self, folder: Path, shard: int, shards: int) -> None:
         self.folder, self.shard, self.shards = folder, shard, shards
+        self._times = read_times(folder)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Start a process for each mutation without a result."""
+        """Judge each mutation that no test has noticed yet by the tests that it has not met, the quick ones first."""
         items = {item.nodeid: item for item in session.items}
-        reached, times = reaching_tests(self.folder), read_times(self.folder)
-        results = read_results(self.folder)
-        for number in range(self.shard, len(drawn_mutations(self.folder)), self.shards):
-            tests = [items[name] for name in reached.get(number, ()) if name in items]
-            if str(number) not in results and tests:
-                outcome = self._run(number, session, tests, CPU_SECONDS + 2 * sum(times[one.nodeid] for one in tests))
-                with (self.folder / "results.jsonl").open("a") as file:
-                    file.write(json.dumps([number, outcome, len(tests)]) + "\n")
+        results, left = read_results(self.folder), {}
+        for number, names in reaching_tests(self.folder).items():
+            result = results.get(number)
+            tests = [items[name] for name in names if name in items and name not in (result.tests if result else ())]
+            if tests and number % self.shards == self.shard and (result is None or result.outcome == "survived"):
+                left[number] = tests
+        for number in sorted(left, key=lambda one: sum(self._times[item.nodeid] for item in left[one])):
+            result = self._judge(number, session, left[number])
+            if result.outcome == "survived" and number in results:
+                result = Result("survived", results[number].tests + result.tests)
+            with (self.folder / "results.jsonl").open("a") as file:
+                file.write(json.dumps([number, *result]) + "\n")
         return True
 
-    def _run(self, number: int, session: pytest.Session, tests: list[pytest.Item], seconds: float) -> str:
+    def _judge(self, number: int, session: pytest.Session, tests: list[pytest.Item]) -> Result:
+        """Believe a failure that comes again, and only with the mutation: the load of the machine makes tests fail."""
+        start = 0
+        while (ending := self._run(number, session, tests[start:])).outcome != "survived":
+            start += ending.passed + 1
+            failed = [tests[start - 1]]
+            again = self._run(number, session, failed)
+            if again.outcome != "survived" and self._run(-1, session, failed).outcome == "survived":
+                return Result(again.outcome, [failed[0].nodeid])
+        return Result("survived", [test.nodeid for test in tests])
+
+    def _run(self, number: int, session: pytest.Session, tests: list[pytest.Item]) -> Ending:
+        passed = mmap.mmap(-1, 8)  # both processes see it
         child = os.fork()
         if not child:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             os.environ["MUTANT"] = str(number)
             sys.modules["cnllm._mutations"]._ACTIVE = number  # type: ignore[attr-defined]
             os.dup2(os.open(self.folder / f"output-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 1)
             failed = 0
             try:
-                for item, following in zip(tests, [*tests[1:], None], strict=True):
+                for place, (item, following) in enumerate(zip(tests, [*tests[1:], None], strict=True)):
+                    passed[:] = place.to_bytes(8)
+                    signal.alarm(self._seconds(item))
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                     if session.testsfailed:
                         failed = 1
@@ -269,17 +303,14 @@ class Runner:
             except BaseException:  # noqa: BLE001 - a test that ends the process has failed
                 failed = 1
             os._exit(failed)
-        deadline = time.monotonic() + 5 * seconds  # beside other work
-        while time.monotonic() < deadline:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                os.killpg(child, signal.SIGKILL) if _lives(child) else None
-                slow = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-                return "timeout" if slow else "survived" if status == 0 else "killed"
-            time.sleep(0.05)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return "timeout"
+        status = os.waitpid(child, 0)[1]
+        if _lives(child):
+            os.killpg(child, signal.SIGKILL)
+        slow = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+        return Ending(int.from_bytes(passed[:]), "timeout" if slow else "survived" if status == 0 else "killed")
+
+    def _seconds(self, item: pytest.Item) -> int:
+        return int(SECONDS + SLOWER * self._times[item.nodeid])
 
 
 def _lives(group: int) -> bool:
@@ -293,7 +324,7 @@ def _lives(group: int) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the part that the environment asks for."""
-    if "MUTANT_TIMES" in os.environ:
+    if "MUTANT_TIMES" in os.environ and not hasattr(config, "workerinput"):  # a worker hands its reports on
         config.pluginmanager.register(Recorder())
     elif "MUTANT_SHARD" in os.environ:
         shard, _, shards = os.environ["MUTANT_SHARD"].partition("/")
@@ -306,11 +337,11 @@ def drawn_mutations(folder: Path) -> list[Mutation]:
     return [Mutation(*row) for row in json.loads((folder / "drawn.json").read_text())]
 
 
-def read_results(folder: Path) -> dict[str, str]:
-    """Return the outcomes, by the numbers of mutations."""
+def read_results(folder: Path) -> dict[int, Result]:
+    """Return what came of the mutations, by their numbers."""
     path = folder / "results.jsonl"
     rows = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-    return {str(number): outcome for number, outcome, _ in rows}
+    return {number: Result(*row) for number, *row in rows}
 
 
 def read_times(folder: Path) -> dict[str, float]:
@@ -361,7 +392,7 @@ def report(folder: Path) -> Iterator[str]:
     results = read_results(folder)
     counts: dict[str, int] = defaultdict(int)
     for number, one in enumerate(drawn_mutations(folder)):
-        outcome = results.get(str(number), "not reached")
+        outcome = results[number].outcome if number in results else "not reached"
         counts[outcome] += 1
         if outcome in ("survived", "not reached", "timeout"):
             yield f"{number} {one.file}:{one.line}: {outcome}"
@@ -392,8 +423,7 @@ def main(arguments: list[str]) -> None:
     if given.only in ("run", None):
         run(folder, given.tests, given.workers)
     print("\n".join(report(folder)))
-    outcomes = read_results(folder).values()
-    killed = sum(outcome != "survived" for outcome in outcomes)
+    killed = sum(result.outcome != "survived" for result in read_results(folder).values())
     sys.exit(given.only is None and killed < given.least * len(drawn_mutations(folder)))
 
 
