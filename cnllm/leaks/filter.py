@@ -164,10 +164,13 @@ class LeakFilter:
     def _read_outside(self, text: str, *, blocks: bool, final: bool) -> str:
         """Read text outside of a block. Return the rest that is not read yet."""
         markers = self._markers
-        match = None if markers is None else markers.find(text)
-        is_far = markers is None or (match is not None and match[0] < len(text) - markers.longest)  # from the end
-        pending = 0 if final or markers is None or is_far else markers.pending_length(text)
-        if markers is None or match is None or len(text) - pending <= match[0]:  # it could still become a longer one
+        if markers is None:
+            self._output.add_text(text)
+            return ""
+        match = markers.find(text)
+        is_far = match is not None and match[0] < len(text) - markers.longest  # from the end
+        pending = 0 if final or is_far else markers.pending_length(text)
+        if match is None or len(text) - pending <= match[0]:  # it could still become a longer one
             if len(text) > pending:
                 self._output.add_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
@@ -189,7 +192,7 @@ class LeakFilter:
                 self._is_plain = False
                 self._open_block(self._rules[marker], text, end)
                 return text[end:]
-            alone = None if begins is None else self._alone_end(marker, text, end, begins=begins, final=final)
+            alone = None if begins is None else self._alone_end(markers, index, text, end, begins=begins, final=final)
             if alone is not None:
                 self._is_plain = self._is_refused = False
                 if alone:
@@ -264,9 +267,9 @@ class LeakFilter:
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
-    def _alone_end(self, marker: str, text: str, end: int, *, begins: bool, final: bool) -> int | None:
+    def _alone_end(self, markers: Markers, index: int, text: str, end: int, *, begins: bool, final: bool) -> int | None:
         """Return the end of the marker, or of its tag, if it is to be removed; 0 if it stays, None if unknown."""
-        tracker = self._tracker
+        marker, tracker = markers.markers[index], self._tracker
         is_text = begins or self._is_refused or self._text_openers.get(marker) is tracker.line
         if is_text or not self._trims or tracker.follows_tick or self._is_quoted():
             return 0
@@ -275,8 +278,6 @@ class LeakFilter:
         stop = tag_end(text, 0, end, final=final)
         if not stop:
             return stop
-        assert self._markers is not None
-        markers = self._markers
 
         def begins_block(text: str, match: tuple[int, int, int]) -> bool | None:
             start, end, index = match
