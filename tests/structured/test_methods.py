@@ -164,6 +164,19 @@ def test_a_stream_begins_anew_where_prose_was_delivered(client: Driver, tmp_path
     assert (got.text, got.reasoning, note(got, "answer-prose").said) == (GOOD, "Hm.", "Let me see.")
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_sources_of_prose_beside_the_call_have_no_place_in_the_answer(
+    client: Driver, tmp_path: Path, verb: str
+) -> None:
+    source = {"type": "url_citation", "url_citation": {"url": "https://a.example", "start_index": 0, "end_index": 3}}
+    call = {"id": "c1", "type": "function", "function": {"name": "answer", "arguments": GOOD}}
+    whole = reply("Let me.", finish="tool_calls", tool_calls=[call], annotations=[source])
+    pieces = [delta("Let me."), call_delta(id="c1", name="answer", arguments=GOOD), delta(annotations=[source])]
+    with Peer([whole if verb == "call" else stream(*pieces, delta(finish="stop"), DONE)]) as peer:
+        got = ask(client, verb, endpoint(tmp_path, peer, "tool"), schema=SCHEMA)
+    assert (got.text, [(each.url, each.start) for each in got.citations]) == (GOOD, [("https://a.example", None)])
+
+
 def test_the_first_of_several_answers_counts(client: Driver, tmp_path: Path) -> None:
     calls = [
         {"id": f"c{n}", "type": "function", "function": {"name": "answer", "arguments": text}}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cnllm import (
     BlockEnd,
@@ -332,6 +333,14 @@ def test_positions_that_do_not_fit_are_unknown() -> None:
         body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
         reply = engine.parse_response(endpoint("openai-chat"), 200, {}, body)
         assert [(c.url, c.start, c.end) for c in reply.citations] == [("u", None, None)]
+
+
+def test_a_source_of_another_kind_stands_behind_those_that_its_part_has_already() -> None:
+    body = json.dumps(WHOLE["openai-responses"]).encode()
+    reply = engine.parse_response(endpoint("openai-responses"), 200, {}, body)
+    reply = structs.replace(reply, citations=[*reply.citations, Citation("https://c.example", "C", *SUN)])
+    expected = [*EXPECTED, ("https://c.example", "C", "Sun later.")]
+    assert client_sources("openai-responses", engine.encode_reply("openai-responses", reply)) == expected
 
 
 def test_no_sources_are_an_empty_list() -> None:
