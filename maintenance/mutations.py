@@ -79,7 +79,7 @@ class Mutation(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a mutation: the test that noticed it, or all those that did not."""
+    """The outcome of a mutation: the test that noticed it, or all those that did not."""
 
     outcome: str
     tests: list[str]
@@ -240,7 +240,7 @@ class Recorder:
 
 
 class Ending(NamedTuple):
-    """How tests ended in a process of their own: the number of those that passed, and what happened to the next."""
+    """The number of tests that passed in a process of their own, and the outcome of the next one."""
 
     passed: int
     outcome: Literal["survived", "killed", "timeout"]
@@ -272,9 +272,9 @@ class Runner:
         return True
 
     def _judge(self, number: int, session: pytest.Session, tests: list[pytest.Item]) -> Result:
-        """Believe a failure that comes again, and only with the mutation: the load of the machine makes tests fail."""
+        """Count a failure that comes again, and only with the mutation: the load of the machine makes tests fail."""
         start = 0
-        while (ending := self._run(number, session, tests[start:])).outcome != "survived":
+        while start < len(tests) and (ending := self._run(number, session, tests[start:])).outcome != "survived":
             start += ending.passed + 1
             failed = [tests[start - 1]]
             again = self._run(number, session, failed)
@@ -338,7 +338,7 @@ def drawn_mutations(folder: Path) -> list[Mutation]:
 
 
 def read_results(folder: Path) -> dict[int, Result]:
-    """Return what came of the mutations, by their numbers."""
+    """Return the outcomes of mutations, by their numbers."""
     path = folder / "results.jsonl"
     rows = map(json.loads, path.read_text().splitlines() if path.exists() else ())
     return {number: Result(*row) for number, *row in rows}
