@@ -225,12 +225,13 @@ class CallCollector:
                 return by_id if by_id is not None and by_id.place is None else None
         else:
             call = by_id or (self.all[-1] if not id else None)
-            if call is None and self.all[-1].id == "" and not self.all[-1].size:
+            if call is None and (not name or (self.all[-1].id == "" and not self.all[-1].size)):
                 call = self.all[-1]
             if call is None:
                 return None
         if id and call.id and id != call.id:
-            return by_id
+            # Some servers make an id for each piece. Without a name the piece goes on with a call that is unfinished.
+            return by_id or (None if name or not call.name_size or call.is_complete() else call)
         if name and call.name_size and not id and (call.size or index is None) and not call.has_name(name):
             return None
         begins = piece.lstrip()[:1] == "{"

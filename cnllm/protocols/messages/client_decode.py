@@ -53,13 +53,15 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 class MessagesDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_counts", "_flags", "_open")
+    __slots__ = ("_calls", "_counts", "_flags", "_has_reason", "_open")
 
     reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._open: _Block | None = None
+        self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
+        self._has_reason = False  # a stop reason came
         self._counts: dict[str, Any] = {}  # so far
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
@@ -92,18 +94,21 @@ class MessagesDecoder:
             if type(delta := data.get("delta")) is dict:
                 yield from self._add_delta(delta, data.get("index"))
         elif kind == "content_block_stop":
-            position = data.get("index")
+            position = _valid_position(data.get("index"))
             if type(position) is not int and self._open is not None:
                 position = self._open.position
-            yield from self._close()
-            yield CallEnd(_valid_position(position), True)
+            if position not in self._calls or self._open is self._calls[position]:
+                yield from self._close()
+            self._calls.pop(position, None)
+            yield CallEnd(position, True)
         elif kind in _ENDS:
+            is_torn = self._open is not None and not self._has_reason
             yield from self._close()
             if type(delta := data.get("delta")) is dict:
                 yield from self._finish(delta)
                 yield from _about(delta)
             yield from _about(data)
-            if kind == _ENDS[1]:
+            if kind == _ENDS[1] and not is_torn:  # neither the block has an end nor the message a reason
                 yield ENDED
         yield from self._count(data)
 
@@ -111,6 +116,7 @@ class MessagesDecoder:
         """Give the stop reason. A stream ends with `message_stop` alone."""
         reason = message.get("stop_reason")
         if reason:
+            self._has_reason = True
             yield ANSWERED
         if (finish := read_finish(reason, self._flags)) is not None:
             yield finish
@@ -165,6 +171,7 @@ class MessagesDecoder:
         elif kind == _CALL and type(block.get("name")) is str and block["name"]:
             self._open = _Block(kind, _valid_position(position), {})
             self._open.input = block.get("input")
+            self._calls[self._open.position] = self._open
             function = {"name": block["name"], "arguments": ""}
             others = _other_keys(block, "name", "input")
             head = {**others, "id": block.get("id"), "index": self._open.position, "function": function}
@@ -183,11 +190,17 @@ class MessagesDecoder:
             yield from _text_pieces(text_type, delta.get(text_type))
             return
         block = self._open
+        piece: Any = delta.get("partial_json")
+        is_input = kind == "input_json_delta" and type(piece) is str
+        if is_input and type(position) is int:
+            block = self._calls.get(position, block)
         if block is None:
-            yield OpaquePiece(delta)
+            if is_input:  # of a call that has ended, or whose beginning is missing: then it is incomplete
+                yield CallPieces([{"index": _valid_position(position), "function": {"arguments": piece}}], False)
+            else:
+                yield OpaquePiece(delta)
             return
-        piece = delta.get("partial_json")
-        if kind == "input_json_delta" and type(piece) is str:
+        if is_input:
             block.pieces.append(piece)
             if block.kind == _CALL:
                 yield CallPieces([{"index": block.position, "function": {"arguments": piece}}], False)

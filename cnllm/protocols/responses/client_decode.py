@@ -22,6 +22,7 @@ from cnllm.protocols.pieces import (
     CallEnd,
     ExtraPiece,
     Fault,
+    FinishWord,
     Head,
     PartEnd,
     Piece,
@@ -103,8 +104,8 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
     if is_final:
         yield from _finish(data.get("status"), flags)
         reason = read_finish(get(data, "incomplete_details.reason"), flags)
-        if reason is not None and reason.kind == "content_filter":
-            yield REFUSED
+        if reason is not None:  # whatever the status says
+            yield REFUSED if reason.kind == "content_filter" else FinishWord(finish_word(data.get("status")), "length")
 
 
 def _finish(word: Any, flags: Flags) -> Iterator[Piece]:

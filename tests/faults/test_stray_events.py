@@ -1,0 +1,125 @@
+"""Events that are missing, doubled or out of their order: no call gets another's arguments, and no end is invented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cases import each
+from client.peer import DONE, delta, frame
+from client.support import registry
+
+import cnllm
+from cnllm import Reply, engine
+
+from .streams import named
+
+CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
+Called = list[tuple[str, dict[str, Any] | None]]
+
+
+def read(protocol: str, *events: bytes) -> Reply:
+    parser = engine.StreamParser(
+        registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+    )
+    parser.feed(b"".join(events))
+    return parser.close()
+
+
+def called(reply: Reply) -> Called:
+    return [(call.name, call.arguments) for call in reply.tool_calls]
+
+
+# ── messages ─────────────────────────────────────────────────────────────────
+
+BEGIN = named(type="message_start", message={"id": "m", "role": "assistant", "model": "m", "content": []})
+STOP = named(type="message_stop")
+END = named(type="message_delta", delta={"stop_reason": "tool_use"}) + STOP
+
+
+def tool(index: int, name: str) -> bytes:
+    block = {"type": "tool_use", "id": f"c{index}", "name": name, "input": {}}
+    return named(type="content_block_start", index=index, content_block=block)
+
+
+def text(index: int, said: str | None = None) -> bytes:
+    if said is None:
+        return named(type="content_block_start", index=index, content_block={"type": "text", "text": ""})
+    return named(type="content_block_delta", index=index, delta={"type": "text_delta", "text": said})
+
+
+def json_of(index: int, piece: str) -> bytes:
+    return named(type="content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+
+
+def stop(index: int) -> bytes:
+    return named(type="content_block_stop", index=index)
+
+
+BOTH: Called = [("f", {"a": 1}), ("g", {"b": 2})]
+
+
+@each(
+    "events, expected",
+    [
+        ([tool(0, "f"), tool(1, "g"), json_of(0, '{"a":1}'), json_of(1, '{"b":2}'), stop(0), stop(1)], BOTH),
+        (
+            [
+                tool(0, "f"),
+                json_of(0, '{"a"'),
+                tool(1, "g"),
+                json_of(1, '{"b":2}'),
+                stop(1),
+                json_of(0, ":1}"),
+                stop(0),
+            ],
+            BOTH,
+        ),
+        ([text(0), tool(1, "g"), text(0, "Yes."), json_of(1, '{"b":2}'), stop(0), stop(1)], BOTH[1:]),
+        ([tool(0, "f"), json_of(0, '{"a"'), stop(0), json_of(0, ":1}")], BOTH[:1]),
+    ],
+)
+def test_a_piece_goes_to_the_block_of_its_index(events: list[bytes], expected: Called) -> None:
+    reply = read(MESSAGES, BEGIN, *events, END)
+    assert (called(reply), reply.incomplete) == (expected, [])
+
+
+def test_arguments_of_a_call_without_a_beginning_are_incomplete() -> None:
+    reply = read(MESSAGES, BEGIN, tool(0, "f"), json_of(0, '{"a":1}'), stop(0), json_of(1, '{"b":2}'), stop(1), END)
+    assert called(reply) == BOTH[:1]
+    assert [call.raw for call in reply.incomplete] == ['{"b":2}']
+
+
+def test_a_message_without_a_reason_whose_block_has_no_end_is_cut() -> None:
+    with pytest.raises(cnllm.StreamCut):
+        read(MESSAGES, BEGIN, text(0), text(0, "The sk"), STOP)
+    assert read(MESSAGES, BEGIN, text(0), text(0, "The sky."), stop(0), STOP).finish == "stop"
+
+
+# ── chat ─────────────────────────────────────────────────────────────────────
+
+
+@each("place", [{"index": 0}, {}])
+def test_an_id_that_changes_with_each_piece_begins_no_call(place: dict[str, Any]) -> None:
+    def piece(number: int, **function: str) -> bytes:
+        return delta(tool_calls=[{**place, "id": f"c{number}", "type": "function", "function": function}])
+
+    pieces = [piece(0, name="f", arguments=""), piece(1, arguments='{"a"'), piece(2, arguments=":1}")]
+    reply = read(CHAT, *pieces, delta(finish="tool_calls"), DONE)
+    assert ([(c.id, c.name, c.arguments) for c in reply.tool_calls], reply.incomplete) == ([("c0", "f", {"a": 1})], [])
+
+
+# ── responses ────────────────────────────────────────────────────────────────
+
+ITEM = {"type": "message", "id": "i", "role": "assistant", "content": [{"type": "output_text", "text": "Yes"}]}
+
+
+@each("status", [{"status": "completed"}, {}])
+@each("reason, finish", [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("other", "length")])
+def test_a_reply_with_a_reason_why_it_is_incomplete_is_not_whole(
+    status: dict[str, str], reason: str, finish: str
+) -> None:
+    response = {"id": "r", "output": [ITEM], "incomplete_details": {"reason": reason}, **status}
+    ended = read(RESPONSES, named(type="response.completed", response=response))
+    assert ended.finish == finish
+    assert read(RESPONSES, frame(response).removeprefix(b"data: ")).finish == finish
