@@ -83,7 +83,15 @@ def remove_names() -> None:
 
 def main(args: list[str]) -> int:
     """Run the command, or the code after `-c`."""
-    for module in ("httpx", "anyio._backends._asyncio", "uvicorn", "click", "platformdirs.unix", "prometheus_client"):
+    for module in (
+        "httpx",
+        "httpcore",
+        "anyio._backends._asyncio",
+        "uvicorn",
+        "click",
+        "platformdirs.unix",
+        "prometheus_client",
+    ):
         importlib.import_module(module)
     remove_names()
     if args[:1] == ["-c"]:
