@@ -39,6 +39,7 @@ __all__ = [
     "Piece",
     "ReasoningPiece",
     "TextPiece",
+    "WholeText",
 ]
 
 FINISH_RANKS: Final[dict[str | None, int]] = {
@@ -55,6 +56,13 @@ class TextPiece(Struct, frozen=True, gc=False):
     """Text of the answer, as the wire has it: a delta or a snapshot."""
 
     text: str
+
+
+class WholeText(Struct, frozen=True):
+    """All text of a numbered part that has come in pieces, as the endpoint repeats it at the end of the part."""
+
+    text: str
+    part: int
 
 
 class ReasoningPiece(Struct, frozen=True, gc=False):
@@ -202,6 +210,7 @@ ENDED: Final = Mark("ended")
 
 Piece = (
     TextPiece
+    | WholeText
     | ReasoningPiece
     | Details
     | PartStart

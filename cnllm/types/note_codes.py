@@ -121,6 +121,7 @@ NoteCode = Literal[
     "item-repeated",
     "odd-chunk",
     "unreadable-chunk",
+    "text-differs",
     "deltas-reread",
     "tag-stripped",
     "stop-left-in",

@@ -111,6 +111,57 @@ def test_an_id_that_changes_with_each_piece_begins_no_call(place: dict[str, Any]
 
 # ── responses ────────────────────────────────────────────────────────────────
 
+PLACE = {"item_id": "i", "output_index": 0, "content_index": 0}
+
+
+def pieces(*texts: str) -> list[bytes]:
+    return [named(type="response.output_text.delta", delta=text, **PLACE) for text in texts]
+
+
+def message(text: str) -> dict[str, Any]:
+    return {**ITEM, "content": [{"type": "output_text", "text": text}]}
+
+
+def ends(text: str) -> list[list[bytes]]:
+    """Return the events that may repeat the whole text."""
+    last = {"id": "r", "status": "completed", "output": []}
+    return [
+        [named(type="response.output_text.done", text=text, **PLACE), named(type="response.completed", response=last)],
+        [
+            named(type="response.output_item.done", output_index=0, item=message(text)),
+            named(type="response.completed", response=last),
+        ],
+        [named(type="response.completed", response={**last, "output": [message(text)]})],
+    ]
+
+
+@each("end", [0, 1, 2])
+def test_what_the_pieces_of_a_text_lack_of_the_whole_is_not_lost(end: int) -> None:
+    assert read(RESPONSES, *pieces("Yes, ", "it"), *ends("Yes, it is.")[end]).text == "Yes, it is."
+    with pytest.raises(cnllm.StreamCut) as caught:
+        read(RESPONSES, *pieces("Yes, ", "is."), *ends("Yes, it is.")[end])
+    assert caught.value.reply is not None
+    assert "text-differs" in [note.code for note in caught.value.reply.notes]
+    rewritten = read(RESPONSES, *pieces("Yes [1].", " No [2]."), *ends("Yes [1](u). No [2](v).")[end])
+    assert (rewritten.finish, rewritten.text) == ("stop", "Yes [1]. No [2].")
+    assert "text-differs" in [note.code for note in rewritten.notes]
+    plain = read(RESPONSES, *pieces("Yes, ", "it is. "), *ends("Yes, it is.")[end])
+    assert (plain.text, "text-differs" in [note.code for note in plain.notes]) == ("Yes, it is. ", False)
+
+
+@each("whole, is_certain", [('{"a": 1}', True), ('{"a":2}', False), ("{}", True), ("", True)])
+def test_a_call_of_which_two_versions_came_is_not_executed(whole: str, is_certain: bool) -> None:
+    item = {"type": "function_call", "id": "i", "call_id": "c", "name": "f"}
+    reply = read(
+        RESPONSES,
+        named(type="response.output_item.added", output_index=0, item={**item, "arguments": ""}),
+        named(type="response.function_call_arguments.delta", item_id="i", output_index=0, delta='{"a":1}'),
+        named(type="response.output_item.done", output_index=0, item={**item, "arguments": whole}),
+        named(type="response.completed", response={"id": "r", "status": "completed", "output": []}),
+    )
+    assert (called(reply), len(reply.incomplete)) == ((BOTH[:1], 0) if is_certain else ([], 1))
+
+
 ITEM = {"type": "message", "id": "i", "role": "assistant", "content": [{"type": "output_text", "text": "Yes"}]}
 
 

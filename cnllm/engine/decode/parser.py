@@ -393,7 +393,7 @@ class StreamParser:
         builder = self._builder
         if self._collected.whole:
             return self._collected.finish_kind != "pending"
-        if self._damaged:
+        if self._damaged or self._collected.has_gap:
             return False
         if self._proof == "event":
             return self._collected.ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -186,6 +187,22 @@ class Parts:
         if block is not None:
             block.is_current = False
         return block
+
+    def text_size(self, number: int) -> float:
+        """Return the number of characters of a numbered part of the answer; infinity where it is no text."""
+        block = self._by_number.get(number)
+        if block is None or block.kind != "text":
+            return inf
+        return (self.text.size if block.end is None else block.end) - block.start
+
+    def text_of(self, number: int) -> str:
+        """Return the text of a numbered part of the answer."""
+        block = self._by_number[number]
+        return self.text.since(block.start)[: None if block.end is None else block.end - block.start]
+
+    def is_last(self, number: int) -> bool:
+        """Whether a numbered part is the one that is being read."""
+        return self.kind is not None and self._by_number[number] is self._blocks[-1]
 
     def seal_of(self, data: Any = None) -> Seal:
         """Return the seal for data that goes back to this endpoint."""

@@ -41,6 +41,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
     TextPiece,
+    WholeText,
 )
 from cnllm.registry.model import Model
 from cnllm.types import (
@@ -193,6 +194,8 @@ class ReplyBuilder:
                         self._release(out)
                     self._last_kind = type(piece)
                 self._push(piece, 0, out)
+            case WholeText(text, part):
+                self._check_pieces(replace_surrogates(text), part, out)
             case CallPieces(items, whole, part):
                 events, begun = collected.feed_calls(items, whole=whole)
                 for call in begun if collected.parts.is_ordered else ():
@@ -287,6 +290,23 @@ class ReplyBuilder:
             self._restart(item, out)
         elif type(item) is Note:
             out += self.collected.add_note(item)
+
+    def _check_pieces(self, whole: str, part: int, out: list[Event]) -> None:
+        """Compare all text of a part with its pieces, if it is longer. Text that is missing at the end is added."""
+        self._release(out)
+        parts = self.collected.parts
+        if len(whole) <= parts.text_size(part) or not self.is_idle or self._is_text_changed:
+            return
+        text = parts.text_of(part)
+        if whole.startswith(text) and parts.is_last(part):
+            self._put(whole[len(text) :], out, in_reasoning=False)
+        elif len(whole.strip()) > len(text.strip()):
+            before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
+            has_gap = whole.endswith(text[before:])
+            self.collected.has_gap = self.collected.has_gap or has_gap
+            subject = f"{len(text)} characters in pieces, {len(whole)} in the whole text"
+            did = f"cut: pieces after the first {before} characters are missing" if has_gap else "kept as in the pieces"
+            out += self.collected.note("text-differs", "stream", subject, did)
 
     def _put(self, text: str, out: list[Event], *, in_reasoning: bool) -> None:
         """Collect text. It begins a part where the last one is of another kind."""

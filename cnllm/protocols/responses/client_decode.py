@@ -37,6 +37,7 @@ from cnllm.protocols.responses.client_items import (
     complete_item,
     read_call,
     text_pieces,
+    whole_text,
 )
 from cnllm.protocols.responses.client_records import OutputRecords, RecordMatcher, item_type
 from cnllm.registry.flags import Flags
@@ -230,8 +231,7 @@ def _text_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> It
     if is_refusal:
         yield REFUSED
     record, index = records.find("message", data), _index(data)
-    if index not in record.parts:
-        yield from text_pieces(record, index, text, records)
+    yield from whole_text(record, index, text, records)
 
 
 def _annotation_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import msgspec
+
 from cnllm.jsonpath import get
 from cnllm.protocols.pieces import (
     REFUSED,
@@ -19,6 +21,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
     TextPiece,
+    WholeText,
 )
 from cnllm.protocols.reported import read_finish
 from cnllm.protocols.responses.client_records import ItemRecord, OutputRecords
@@ -34,6 +37,7 @@ __all__ = [
     "complete_item",
     "read_call",
     "text_pieces",
+    "whole_text",
 ]
 
 _IMAGE_CALL = "image_generation_call"
@@ -89,6 +93,7 @@ def _missing_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, recor
     elif record.kind == "reasoning":
         yield from _reasoning_item(item, record, flags, records)
     elif record.kind == "function_call":
+        record.unfinished = record.unfinished or _differ("".join(record.raw), item.get("arguments"))
         yield from read_call(item, record, records, item.get("arguments"))
     elif not record.done and not record.parts:
         part = records.new_part()
@@ -124,8 +129,7 @@ def _message(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -
             continue
         if is_refusal:
             yield REFUSED
-        if index not in record.parts and text:
-            yield from text_pieces(record, index, text, records)
+        yield from whole_text(record, index, text, records)
         if index not in record.logprobs and type(tokens := part.get("logprobs")) is list and tokens:
             record.logprobs.add(index)
             yield ExtraPiece("logprobs", tokens)
@@ -192,6 +196,16 @@ def read_call(item: dict[str, Any], record: ItemRecord, records: OutputRecords, 
         yield PartSeal(other_keys, record.parts[0][0])
 
 
+def _differ(pieces: str, whole: Any) -> bool:
+    """Whether the arguments of a call, as a whole, are others than those in its pieces: then neither is certain."""
+    if type(whole) is not str or whole.startswith(pieces) or not whole.strip(" {}"):
+        return False
+    try:
+        return bool(msgspec.json.decode(whole) != msgspec.json.decode(pieces))
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return True
+
+
 def call_pieces(
     record: ItemRecord, piece: Any, records: OutputRecords, name: Any = None, id: Any = None
 ) -> Iterator[Piece]:
@@ -221,6 +235,15 @@ def begin_part(
     record.parts.setdefault(index, []).append(part)
     records.current_part = (record, index)
     yield PartStart(kind, part)
+
+
+def whole_text(record: ItemRecord, index: int, text: str, records: OutputRecords) -> Iterator[Piece]:
+    """Give all text of a part of a message. Where it has come in pieces, it shows whether some are missing."""
+    numbers = record.parts.get(index)
+    if numbers is None and text:
+        yield from text_pieces(record, index, text, records)
+    elif numbers is not None and len(numbers) == 1:
+        yield WholeText(text, numbers[0])
 
 
 def text_pieces(record: ItemRecord, index: int, text: str, records: OutputRecords) -> Iterator[Piece]:
