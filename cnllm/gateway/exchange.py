@@ -62,8 +62,8 @@ __all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "read_r
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
-_TURNS = "turns"
-_BESIDE = 8  # times the new turns: tools and options, which take less work
+_TOOLS = "tools"  # on every wire
+_BESIDE = 8  # times the new turns: instructions and options, which take less work
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
 
@@ -90,31 +90,37 @@ def read_body(content: bytes) -> dict[str, Any]:
 
 
 def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, most: int) -> dict[str, Any] | None:
-    """Return the body of a request whose turns begin as those of an earlier one, which are not decoded again.
+    """Return the body of a request whose turns and tools begin as those of an earlier one, which are not decoded again.
 
-    None where that is not so, or where more than `most` bytes of turns are new, or there is much beside them. Raises as
-    `read_body` does.
+    None where that is not so, or where more than `most` bytes of turns or of tools are new, or there is much beside
+    them. Raises as `read_body` does.
     """
     name = wire(protocol).turns
     try:
         parts = _decode_parts(content)
-        raw = bytes(parts.get(name, b""))
-        if len(content) - len(raw) > _BESIDE * most:
+        lists = {key: bytes(parts[key]) for key in (name, _TOOLS) if key in parts}
+        if len(content) - sum(map(len, lists.values())) > _BESIDE * most:
             return None
-        turns = memory.decode_list(_TURNS, raw, msgspec.json.decode, most)
-        if turns is None:
-            return None
-        body = {key: turns.items if key == name else msgspec.json.decode(part) for key, part in parts.items()}
+        body: dict[str, Any] = {}
+        for key, part in parts.items():
+            known = memory.decode_list(key, lists[key], msgspec.json.decode, most) if key in lists else None
+            if known is not None:
+                body[key] = known.items
+            elif key == name or len(part) > most:
+                return None
+            else:
+                body[key] = msgspec.json.decode(part)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # `read_body` names the fault and its place
+    if name not in body:
+        return None
     check_body(body)
     return body
 
 
 def is_long(protocol: str, body: Mapping[str, Any]) -> bool:
-    """Whether a body has so many turns that remembering them pays."""
-    turns = body.get(wire(protocol).turns)
-    return type(turns) is list and len(turns) >= LONG
+    """Whether a body has so many turns or tools that remembering them pays."""
+    return any(type(items := body.get(key)) is list and len(items) >= LONG for key in (wire(protocol).turns, _TOOLS))
 
 
 def error_body(protocol: str, failure: Failure) -> bytes:

@@ -11,7 +11,7 @@ from cnllm.gateway.exchange import read_body, read_remembered_body
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
 from cnllm.protocols import wire
-from cnllm.types.message_memory import LONG, MessageMemory
+from cnllm.types.message_memory import MessageMemory
 
 __all__ = ["MOST_VALUES", "ClientGone", "RequestBody", "busy_failure", "ends_connection", "in_thread"]
 
@@ -22,8 +22,8 @@ MOST_VALUES = 500_000
 
 _SMALL = 256 * 1024  # bytes that are parsed in less than some milliseconds
 _FEW = 1000  # commas of a body that is decoded in less than some milliseconds, or turns that are remembered
-_SHORT = 1024  # bytes of a body with few turns
-_NEW = 16 * 1024  # bytes of new turns on which work does not take long
+_REMEMBERED = 4 * 1024  # bytes of a body whose turns and tools are remembered; a shorter one is decoded in less time
+_NEW = 16 * 1024  # bytes of new turns or tools on which work does not take long
 _SLICE = 64 * 1024  # bytes in which values are counted without giving other threads their turn
 _CLOSING = 1024 * 1024  # a longer body that nobody reads ends the connection
 
@@ -54,7 +54,7 @@ class RequestBody:
         """
         content = await self.content(self._bounds.body_bytes, busy_status)
         kept = None
-        if _SHORT < len(content) <= MOST_VALUES and content.count(b'"role"') >= LONG:
+        if _REMEMBERED <= len(content) <= MOST_VALUES:
             kept = memory()
             if (body := read_remembered_body(content, protocol, kept, _NEW)) is not None:
                 self._is_long = len(body[wire(protocol).turns]) > _FEW

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cnllm.protocols import fields, wire
+from cnllm.protocols import fields
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note
 from cnllm.types.client_data import EMPTY, ClientData, counted
@@ -127,28 +127,27 @@ class KeyCounts:
         self.protocol = protocol
         self.own: dict[tuple[str, str | None], int] = {}
         self.dropped: dict[str, int] = {}
-        self._has_turns = False
+        self._added: set[str] = set()  # keys of the body whose counts were added
 
-    def count_turn(self, turn: Any) -> None:
-        """Count the keys of one turn."""
-        self._visit(dict(_roots(self.protocol))[wire(self.protocol).turns], (turn,))
+    def count(self, key: str, items: Sequence[Any]) -> None:
+        """Count the keys of items of the list that stands under a key of the body."""
+        self._visit(dict(_roots(self.protocol))[key], items)
 
-    def add(self, turn: KeyCounts) -> None:
-        """Add the counts of a turn."""
-        self._has_turns = True
-        if turn.own:
-            for own, count in turn.own.items():
+    def add(self, key: str, other: KeyCounts) -> None:
+        """Add the counts of items of the list that stands under a key of the body."""
+        self._added.add(key)
+        if other.own:
+            for own, count in other.own.items():
                 self.own[own] = self.own.get(own, 0) + count
-        if turn.dropped:
-            for dropped, count in turn.dropped.items():
+        if other.dropped:
+            for dropped, count in other.dropped.items():
                 self.dropped[dropped] = self.dropped.get(dropped, 0) + count
 
     def count_rest(self, body: Mapping[str, Any]) -> None:
-        """Count the keys of a body, except for those of turns that were added."""
-        turns = wire(self.protocol).turns if self._has_turns else None
+        """Count the keys of a body, except for those of lists whose counts were added."""
         for key, place in _roots(self.protocol):
             inner = body.get(key)
-            if inner is not None and type(inner) is not str and key != turns:
+            if inner is not None and type(inner) is not str and key not in self._added:
                 self._visit(place, inner if type(inner) is list else (inner,))
 
     def _visit(self, place: _Place, items: Any) -> None:

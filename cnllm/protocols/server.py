@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame
+from cnllm.protocols import ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
@@ -35,7 +35,7 @@ from cnllm.types import (
 from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
-from cnllm.types.message_memory import MessageMemory, exact_bytes
+from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
 _ITEM_KEYS = frozenset(["item", "instructions"])
@@ -92,6 +92,8 @@ def decode_request(
         recall = partial(_recall, memory, counts, stamp, recalled)
     request = codec.read_request(body, path.partition("?")[0], stamp, recall)
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
+    if memory is not None and (entry := memory.entry_of(body.get("tools"))) is not None:
+        _count_tools(entry, counts)
     messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
     options, notes = client_options(request.options, counts, codec.feature_headers, headers, codec.read_search, body)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
@@ -101,21 +103,32 @@ def _recall(
     memory: MessageMemory, counts: KeyCounts, stamp: Stamp, out: list[Message], turns: Sequence[Any], read: ReadTurn
 ) -> list[Message]:
     """Return the messages of turns with their authors, as the memory has them, and count the keys of the turns."""
+    name = wire(counts.protocol).turns
     start, all_counts = 0, KeyCounts(counts.protocol)
     entry = memory.entry_of(turns)
     count, kept = (0, None) if entry is None else entry.start
     if kept is not None and kept[0] == counts.protocol:
         start, (_, messages, start_counts) = count, kept
         out += messages
-        all_counts.add(start_counts)
+        all_counts.add(name, start_counts)
     for index in range(start, len(turns)):
         messages, turn_counts = _recall_turn(memory, counts.protocol, stamp, index, turns[index], read)
         out += messages
-        all_counts.add(turn_counts)
+        all_counts.add(name, turn_counts)
     if entry is not None:
         entry.result = counts.protocol, tuple(out), all_counts
-    counts.add(all_counts)
+    counts.add(name, all_counts)
     return out
+
+
+def _count_tools(entry: DecodedList, counts: KeyCounts) -> None:
+    """Add the counts of the keys of tools, as the memory has them."""
+    kept = entry.result
+    if type(kept) is not KeyCounts or kept.protocol != counts.protocol:
+        kept = KeyCounts(counts.protocol)
+        kept.count("tools", entry.items)
+        entry.result = kept
+    counts.add("tools", kept)
 
 
 def _recall_turn(
@@ -130,7 +143,7 @@ def _recall_turn(
     if found is None:
         messages = tuple([_with_author(message, None, stamp) for message in read(index, turn)])
         found = messages, KeyCounts(protocol)
-        found[1].count_turn(turn)
+        found[1].count(wire(protocol).turns, (turn,))
         if key:
             memory.keep(key, found, len(key))
             for message in messages:

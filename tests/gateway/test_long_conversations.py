@@ -50,7 +50,20 @@ def messages_turns(number: int, text: str, thought: str, extra: Json) -> list[Js
     return [{"role": "assistant", "content": [*blocks, call]}, {"role": "user", "content": [result]}]
 
 
+def chat_tool(number: int, extra: Json) -> Json:
+    function = {"name": f"f{number}", "parameters": {"type": "object", "properties": {}}, **extra}
+    return {"type": "web_search"} if number == 3 else {"type": "function", "function": function, **extra}
+
+
+def messages_tool(number: int, extra: Json) -> Json:
+    if number == 3:
+        return {"type": "web_search_20250305", "name": "web_search"}
+    return {"name": f"f{number}", "input_schema": {"type": "object", "properties": {}}, **extra}
+
+
 TURNS = {"openai-chat": chat_turns, "anthropic-messages": messages_turns}
+TOOL = {"openai-chat": chat_tool, "anthropic-messages": messages_tool}
+TOOLS = st.none() | st.lists(st.tuples(st.integers(0, 3), EXTRA), max_size=3)
 PARTS = st.lists(st.tuples(st.integers(0, 4), WORDS, THOUGHTS, EXTRA), min_size=1, max_size=6)
 
 
@@ -74,21 +87,26 @@ def test_a_remembered_turn_is_read_as_a_new_one(protocol: str, parts: list[Any])
 
 @pytest.mark.parametrize("protocol", TURNS)
 @examples(100)
-@given(PARTS, st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, 1]), st.booleans()), max_size=6))
+@given(PARTS, st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, 1]), st.booleans(), TOOLS), max_size=6))
 def test_a_body_is_read_as_if_it_were_the_first(protocol: str, parts: list[Any], edits: list[Any]) -> None:
     memory = MessageMemory()
     history: list[Json] = [{"role": "user", "content": "Hi"}]
     steps = [history := [*history, *TURNS[protocol](*part)] for part in parts]
-    for end, indent, is_changed in [(99, None, False)] * len(parts) + edits:
+    offered = edits[0][3] if edits else None
+    for end, indent, is_changed, tools in [(99, None, False, offered)] * len(parts) + edits:
         turns = (steps.pop(0) if steps else history)[: end + 1]
         if is_changed:
             turns = [*turns[:-1], {"role": "user", "content": f"again {end}"}, *history[end + 1 :]]
-        content = json.dumps({"max_tokens": 9, "messages": turns, "model": "m"}, indent=indent).encode()
+        sent: Json = {"max_tokens": 9, "messages": turns, "model": "m"}
+        if tools is not None:
+            sent["tools"] = [TOOL[protocol](*tool) for tool in tools]
+        content = json.dumps(sent, indent=indent).encode()
         body = read_remembered_body(content, protocol, memory, len(content))
         assert body is not None
         assert msgspec.json.encode(body) == msgspec.json.encode(read_body(content))
         known, new = (engine.decode_request(protocol, sent, memory=m) for sent, m in ((body, memory), (body, None)))
         assert known == new
+        assert engine.decode_request(protocol, body, memory=memory) == new  # what is kept did not change
 
 
 def test_threads_that_share_a_memory_read_the_same() -> None:
@@ -125,12 +143,23 @@ def test_threads_that_share_a_memory_read_the_same() -> None:
         b'{"messages":[{"a":1}, 5]}',
         b'{"messages":[]}',
         b'{"messages":{"a":1}}',
+        b'{"messages":[{"a":1}],"tools":[{"b":1},{"c":1}]}',
+        b'{"tools":[{"b":1}],"messages":[{"a":1}]}',
+        b'{"messages":[{"a":1}],"tools":[]}',
+        b'{"messages":[{"a":1}],"tools":null}',
+        b'{"messages":[{"a":1}],"tools":{"b":1}}',
+        b'{"messages":[{"b":1}],"tools":[{"a":1}]}',
         b"{}",
     ],
 )
 def test_a_body_of_any_form_is_read_as_json(content: bytes) -> None:
     memory = MessageMemory()
-    for earlier in (b'{"messages":[{"a":1}]}', b'{"messages":[{"a":1},{"b":2}]}', content):
+    for earlier in (
+        b'{"messages":[{"a":1}],"tools":[{"b":1}]}',
+        b'{"messages":[{"a":1},{"b":2}]}',
+        b'{"messages":[{"b":1}],"tools":[{"c":1}]}',
+        content,
+    ):
         read_remembered_body(earlier, "openai-chat", memory, 100)
     body = read_remembered_body(content, "openai-chat", memory, 100)
     assert body is None or repr(body) == repr(read_body(content))
