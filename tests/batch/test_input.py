@@ -289,6 +289,17 @@ def test_rows_with_the_same_beginning_are_sent_together(tmp_path: Path) -> None:
         assert run(server, tmp_path, source, group_by="prefix").asked == 0
 
 
+def test_half_a_character_is_a_beginning_as_any_other(tmp_path: Path) -> None:
+    texts = [f"{'ab'[n % 2]}\ud83d {n}" for n in range(4)]
+    messages = [{"messages": [{"role": "user", "content": text}]} for text in texts]
+    with stub() as server:
+        report = run(server, tmp_path, [{"prompt": text} for text in texts], group_by="prefix", concurrency=1)
+        assert ([prompt[0] for prompt in server.log], report.done) == (["a", "a", "b", "b"], 4)
+        (tmp_path / "other").mkdir()
+        assert run(server, tmp_path / "other", messages, group_by="prefix", concurrency=1).done == 4
+        assert [prompt[0] for prompt in server.log[4:]] == ["a", "a", "b", "b"]
+
+
 def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
     import cnllm
 

@@ -514,6 +514,19 @@ def test_undeclared_snapshots_are_found_out(plain: cnllm.Model, parts: list[str]
     assert outcome.of(cnllm.Restarted)
 
 
+@pytest.mark.parametrize(("dialect", "opening"), [("tags", "<think>"), ("tags open", "")])
+def test_undeclared_snapshots_are_found_out_inside_a_tag(
+    endpoints: dict[str, cnllm.Model], dialect: str, opening: str
+) -> None:
+    thought, answer = "It is a long text that comes again and again.", "It is the answer."
+    text = f"{opening}{thought}</think>{answer}"
+    chunks = [delta(content=text[:length]) for length in range(30, len(text) + 1)]
+    outcome = read(endpoints[dialect], sse(*chunks, finish()))
+    check_honest(outcome)
+    assert (outcome.said.reasoning, outcome.said.text) == (thought, answer)
+    assert outcome.of(cnllm.Restarted)
+
+
 def test_half_a_character_at_the_end_of_a_snapshot_is_whole_in_the_next(endpoints: dict[str, cnllm.Model]) -> None:
     texts = ["a", "a\\ud83d", "a\\ud83d\\ude00", "a\\ud83d\\ude00b"]
     chunks = [f'{{"choices":[{{"delta":{{"content":"{text}"}}}}]}}' for text in texts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -425,6 +426,16 @@ def test_lists_inside_lists_have_a_bound() -> None:
     [(_, arguments)] = calls(rules.BRACES, block(32))
     assert json.dumps(arguments).count("[") == 32
     assert refused(rules.BRACES, block(33)) == "too deeply nested"
+
+
+@each("opening, closing", [("[", "]"), ("(1, ", ")"), ("{'b': ", "}")])
+def test_values_of_a_python_call_have_a_bound(opening: str, closing: str) -> None:
+    def block(depth: int) -> str:
+        return f"<|python_start|>f(a={opening * depth}0{closing * depth})<|python_end|>"
+
+    [(_, arguments)] = calls(rules.PYTHONIC_ALONE, block(32))
+    assert len(re.findall(r"[\[{]", json.dumps(arguments["a"]))) == 32
+    assert refused(rules.PYTHONIC_ALONE, block(33)) == "too deeply nested"
 
 
 def test_the_attributes_of_a_channel_may_hold_quotation_marks() -> None:

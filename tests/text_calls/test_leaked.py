@@ -296,6 +296,24 @@ def test_a_marker_that_stands_alone_is_no_text(model: str, text: str, stands: st
         shown, found = fed(resolved(model), split)
         assert (shown, found.text) == (stands, stands)
         assert bool(found.notes) == (stands != text)
+        assert {note.flag for note in found.notes} <= {"reasoning.tags" if "think>" in text else "leaks"}
+
+
+@each(
+    "text, stands",
+    [
+        ("Files:\nB\n  - one", "Files:\n  - one"),
+        ("Files: \n B\n\n  - one", "Files: \n \n  - one"),
+        ("Files:\n\nB\n\n  - one", "Files:\n\n  - one"),
+        ("Files:B\n  - one", "Files:\n  - one"),
+        ("Files: B  one", "Files: one"),
+    ],
+)
+def test_a_line_behind_a_block_keeps_its_indentation(text: str, stands: str) -> None:
+    text = text.replace("B", BLOCKS["object"])
+    for split in ([text], list(text)):
+        shown, found = fed(resolved("zai/glm-4.7"), split, tools=[tool("get_time", zone="string")])
+        assert (shown, found.text, len(found.tool_calls)) == (stands, stands, 1)
 
 
 # ── the filter in public ─────────────────────────────────────────────────────

@@ -335,6 +335,17 @@ def test_positions_that_do_not_fit_are_unknown() -> None:
         assert [(c.url, c.start, c.end) for c in reply.citations] == [("u", None, None)]
 
 
+def test_the_text_of_a_source_decides_where_its_place_does_not_fit() -> None:
+    text, first = "Rain. Sun. Rain.", len("Rain. Sun. ")
+    second = {"startIndex": first, "endIndex": len(text), "text": "Rain."}
+    wrong = {"startIndex": 1, "endIndex": 5, "text": "Sun."}
+    supports = [{"segment": segment, "groundingChunkIndices": [n]} for n, segment in enumerate((second, wrong))]
+    grounding = {"groundingChunks": GROUNDING["groundingChunks"], "groundingSupports": supports}
+    parts = {"content": {"parts": [{"text": text}]}, "finishReason": "STOP", "groundingMetadata": grounding}
+    reply = engine.parse_response(endpoint("gemini"), 200, {}, json.dumps({"candidates": [parts]}).encode())
+    assert [(c.start, c.end) for c in reply.citations] == [(first, len(text)), (6, 10)]
+
+
 def test_a_source_of_another_kind_stands_behind_those_that_its_part_has_already() -> None:
     body = json.dumps(WHOLE["openai-responses"]).encode()
     reply = engine.parse_response(endpoint("openai-responses"), 200, {}, body)

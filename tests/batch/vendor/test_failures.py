@@ -125,7 +125,7 @@ def test_a_job_that_is_refused_as_a_whole_names_its_line(tmp_path: Path, name: s
         assert "the vendor refused job" in done.out
         assert server.count("call") == 0
         if name == FILE:
-            assert "line 3 of the job, which is row 3 of the input" in done.out
+            assert "line 3 of the job, which is row 3 of the input: This failure was asked for. (invalid_" in done.out
         assert answers(tmp_path) == {}
         assert run(tmp_path, server, name, "").status == 0
         assert server.count("submit") == 2
