@@ -212,6 +212,8 @@ def write_copy(folder: Path, drawn: list[Mutation]) -> None:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for path in [*ROOT.glob("*.toml"), *ROOT.glob("*.md"), ROOT / "hatch_build.py", ROOT / "LICENSE"]:
         shutil.copy(path, folder)
+    if (ROOT.parent / "shared").exists():  # the recordings of tests/corpus
+        (folder.parent / "shared").symlink_to(ROOT.parent / "shared")
     (folder / "cnllm" / "_mutations.py").write_text(OWN)
     by_file: dict[str, dict[int, int]] = defaultdict(dict)
     for number, one in enumerate(drawn):
@@ -236,7 +238,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write one phase of a test."""
         with open(os.environ["MUTANT_TIMES"], "a") as file:
-            file.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\n")
+            file.write(json.dumps([report.nodeid, report.when, report.outcome, report.duration]) + "\n")
 
 
 class Ending(NamedTuple):
@@ -348,7 +350,10 @@ def read_times(folder: Path) -> dict[str, float]:
     """Return how long the tests take that pass without a mutation."""
     times: dict[str, float] = defaultdict(float)
     bad = set()
-    for name, outcome, duration in map(json.loads, (folder / "times.jsonl").read_text().splitlines()):
+    for name, phase, outcome, duration in map(json.loads, (folder / "times.jsonl").read_text().splitlines()):
+        if phase == "setup":  # the last run of a test counts
+            bad.discard(name)
+            times[name] = 0
         times[name] += duration
         if outcome != "passed":
             bad.add(name)

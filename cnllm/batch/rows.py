@@ -153,4 +153,4 @@ def _beginning(reader: Reader, row: InputRow) -> bytes:
     try:
         return msgspec.json.encode(messages)[:_BEGINNING]
     except (TypeError, UnicodeEncodeError):
-        return repr(messages).encode("utf-8", "surrogatepass")[:_BEGINNING]
+        return repr(messages).encode()[:_BEGINNING]  # it writes half a character as an escape
