@@ -49,6 +49,9 @@ def test_the_pythons_of_ci_are_those_of_the_package() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     said = re.findall(r"Python :: (3\.\d+)", text)
     assert jobs(ROOT / ".github/workflows/ci.yml")["portable"]["strategy"]["matrix"]["python"] == said
+    long = re.search(r"for version in ([\d. ]+);", (ROOT / ".ci/long").read_text(encoding="utf-8"))
+    assert long
+    assert ["3.11", *long[1].split()] == said  # .ci/run has the first
 
 
 def test_the_release_runs_each_step_of_its_script() -> None:
