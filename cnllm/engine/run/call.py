@@ -114,7 +114,7 @@ class Call:
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        reply = self._with_failed((yield from self._whole()))
+        reply = yield from self._whole()
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
         reply = yield from corrections.correct(self.plan, reply, self._ask_again)
@@ -123,13 +123,13 @@ class Call:
     def _whole(self) -> Steps:
         """Return the reply in one piece; an endpoint that only streams is collected."""
         if self.plan.stream:  # an endpoint that only streams
-            return (yield from map_events(self._stream(), lambda _: []))
-        return (yield from self._attempts(self._read_whole))
+            return map_events(self._attempts(self._read), lambda _: [])
+        return self._attempts(self._read_whole)
 
     def _attempts(self, read: Callable[[int, Mapping[str, str]], Steps]) -> Steps:
         """Send the request until a response comes, and return the reply that `read` makes of it.
 
-        Nothing is sent again once an event was delivered.
+        The reply has the costs of the attempts before it. Nothing is sent again once an event was delivered.
         """
         tries = 0
         try:
@@ -139,7 +139,9 @@ class Call:
                 try:
                     if isinstance(head, TransportError):
                         raise head
-                    return (yield from read(*head))
+                    reply = yield from read(*head)
+                    costs, self._failed = self._failed, []
+                    return with_costs(reply, costs)
                 except (EndpointError, TransportError) as error:
                     if self._delivered:
                         raise
@@ -153,11 +155,6 @@ class Call:
         """Add the costs of the attempts before it to the error of the call."""
         error.add_attempts(self._failed)
         self._failed = []
-
-    def _with_failed(self, reply: Reply) -> Reply:
-        """Return the reply with the costs of the attempts before it."""
-        costs, self._failed = self._failed, []
-        return with_costs(reply, costs)
 
     def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
         """Return the rest of a body.
@@ -199,37 +196,40 @@ class Call:
     def stream(self) -> Steps:
         """Return the reply and deliver its events; a plan that cannot be streamed is read whole.
 
-        Calls whose input has to follow a grammar are delivered when they are judged.
+        Each of the steps around the answer is there only where the plan needs it.
         """
         grammars = input_checks.plan_grammars(self.plan) if self.plan.callable else {}
-        if not grammars:
-            return (yield from self._answer())
+        return self._check_stream(self._answer(), grammars) if grammars else self._answer()
+
+    def _answer(self) -> Steps:
+        """Return the reply and deliver its events, without checks of inputs."""
+        steps = self._attempts(self._read if self.plan.stream else self._deliver_whole)
+        if self.plan.echo is not None:
+            steps = self._search_stream(steps, self.plan.echo)
+        return self._correct_stream(steps) if self.plan.corrections and self.plan.answer is not None else steps
+
+    def _check_stream(self, answer: Steps, grammars: input_checks.Grammars) -> Steps:
+        """Deliver calls whose input has to follow a grammar when they are judged."""
         held = input_checks.HeldEvents(grammars)
-        reply: Reply = yield from input_checks.hold_events(self._answer(), held)
+        reply: Reply = yield from input_checks.hold_events(answer, held)
         if not held.events:
             return reply
         judged = yield from self._check_inputs(reply, grammars)
         yield FinalEvents(held.after(reply, judged))
         return judged
 
-    def _answer(self) -> Steps:
-        """Return the reply and deliver its events; an answer by a schema is corrected where the plan says so."""
-        if not self.plan.corrections or self.plan.answer is None:
-            return (yield from self._stream_searched())
-        final: list[Event] = []  # held back: the reply does not end here if the answer is to be corrected
+    def _correct_stream(self, answer: Steps) -> Steps:
+        """Correct an answer by a schema, whose end is held back until then."""
+        final: list[Event] = []
 
         def without_verdicts(events: list[Event]) -> list[Event]:
             final.extend(event for event in events if is_verdict(event))
             return [event for event in events if not is_verdict(event)]
 
-        reply = yield from map_events(self._stream_searched(), without_verdicts)
+        reply = yield from map_events(answer, without_verdicts)
         corrected = yield from corrections.correct(self.plan, reply, self._ask_again)
         yield FinalEvents(final if corrected is reply else corrected_events(reply, corrected, final))
         return corrected
-
-    def _stream(self) -> Steps:
-        """Return the reply and deliver its events, with retries before the first event."""
-        return (yield from self._attempts(self._read if self.plan.stream else self._deliver_whole))
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
         """Read a whole response and deliver its events."""
@@ -318,13 +318,10 @@ class Call:
 
     # ── a search that is handed to the client ────────────────────────────────
 
-    def _stream_searched(self) -> Steps:
-        """Return the reply and deliver its events, without the calls of a search, which are answered."""
-        name = self.plan.echo
-        if name is None:
-            return self._with_failed((yield from self._stream()))
+    def _search_stream(self, answer: Steps, name: str) -> Steps:
+        """Leave out the calls of a search, which are answered."""
         events = EchoFilter(name, self._earlier)
-        reply = self._with_failed((yield from map_events(self._stream(), events.feed)))
+        reply = yield from map_events(answer, events.feed)
         return (yield from self._search(reply, events))
 
     def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
