@@ -113,6 +113,14 @@ def test_a_head_without_an_end_is_refused(begin: str, piece: str, words: bytes, 
         assert b"connection: close" in data
 
 
+def test_what_follows_a_refused_head_is_read_so_that_the_client_sees_the_answer_and_no_reset() -> None:
+    with simulated() as url, connected(url, SO_SNDBUF=16_384) as peer:
+        peer.sendall(b"BROKEN\r\n\r\n")
+        assert status(answer(peer)) == 400
+        for _ in range(10):
+            peer.sendall(b"x" * 60_000)
+
+
 def test_a_large_head_within_the_bounds_is_served() -> None:
     fields = "".join(f"x-{number}: {'v' * 600}\r\n" for number in range(90))
     with simulated() as url:

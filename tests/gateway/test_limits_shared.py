@@ -193,6 +193,7 @@ class Counting(AsyncKeyBook):
         super().__init__(book)
         self.operations = self.searches = 0
         self.fails = ""
+        self.meets: Callable[[], object] | None = None  # it is called between a grant and those who wait for it
 
     async def find(self, digest: str) -> Rights | None:
         self.searches += 1
@@ -207,6 +208,9 @@ class Counting(AsyncKeyBook):
         grant = await super().update(digest, operation)
         if self.fails == "after":
             raise CnllmError("the answer was lost")
+        if self.meets is not None:
+            asyncio.get_running_loop().call_soon(self.meets)
+            self.meets = None
         return grant
 
     async def aclose(self) -> None:
@@ -322,6 +326,26 @@ def test_a_request_that_is_given_up_while_it_waits_reserves_nothing(url: str) ->
                     await asyncio.sleep(0.05)
             else:
                 raise AssertionError("what was given up is still reserved")
+
+    run(url, digest, steps)
+    assert not any(in_use(book).spent.values())
+    assert not any(in_use(book).open.values())
+    book.close()
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_a_request_that_is_given_up_as_it_is_answered_reserves_nothing(url: str, is_free: bool) -> None:
+    book, _, digest = book_with(url, budgets={"CNY": cny("1")})
+
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
+        other = await limiter.reserve(digest, record, quoted(cny("0.1" if is_free else "0.9")), 1)
+        task = asyncio.ensure_future(limiter.reserve(digest, record, quoted(cny("0.9")), 1))
+        counting.meets = task.cancel
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert counting.meets is None
+        other.release()
+        (await limiter.reserve(digest, record, quoted(cny("1")), 1)).release()
 
     run(url, digest, steps)
     assert not any(in_use(book).spent.values())

@@ -348,7 +348,7 @@ class KeyWorker:
                     needs[waiter.worst.currency] = needs.get(waiter.worst.currency, 0) + (waiter.worst.cost or 0)
             money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
         heads = sum(waiter.worst is None for waiter in waiters)
-        if record.concurrency is not None and (heads or FLIGHTS in drawn):
+        if record.concurrency is not None:
             money[FLIGHTS] = (heads, drawn.get(FLIGHTS, 0))
         self._epoch.number += 1
         report.worker, report.number = self._epoch.worker, self._epoch.number
