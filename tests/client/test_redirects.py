@@ -17,7 +17,7 @@ BODIES = {
 
 
 @each("verb", ["call", "stream"])
-@each("status", [301, 302, 303, 307, 308])
+@each("status", [300, 301, 302, 303, 307, 308, 399])
 @each("body", BODIES)
 def test_a_redirect_is_an_error_that_says_where_it_pointed(client: Driver, verb: str, status: int, body: str) -> None:
     content, headers = BODIES[body]

@@ -266,6 +266,9 @@ def test_errors_are_worded_by_the_protocol() -> None:
     assert engine.encode_error("gemini", 429, "Slow down.") == {
         "error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}
     }
+    error = engine.encode_error("gemini", 404, "No such model.", "model_not_found")["error"]
+    assert (error["status"], error["details"]) == ("NOT_FOUND", [{"reason": "model_not_found"}])
+    assert "details" not in engine.encode_error("gemini", 404, "No such model.", "NOT_FOUND")["error"]
     writer = engine.StreamWriter("gemini")
     assert b'"UNAVAILABLE"' in writer.error(503, "Busy.")
 

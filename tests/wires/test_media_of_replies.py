@@ -115,6 +115,14 @@ def test_a_sound_alone_is_an_answer_and_its_words_reach_the_clients_without_soun
     assert again.body["messages"][1] == {"role": "assistant", "content": "", "audio": {"id": "audio_1"}}
 
 
+def test_a_sound_that_a_client_names_goes_to_the_endpoint_that_keeps_it() -> None:
+    sound = {"role": "assistant", "audio": {"id": "audio_1"}}
+    body = {"messages": [{"role": "user", "content": "Hi"}, sound, {"role": "user", "content": "And?"}]}
+    request = engine.decode_request("openai-chat", body, origin=endpoint("openai-chat"))
+    plan = engine.build_request(endpoint("openai-chat"), request.messages)
+    assert plan.body["messages"][1] == {"content": "", **sound}
+
+
 def test_a_picture_goes_back_to_the_endpoint_that_made_it() -> None:
     _, reply = read("openai-responses", PICTURES["openai-responses"], False)
     plan = engine.build_request(endpoint("openai-responses"), ["Hi", reply.message, "And?"])

@@ -318,6 +318,17 @@ def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     assert thought == Reasoning("hm", seal(late))
 
 
+@pytest.mark.parametrize("times", [8, 9])
+def test_an_item_that_comes_again_and_again_is_read_eight_times(times: int) -> None:
+    item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    late = {"id": "i0", **item, "encrypted_content": "e"}
+    _, reply = read(added("reasoning"), *[over(item)] * times, delta("so", 1), done(late))
+    thought = reply.message.parts[0]
+    assert thought.seal is not None
+    assert ("encrypted_content" in thought.seal.data) is (times == 8)
+    assert [note.code for note in reply.notes] == ["item-repeated"] * (times - 8)
+
+
 def test_reasoning_in_two_fields_counts_once() -> None:
     item = {
         "type": "reasoning",
