@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import fairness, instructions, processes, routes, venvs
+from benchmarks import fairness, instructions, processes, routes, venvs, verdicts
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.compare import compare, read_base
 from benchmarks.describe import ABOUT
@@ -21,10 +21,10 @@ from benchmarks.suites import SUITES
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-_TASKS = ["run", "setup", "report", "faults", "probe", "routes", "gateway-fairness"]
+_TASKS = ["run", "setup", "report", "faults", "probe", "routes", "verdicts", "gateway-fairness"]
 DO = (
     "run unless said; faults asks every client what it makes of answers that go wrong, probe what a probe finds out, "
-    "routes what becomes of tool turns where hosts degrade, "
+    "routes what becomes of tool turns where hosts degrade, verdicts how often a comparison names a fault, "
     "and gateway-fairness what one key can do to another"
 )
 
@@ -70,6 +70,7 @@ def main() -> int:
         metavar="N",
         help="probe: N endpoints that no vendor has; with 60 a page is written",
     )
+    parser.add_argument("--whole", metavar="FILE", type=Path, help="verdicts: whole runs, which FILE keeps")
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":
@@ -82,6 +83,8 @@ def main() -> int:
         return table_of_probe.main(asked.seed, asked.model, invented=asked.invented, quick=asked.quick)
     if asked.do == "routes":
         return routes.main(asked.seed, quick=asked.quick)
+    if asked.do == "verdicts":
+        return verdicts.main(asked.seed, asked.whole, quick=asked.quick)
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

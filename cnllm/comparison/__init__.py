@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from cnllm.comparison.figures import FIGURES, HostFigures, Share, Verdict
+from cnllm.comparison.figures import FIGURES, HostFigures, Share, Verdict, lost_share_shown
 from cnllm.comparison.hosts import choose_hosts, compare, plan_costs, settings_for
 from cnllm.comparison.report import Comparison, read_report
 from cnllm.comparison.run import ComparisonResult, Host, TaskChoice
@@ -26,6 +26,7 @@ __all__ = [
     "Verdict",
     "choose_hosts",
     "compare",
+    "lost_share_shown",
     "make_tasks",
     "plan_costs",
     "read_report",

@@ -368,14 +368,15 @@ class _Judge:
         on_wire = [call for call in (*reply.tool_calls, *reply.incomplete) if call.via == "wire"]
         lost = [call for call in reply.tool_calls if call.via != "wire"]
         is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
-        if on_wire or lost or is_empty:  # a plain answer may be the model's choice
+        finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
+        if on_wire or lost or is_empty or finish == "tool_calls":  # a plain answer may be the model's choice
             self._lost += max(0, len(step.calls) - len(on_wire))
+            reason = (
+                "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
+            )
+            self._mark("kept", reason, good=len(on_wire) >= len(step.calls))
         self._recovered += len(lost)
         self._empty += is_empty
-        reason = (
-            "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
-        )
-        self._mark("kept", reason, good=len(on_wire) >= len(step.calls))
         self._mark("called", "no tool was called", good=bool(on_wire))
         if on_wire:
             no_text = "" if wire(plan.model.protocol).text_arguments else "{}"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-__all__ = ["detectable_share", "holm", "looks", "median_interval", "sign_test", "wilson"]
+__all__ = ["adjust_sign_tests", "detectable_share", "looks", "median_interval", "sign_test", "wilson"]
 
 _Z = 1.959963984540054  # of 95 %
 _SAMPLES = 400
@@ -44,15 +46,34 @@ def sign_test(worse: int, better: int) -> float:
     return float(sum(math.comb(number, count) for count in range(worse, number + 1)) / 2**number)
 
 
-def holm(values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """Return the probabilities of several tests, corrected for their number (Holm)."""
-    ordered = sorted(values.items(), key=lambda entry: (entry[1], entry[0]))
-    corrected: dict[tuple[str, str], float] = {}
+def adjust_sign_tests(counts: Mapping[tuple[str, str], tuple[int, int]]) -> dict[tuple[str, str], float]:
+    """Return the probabilities of several sign tests, each given by its worse and better pairs, for all together.
+
+    They are corrected step by step (Holm), but each other test counts with the probability that it can reach with its
+    pairs, and not as a whole one: among three pairs nothing is shown, so that such a test costs the others nothing.
+    """
+    ordered = sorted((sign_test(*pair), name) for name, pair in counts.items())
+    numbers = [sum(counts[name]) for _, name in ordered]
+    adjusted: dict[tuple[str, str], float] = {}
     highest = 0.0
-    for index, (name, value) in enumerate(ordered):
-        highest = max(highest, min(1.0, value * (len(ordered) - index)))
-        corrected[name] = highest
-    return corrected
+    for index, (value, name) in enumerate(ordered):
+        rest = Counter(numbers[index:])
+        highest = max(highest, min(1.0, sum(times * _reached(number, value) for number, times in rest.items())))
+        adjusted[name] = highest
+    return adjusted
+
+
+def _reached(number: int, most: float) -> float:
+    """Return the highest probability up to `most` that a sign test of so many pairs can have; 0 without one."""
+    tails = _tails(number)
+    place = bisect_right(tails, most)
+    return tails[place - 1] if place else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _tails(number: int) -> tuple[float, ...]:
+    """Return the probabilities that a sign test of so many pairs can have, the lowest first."""
+    return tuple(sign_test(worse, number - worse) for worse in range(number, -1, -1))
 
 
 def looks(tasks: int, alpha: float, *, early: bool) -> tuple[tuple[int, float], ...]:

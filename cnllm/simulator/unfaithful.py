@@ -73,11 +73,11 @@ def read_host_faults(words: str) -> HostFaults:
 
 
 class UnfaithfulHost:
-    """A host with faults. It counts the calls that it has seen; threads may share it."""
+    """A host with faults. It counts the calls that it has seen, from `calls` on; threads may share it."""
 
-    def __init__(self, faults: HostFaults) -> None:
+    def __init__(self, faults: HostFaults, calls: int = 0) -> None:
         self.faults = faults
-        self._calls = 0
+        self._calls = calls
         self._lock = threading.Lock()
 
     def change(self, request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:

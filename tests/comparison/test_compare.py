@@ -211,7 +211,7 @@ def _figures() -> list[tuple[str, ...]]:
 
 
 def test_there_is_no_verdict_without_enough_tasks(registry: Registry) -> None:
-    report = run(registry, "ignored-schemas", turns=6)
+    report = run(registry, "ignored-schemas", turns=3)
     assert worse(report) == set()
     assert "not enough data" in {verdict.verdict for verdict in report.verdicts}
 
@@ -324,6 +324,28 @@ def test_arguments_are_judged_as_they_arrived(tmp_path: Path, arguments: str, is
     assert (result.marks["called"], result.marks["valid"]) == (True, is_valid)
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "marks", "lost"),
+    [
+        ("I will look.", "stop", {"called": False}, 0),  # the model's choice, as far as anybody sees
+        (None, "stop", {"called": False, "kept": False}, 1),
+        ("I will look.", "tool_calls", {"called": False, "kept": False}, 1),
+    ],
+)
+def test_a_plain_answer_is_no_lost_call(
+    tmp_path: Path, text: str | None, finish: str, marks: dict[str, bool], lost: int
+) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    task = ComparisonTask("call-1", "call", "en", "Look.", (RightStep((("look", {}),)),), (tool,))
+    connections = NewConnections()
+    with Peer([answer(200, whole(text, finish))]) as peer:
+        live = LiveExchanges(connections, Budget({}), None)
+        result, _ = run_task(host_at(tmp_path, peer.url), task, live.ask)
+        connections.close()
+    assert {name: result.marks.get(name) for name in ("called", "kept")} == {"kept": None, **marks}
+    assert result.lost == lost
+
+
 def exchanges(folder: Path, url: str, count: int) -> list[TaskExchange]:
     """The exchanges of a host with so many requests, one after the other."""
     host = host_at(folder, url)
@@ -376,6 +398,7 @@ def test_without_a_cap_the_plan_and_its_price_are_shown_and_nothing_is_asked(ove
     assert "USD" in done.stdout
     assert "left out: away/m: no key: AWAY_KEY" in done.stderr
     assert "nothing was asked: a comparison needs two hosts" in done.stderr
+    assert "20 tool turns show a host that loses 50 % of its calls, in nine runs of ten" in done.stderr
     both = completed(["compare", "home/m", "-n", "20"], {"HOME_KEY": "a", "AWAY_KEY": "b"})
     prices = [float(line.split()[-2]) for line in both.stdout.splitlines()[1:]]
     cap = re.search(r"nothing was asked: --max-cost (\d+)USD asks them", both.stderr)

@@ -19,7 +19,7 @@ from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
 
 if TYPE_CHECKING:
-    from cnllm.comparison import Comparison, ComparisonTask, Host
+    from cnllm.comparison import Comparison, Host, TaskChoice
     from cnllm.comparison.figures import Median
     from cnllm.registry import Registry
 
@@ -146,7 +146,7 @@ def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any
         hint = "set the keys of others: cnllm keys set PROVIDER" if left_out else "name them: --hosts A,B"
         raise errors.UsageError("there is nothing to compare: a comparison needs two hosts", hint)
     if is_plan:
-        _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]).tasks)
+        _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]))
         return errors.WHOLE
     number = 0
 
@@ -187,10 +187,11 @@ def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
     return caps
 
 
-def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:
-    """Print what would be asked, and the most that it can cost."""
-    from cnllm.comparison import plan_costs
+def _print_plan(hosts: Sequence[Host], settings: TaskChoice) -> None:
+    """Print what would be asked, the most that it can cost, and the fault that so many turns show."""
+    from cnllm.comparison import lost_share_shown, plan_costs
 
+    tasks = settings.tasks
     rows, sums = [], dict[str, Decimal]()
     for plan in plan_costs(hosts, tasks):
         if plan.at_most is not None and plan.currency is not None:
@@ -198,6 +199,10 @@ def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask]) -> None:
         cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
         rows.append((plan.host, str(plan.requests), cost))
     answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
+    share = f"{100 * lost_share_shown(settings.turns):.0f}"
+    stdio.print_line(
+        f"{settings.turns} tool turns show a host that loses {share} % of its calls, in nine runs of ten; -n sets them"
+    )
     caps = " --max-cost ".join(f"{math.ceil(amount)}{code}" for code, amount in sums.items())
     then = f"--max-cost {caps} asks them" if len(hosts) > 1 else "a comparison needs two hosts"
     stdio.print_line(f"{len(hosts)} hosts, {len(tasks)} tasks each; nothing was asked: {then}")
