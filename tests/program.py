@@ -29,9 +29,13 @@ _OF_THE_START = ("PYTHON", "LC_", "LANG")  # variables that an interpreter reads
 
 
 def can_run(env: Mapping[str, str]) -> bool:
-    """Whether this environment means the same to an interpreter that runs already. PYTHONPATH does."""
+    """Whether this environment means the same to an interpreter that runs already.
+
+    PYTHONPATH does, and so does a locale of UTF-8: the language of messages is looked up at each run.
+    """
     names = {name for name in {*os.environ, *env} if name.startswith(_OF_THE_START)} - {"PYTHONPATH", "LANG"}
-    return env.get("LANG") == "C.UTF-8" and all(os.environ.get(name) == env.get(name) for name in names)
+    is_utf8 = env.get("LANG", "").endswith(".UTF-8")
+    return is_utf8 and all(os.environ.get(name) == env.get(name) for name in names)
 
 
 def run(args: Sequence[str], env: Mapping[str, str], stdin: bytes | None, cwd: Path | None) -> tuple[int, str, str]:
