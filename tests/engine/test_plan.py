@@ -885,6 +885,49 @@ def test_ids_fit_whatever_the_pattern(home: Home) -> None:
     assert re.fullmatch("[a-z]{9}", wire[1]["tool_calls"][0]["id"])
 
 
+# ── the codes of notes ───────────────────────────────────────────────────────
+NAMELESS = own(ToolCall("", "f", {}))
+REPAIRS: list[tuple[str, str, list[Any]]] = [
+    ("ids-absent messages", "", ["go", NAMELESS, Message("tool", [ToolResult("", "x")])]),
+    ("result-paired messages", "", ["go", own(ToolCall("c1", "f", {})), Message("tool", [ToolResult("", "x")])]),
+    ("nothing-left messages", "", [Message.assistant("")]),
+    ("turns-joined messages.consecutive_roles", 'messages.consecutive_roles = "join"', ["a", "b"]),
+    ("role-developer messages.developer", "messages.developer = false", [Message("developer", [Text("d")]), "a"]),
+    ("system-as-user messages.system", 'messages.system = "user"', [Message.system("s"), "a"]),
+]
+
+
+@pytest.mark.parametrize(("what", "flags", "history"), REPAIRS, ids=[what for what, _, _ in REPAIRS])
+def test_a_program_can_tell_each_repair_of_a_history_by_its_code(
+    home: Home, what: str, flags: str, history: list[Any]
+) -> None:
+    assert what in [f"{note.code} {note.flag}" for note in build(home(flags), history).notes]
+
+
+@pytest.mark.parametrize(
+    ("what", "flags", "options"),
+    [
+        ("param-range params.top_p", 'params.top_p = { max = 0.5, otherwise = "error" }', {"top_p": 1}),
+        ("tool-choice-alone tool_choice", "", {"tool_choice": "required"}),
+        ("bad-model-id path", 'path = "/{model}/chat"', {}),
+    ],
+)
+def test_a_program_can_tell_each_reason_why_nothing_is_sent_by_its_code(
+    home: Home, what: str, flags: str, options: Json
+) -> None:
+    model = home(flags, id="../m" if "{model}" in flags else "m")
+    with pytest.raises(cnllm.CannotSend) as caught:
+        build(model, **options)
+    assert f"{caught.value.note.code} {caught.value.note.flag}" == what
+
+
+def test_a_long_name_of_a_tool_is_made_short_under_a_code(home: Home) -> None:
+    plan = build(home("tools.name_max_length = 12"), tools=[tool("a_very_long_name")])
+    assert [f"{note.code} {note.flag} {note.said}" for note in plan.notes] == [
+        "tool-renamed tools.name_max_length a_very_long_name"
+    ]
+
+
 # ── notes on many messages ───────────────────────────────────────────────────
 @pytest.mark.parametrize("count", [1, 2, 200])
 def test_one_change_to_many_messages_is_one_note_with_their_number(home: Home, count: int) -> None:

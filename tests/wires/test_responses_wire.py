@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +171,21 @@ def test_an_endpoint_that_thinks_in_the_open_takes_it_so() -> None:
     assert sent["input"][2] == {"type": "reasoning", "summary": [], "content": content}
     assert model.flags.base_url == "https://api.deepseek.com"
     assert model.flags.path == "/responses"
+
+
+@pytest.mark.parametrize("shape", ["field", "content-parts"])
+def test_reasoning_without_a_seal_goes_back_where_its_form_is_known(tmp_path: Path, shape: str) -> None:
+    path = tmp_path / "home.toml"
+    head = f'[providers.home]\nprotocol = "{WIRE}"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\n'
+    path.write_text(
+        f'{head}reasoning = {{ replay = "always", replay_as = "{shape}" }}\n[models."home/m"]\n', encoding="utf-8"
+    )
+    model = Registry.load(path).resolve("home/m")
+    turn = Message("assistant", (Reasoning("t"), Text("so")), model.name)
+    items = body("hi", turn, "and?", model=model)["input"]
+    assert [item.get("content") for item in items if item.get("type") == "reasoning"] == (
+        [[{"type": "reasoning_text", "text": "t"}]] if shape == "content-parts" else []
+    )
 
 
 def test_what_an_unknown_server_may_not_take_is_not_sent() -> None:
