@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 __all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
 
 _WORD = re.compile("[A-Za-z0-9]")
+_PAIR = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape of a JSON text, and whether it is half of a pair that has no other half."""
+_ESCAPES = 500_000  # of a body in which halves of characters are looked for: many take long
 _DIGITS = re.compile(r"call_[\d_]+")
 _TOOLS = "tools"  # on every wire
 _BESIDE = 8  # times the new turns: instructions and options, which take less work
@@ -75,10 +80,19 @@ DIVERGED = Failure(
 _BROKEN = Failure(502, "the reply broke off", "reply_cut")
 
 
-def read_body(content: bytes) -> dict[str, Any]:
-    """Return the body of a request. Raises `RequestFailed` for anything but a JSON object with names of usual form."""
+def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
+    """Return the body of a request. Raises `RequestFailed` for anything but a JSON object with names of usual form.
+
+    Clients that cut a text inside a character send half of it: it is replaced, with a note.
+    """
     try:
-        body = msgspec.json.decode(content)
+        try:
+            body = msgspec.json.decode(content)
+        except msgspec.DecodeError:
+            if content.count(b"\\") > _ESCAPES or (mended := _PAIR.sub(_mend_half, content)) == content:
+                raise
+            body = msgspec.json.decode(mended)
+            notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestFailed(Failure(400, f"the body is not JSON: {error}", "invalid_json")) from error
     except RecursionError as error:
@@ -87,6 +101,11 @@ def read_body(content: bytes) -> dict[str, Any]:
         raise RequestFailed(Failure(400, "the body is not a JSON object", "invalid_json"))
     check_body(body)
     return body
+
+
+def _mend_half(escape: re.Match[bytes]) -> bytes:
+    """Return an escape of a JSON text, or U+FFFD for half of a pair."""
+    return escape[0] if escape[1] is None else b"\\ufffd"
 
 
 def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, most: int) -> dict[str, Any] | None:

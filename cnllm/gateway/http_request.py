@@ -288,6 +288,7 @@ class HttpRequest:
             )
 
         exchange = await body.worked(read)
+        exchange.notes += body.notes
         self._require_model(exchange.request.model or "", exchange.model)
         return exchange
 

@@ -11,6 +11,7 @@ from cnllm.gateway.exchange import read_body, read_remembered_body
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
 from cnllm.protocols import wire
+from cnllm.types import Note
 from cnllm.types.message_memory import MessageMemory
 
 __all__ = ["MOST_VALUES", "ClientGone", "RequestBody", "busy_failure", "ends_connection", "in_thread"]
@@ -38,6 +39,7 @@ class RequestBody:
     def __init__(self, service: Service, headers: Mapping[str, str], receive: Receive, client: str) -> None:
         self.size = 0
         self.is_read = False
+        self.notes: list[Note] = []  # on changes of the body
         self._is_long = False  # work on it may take long
         self._headers = headers
         self._receive = receive
@@ -65,7 +67,7 @@ class RequestBody:
             """Return the object of the body."""
             _check_values(content)
             body = None if kept is None else read_remembered_body(content, protocol, kept, len(content))
-            return read_body(content) if body is None else body
+            return read_body(content, self.notes) if body is None else body
 
         return await self.worked(read)
 

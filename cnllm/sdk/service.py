@@ -128,10 +128,12 @@ class SdkRequest:
         require_method(endpoint, self._method)
         if endpoint.verb not in ("generate", "count"):
             return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
-        sent = body = read_body(content)
+        notes: list[Note] = []
+        sent = body = read_body(content, notes)
         if self._is_stored:
             body = yield from continued_body(IDENTITY, sent)
         self._open(body, sent, count=endpoint.verb == "count")
+        self.exchange.notes += notes
         if endpoint.verb == "count":
             return self._json(self.exchange.count_body())
         return (yield from restored_request(self.exchange, IDENTITY))

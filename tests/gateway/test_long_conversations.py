@@ -103,7 +103,7 @@ def test_a_body_is_read_as_if_it_were_the_first(protocol: str, parts: list[Any],
         content = json.dumps(sent, indent=indent).encode()
         body = read_remembered_body(content, protocol, memory, len(content))
         assert body is not None
-        assert msgspec.json.encode(body) == msgspec.json.encode(read_body(content))
+        assert msgspec.json.encode(body) == msgspec.json.encode(read_body(content, []))
         known, new = (engine.decode_request(protocol, sent, memory=m) for sent, m in ((body, memory), (body, None)))
         assert known == new
         assert engine.decode_request(protocol, body, memory=memory) == new  # what is kept did not change
@@ -115,7 +115,7 @@ def test_threads_that_share_a_memory_read_the_same() -> None:
     for number in range(12):
         history = [*history, *chat_turns(number, "Look.", "", {})]
         bodies += [msgspec.json.encode({"messages": history})] * 2
-    meant = [engine.decode_request("openai-chat", read_body(content)) for content in bodies]
+    meant = [engine.decode_request("openai-chat", read_body(content, [])) for content in bodies]
 
     def read(number: int) -> bool:
         body = read_remembered_body(bodies[number], "openai-chat", memory, len(bodies[number]))
@@ -162,7 +162,7 @@ def test_a_body_of_any_form_is_read_as_json(content: bytes) -> None:
     ):
         read_remembered_body(earlier, "openai-chat", memory, 100)
     body = read_remembered_body(content, "openai-chat", memory, 100)
-    assert body is None or repr(body) == repr(read_body(content))
+    assert body is None or repr(body) == repr(read_body(content, []))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_broken_body_is_left_to_the_one_who_names_its_fault(content: bytes) ->
     read_remembered_body(b'{"messages":[{"a":1}]}', "openai-chat", memory, 100)
     assert read_remembered_body(content, "openai-chat", memory, 100) is None
     with pytest.raises(RequestFailed):
-        read_body(content)
+        read_body(content, [])
 
 
 def test_the_memory_holds_about_as_much_as_it_says() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import logging
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from cnllm import Registry
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.tokens import Keyring
+
+from .support import Upstream, gateway_for, say
 
 Path = tuple[str | int, ...]
 T: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -270,3 +273,26 @@ def test_odd_values_are_served_or_refused_with_their_place() -> None:
 @pytest.mark.long
 def test_every_odd_value_is_served_or_refused_with_its_place() -> None:
     assert asyncio.run(faults(every=1)) == []
+
+
+def test_half_of_a_character_in_a_body_is_replaced_with_a_note(tmp_path: pathlib.Path) -> None:
+    upstream = Upstream(say("Hello."))
+    with gateway_for(upstream, tmp_path) as http:
+        for url, body in bodies_of("deepseek/deepseek-v4-pro", "x😀HALF y").items():
+            content = json.dumps(body).replace("HALF", "\\ud83d \\\\ud83d \\ude00").encode()
+            answer = http.post(url, content=content)
+            assert answer.status_code == 200, answer.text
+            assert upstream.bodies[-1]["messages"][-1]["content"] == "x😀\ufffd \\ud83d \ufffd y"
+            log = http.get(f"/v1/requests/{answer.headers['x-request-id']}").json()
+            assert "text-mended" in [note["code"] for note in log["notes"]]
+        assert http.post("/v1/chat/completions", content=b'{"model":"\\ud83d"').status_code == 400
+
+
+def bodies_of(model: str, text: str) -> dict[str, Any]:
+    turns = [{"role": "user", "content": text}]
+    return {
+        "/v1/chat/completions": {"model": model, "messages": turns},
+        "/v1/messages": {"model": model, "messages": turns, "max_tokens": 100},
+        "/v1/responses": {"model": model, "input": text},
+        f"/v1beta/models/{model}:generateContent": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
+    }
