@@ -212,6 +212,25 @@ def test_lists_of_models_have_the_shape_of_the_callers_protocol(simulated: str) 
     assert gemini["nextPageToken"]
 
 
+def test_pages_of_models_are_read_to_the_end_in_each_direction(simulated: str) -> None:
+    all_ = [model["id"] for model in httpx.get(f"{simulated}/v1/models", headers={"x-api-key": KEY}).json()["data"]]
+    size = len(all_) // 3 + 1
+    with anthropic.Anthropic(api_key=KEY, base_url=simulated, max_retries=0) as client:
+        assert [model.id for model in client.models.list(limit=size)] == all_
+        pages = list(client.models.list(limit=size, before_id=all_[-1]).iter_pages())
+        assert [model.id for page in reversed(pages) for model in page.data] == all_[:-1]
+        assert [model.id for model in client.models.list(limit=1, after_id=all_[-2])] == all_[-1:]
+        assert client.models.list(after_id=all_[-1]).data == []
+    found: list[str] = []
+    token = "0"
+    while token:
+        query = f"?pageSize={size}&pageToken={token}"
+        page = httpx.get(f"{simulated}/v1beta/models{query}", headers={"x-goog-api-key": KEY}).json()
+        found += [model["name"] for model in page["models"]]
+        token = page.get("nextPageToken", "")
+    assert found == [f"models/{name}" for name in all_]
+
+
 def test_names_tiers_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZAI_API_KEY", "k")  # a tier takes models with a key
     upstream = Upstream(say("Hi."))

@@ -159,6 +159,19 @@ def test_a_usual_body_keeps_it_on_the_quick_way() -> None:
     assert quick.extra == engine.parse_response(endpoint("openai-chat"), 200, {}, json.dumps(body).encode()).extra
 
 
+def test_empty_and_odd_values_say_nothing_about_a_reply() -> None:
+    odd = {"service_tier": "", "system_fingerprint": 7, "moderation": [1], "metadata": {}}
+    model, choice = endpoint("openai-chat"), {"message": {"content": "Hello"}, "finish_reason": "stop"}
+    body = json.dumps({**odd, "choices": [choice]}).encode()
+    plan = engine.build_request(model, "Hi")
+    replies = [engine.parse_response(model, 200, {}, body, plan=request) for request in (plan, None)]
+    parser = engine.StreamParser(model)
+    chunks = [{**odd, "choices": [{"delta": {"content": "Hello"}}]}, {**odd, "choices": [{**choice, "delta": {}}]}]
+    parser.feed(b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))
+    parser.end()
+    assert [reply.extra for reply in (*replies, parser.close())] == [{}, {}, {}]
+
+
 def client_body(client: str, events: list[Any], reply: Reply) -> Json:
     """What a client reads of the data: the body, or what its stream adds up to."""
     if not events:

@@ -17,18 +17,19 @@ def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[
     """Return a page of the list of models: after or before an id."""
     names = [card.name for card in cards]
     limit = min(max(query_number(query, "limit", _PAGE), 1), 1000)
-    first, last = 0, len(cards)
+    start, end = 0, len(cards)
     if (after := query.get("after_id")) in names:
-        first = names.index(after) + 1
+        start = names.index(after) + 1
     if (before := query.get("before_id")) in names:
-        last = names.index(before)
-        first = max(first, last - limit)
-    page = cards[first : min(first + limit, last)]
+        end = names.index(before)
+        page = cards[max(start, end - limit) : end]
+    else:
+        page = cards[start : start + limit]
     return {
         "data": [_write_model(card) for card in page],
         "first_id": page[0].name if page else None,
         "last_id": page[-1].name if page else None,
-        "has_more": first + limit < last,
+        "has_more": end - start > limit,  # in the direction in which the client goes
     }
 
 
