@@ -23,6 +23,7 @@ class AnswerUsage(BaseModel):
     reasoning: int | None = None
     cached: int | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
 
 
 class AnswerCost(BaseModel):

@@ -64,7 +64,7 @@ def read_settings(
     settings = PromptSettings(provider=provider, model=_model_name(model), options=options, as_answer=as_answer, **own)
     if not settings.model.startswith(tiers.PREFIX):  # a tier takes the first model with a key, which workers have
         with Client(simulate=settings.simulate) as client:
-            client.plan(resolve_model(client.registry, settings), "", **options)
+            client.plan(resolve_model(client.registry, settings), "Hello", **options)
     return settings
 
 

@@ -80,7 +80,7 @@ def test_a_worker_uses_its_own_key_and_the_pickle_holds_none(tmp_path: Path, mon
 def test_a_worker_without_a_key_says_so_whatever_on_error_is(tmp_path: Path) -> None:
     done = work(pickled(model="glm-4.7", on_error="ignore"), tmp_path)
     assert done.returncode != 0
-    assert "no key for zai: ZAI_API_KEY" in done.stderr
+    assert "no key for zai: none of ZAI_API_KEY, ZHIPU_API_KEY is set" in done.stderr
     assert "on the worker" in done.stderr
     assert "keys do not travel with a query" in done.stderr
 
