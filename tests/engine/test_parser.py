@@ -514,6 +514,16 @@ def test_undeclared_snapshots_are_found_out(plain: cnllm.Model, parts: list[str]
     assert outcome.of(cnllm.Restarted)
 
 
+def test_reasoning_between_tags_in_two_places_goes_back_whole(home: Home) -> None:
+    flags = 'tags = ["<think>", "</think>"], replay = "always", replay_as = "tags"'
+    model = home(f"reasoning = {{ {flags} }}")
+    text = "<think>a</think>\nFirst.\n<think>b</think>\nSecond."
+    said = read(model, sse(*(delta(content=piece) for piece in text), finish())).said
+    assert (said.reasoning, said.text) == ("ab", "First.\nSecond.")
+    sent = engine.build_request(model, ["Hi", said.message, "And?"]).body["messages"][1]
+    assert sent == {"role": "assistant", "content": "<think>ab</think>First.\nSecond."}
+
+
 @pytest.mark.parametrize(("dialect", "opening"), [("tags", "<think>"), ("tags open", "")])
 def test_undeclared_snapshots_are_found_out_inside_a_tag(
     endpoints: dict[str, cnllm.Model], dialect: str, opening: str

@@ -238,6 +238,11 @@ def test_a_store_that_is_away_is_not_an_answer_about_a_response(tmp_path: Path) 
                 assert "response.completed" in streamed.text
                 notes = http.get(f"/v1/requests/{streamed.headers['x-request-id']}").json()["notes"]
                 assert [note["code"] for note in notes if note["code"] == "state-unavailable"]
+                plain = {"model": BODY["model"], "messages": [{"role": "user", "content": "Hi"}]}
+                answer = http.post("/v1/chat/completions", json=plain)  # a client keeps such a turn whole
+                assert answer.json()["choices"][0]["message"]["content"] == "hello"
+                notes = http.get(f"/v1/requests/{answer.headers['x-request-id']}").json()["notes"]
+                assert [note["code"] for note in notes if note["code"] == "state-unavailable"] == []
         finally:
             server.kill()
 
