@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.peer import Peer, refused
+from client.peer import DONE, Peer, call_delta, delta, refused, stream
 from client.support import Driver, ask, drained, folds, home
 
 import cnllm
@@ -74,6 +74,18 @@ def test_no_byte_of_a_patch_is_delivered_before_it_is_judged(client: Driver, tmp
     assert {i for i, p in enumerate(got.message.parts) if not isinstance(p, cnllm.ToolCall)} == set(ends)
     assert [e.usage for e in events if isinstance(e, cnllm.UsageSeen)][-1] == got.usage
     assert [e.note.code for e in events if isinstance(e, cnllm.NoteAdded)] == ["input-corrected"]
+
+
+def test_a_call_that_waits_begins_again_with_the_reply(client: Driver, tmp_path: Path) -> None:
+    snapshots = [delta("x" * 30 + "y" * count) for count in range(6)]
+    function = patching(GOOD_LINES)["function"]
+    call = call_delta(id="c1", name=function["name"], arguments=function["arguments"])
+    with Peer([stream(snapshots[0], call, *snapshots[1:], delta(finish="tool_calls"), DONE)]) as peer:
+        events, got = drained(client.stream(home(tmp_path, peer), "Go.", tools=[flat(LINES)]))
+    folds(events, got)
+    assert [type(event) for event in events].count(cnllm.ToolCallStart) == 1
+    assert (got.text, [call.arguments for call in got.tool_calls]) == ("x" * 30 + "y" * 5, [{"input": GOOD_LINES}])
+    assert cnllm.Restarted() in events
 
 
 @pytest.mark.parametrize("verb", VERBS)

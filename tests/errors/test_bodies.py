@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .support import CLASSES, as_sent, failure, model, rows
 
 
@@ -37,3 +39,10 @@ def test_each_body_becomes_the_right_error() -> None:
     assert len(table) >= 150
     faults = [found for row in table if (found := wrong(row))]
     assert not faults, "\n" + "\n".join(faults)
+
+
+def test_the_sentence_of_an_error_that_was_cut_off_inside_another_one_is_read() -> None:
+    cut = '{"message": "Say \\"hi\\"\\nnow.", "detail": "and th'
+    body = json.dumps({"error": {"message": cut, "code": 4}}).encode()
+    error = failure(model("openai-compatible", "openai-chat", "http://127.0.0.1:9/v1"), 400, body)
+    assert error.message.splitlines()[:2] == ['Say "hi"', "now."]
