@@ -885,6 +885,18 @@ def test_ids_fit_whatever_the_pattern(home: Home) -> None:
     assert re.fullmatch("[a-z]{9}", wire[1]["tool_calls"][0]["id"])
 
 
+@pytest.mark.parametrize("inner", ["object", "array"])
+def test_a_schema_that_only_refers_to_an_object_is_that_object(home: Home, inner: str) -> None:
+    node = {
+        "object": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}},
+        "array": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+    }[inner]
+    plan = build(home('schema.methods = ["json_schema"]'), schema={"$ref": "#/$defs/Node", "$defs": {"Node": node}})
+    sent = plan.body["response_format"]["json_schema"]["schema"]
+    assert sent["type"] == "object"
+    assert ("next" in sent["properties"]) is (inner == "object")  # a list stands inside of an object
+
+
 # ── the codes of notes ───────────────────────────────────────────────────────
 NAMELESS = own(ToolCall("", "f", {}))
 REPAIRS: list[tuple[str, str, list[Any]]] = [
