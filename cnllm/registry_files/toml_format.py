@@ -93,7 +93,8 @@ def _statements(text: str) -> Iterator[_Statement]:
     """Yield the statements of a text that tomllib has accepted, with its comments and blank lines."""
     position = 0
     for one in statements(text):
-        begin, end = text.rfind("\n", 0, one.begin) + 1, f"{text}\n".index("\n", one.end)
+        begin, end = text.rfind("\n", 0, one.begin) + 1, text.find("\n", one.end)
+        end = len(text) if end < 0 else end
         yield from (_Statement((line.rstrip(),)) for line in text[position:begin].split("\n")[:-1])
         position = end + 1
         line = text[one.begin : end].rstrip()
