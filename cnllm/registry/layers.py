@@ -41,6 +41,7 @@ class Layers:
     def __init__(self, documents: list[Document]) -> None:
         self.documents = documents
         self._sections: dict[str, dict[str, None]] = {}
+        self._spellings: dict[str, dict[str, str]] = {}  # by section: each name by its form in lower case
         self._families: dict[str, str | None] = {}
         self._shared_layers: dict[SharedTables, list[Layer]] = {}
         self._traces: dict[SharedTables, dict[int, Trace]] = {}
@@ -53,6 +54,17 @@ class Layers:
             names = {name: None for document in self.documents for name in document.data.get(section, ())}
             self._sections[section] = names
         return names
+
+    def spelling(self, section: str, name: str) -> str | None:
+        """Return a name of a section in the registry's spelling, whatever its case; None where it is unknown."""
+        names = self.names(section)
+        if name in names:
+            return name
+        spellings = self._spellings.get(section)
+        if spellings is None:
+            spellings = {known.casefold(): known for known in reversed(names)}  # of two, the first counts
+            self._spellings[section] = spellings
+        return spellings.get(name.casefold())
 
     def unread(self, protocol: str) -> dict[str, str]:
         """Return the flags that a wire never reads, each with the reason."""

@@ -12,7 +12,7 @@ from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
-from cnllm.registry.resolver import Resolver, registry_spelling
+from cnllm.registry.resolver import Resolver
 from cnllm.system.processes import fork_safe
 from cnllm.types import checks
 
@@ -372,7 +372,7 @@ class Registry:
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""
         provider = name.partition("/")[0]
-        if registry_spelling(self._layers.names("providers"), provider) is not None:
+        if self._layers.spelling("providers", provider) is not None:
             return False
         if any(name.casefold() in aliases for aliases in self._resolver.spellings["aliases"]):
             return False
@@ -441,7 +441,7 @@ class Registry:
         if not slash or any(name.casefold() in aliases for aliases in self._resolver.spellings["aliases"]):
             return False
         known = (self._layers, self._with_catalogue().layers) if self._is_catalogued(name) else (self._layers,)
-        return any(registry_spelling(layers.names("providers"), provider) is not None for layers in known)
+        return any(layers.spelling("providers", provider) is not None for layers in known)
 
     def plans(self, group: SiteGroup) -> list[str]:
         """List the providers that have the model of a group and extend one of its sites, as a vendor's plans do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from cnllm.registry.routing import path_problem
 from cnllm.system.processes import cached_property
 from cnllm.types import Note
 
-__all__ = ["Resolver", "registry_spelling"]
+__all__ = ["Resolver"]
 
 _SIMILAR = 0.6
 _LONGEST_ID = 100  # characters that are compared
@@ -148,9 +148,9 @@ class Resolver:
         if (found := self._alias_target("aliases", name)) is not None:
             return (*found[:2], None)
         provider, slash, id = name.partition("/")
-        provider = registry_spelling(providers, provider) or provider
+        provider = self.layers.spelling("providers", provider) or provider
         if slash and id and provider in providers:
-            if (listed := registry_spelling(models, f"{provider}/{id}")) is not None:
+            if (listed := self.layers.spelling("models", f"{provider}/{id}")) is not None:
                 return (*_split(listed), None)
             family = self._alias_target("family_aliases", id)
             if family is not None and (family[0] == provider or f"{provider}/{family[1]}" in models):
@@ -380,11 +380,3 @@ def _declared_protocol(layers: list[Layer]) -> object:
         if "protocol" in layer.table.get("unset", ()):
             return None
     return None
-
-
-def registry_spelling(names: Mapping[str, Any], name: str) -> str | None:
-    """Return a name in the registry's spelling, whatever its case; None where it is unknown."""
-    if name in names:
-        return name
-    folded = name.casefold()
-    return next((n for n in names if n.casefold() == folded), None)

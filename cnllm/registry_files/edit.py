@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from msgspec import Struct
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
-from cnllm.registry.resolver import registry_spelling
 from cnllm.registry.toml_lines import items, key_lines
 from cnllm.registry_files.check import check
 from cnllm.registry_files.set_values import line_start, remove_value, set_value
@@ -190,7 +189,7 @@ def set_alias(text: str, alias: str, target: str, label: str) -> str:
     """Return the text with this alias, and without another spelling of it. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
     aliases: dict[str, str] = data.get("aliases", {})
-    key = registry_spelling(aliases, alias) or alias
+    key = _spelling(aliases, alias) or alias
     expected = {**data, "aliases": {**aliases, key: target}}
     return _edit(text, expected, label, lambda plain: set_value(plain, ["aliases", key], target))
 
@@ -198,11 +197,19 @@ def set_alias(text: str, alias: str, target: str, label: str) -> str:
 def remove_alias(text: str, alias: str, label: str) -> str:
     """Return the text without this alias, in whatever case it is written. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
-    key = registry_spelling(data.get("aliases", {}), alias)
+    key = _spelling(data.get("aliases", {}), alias)
     if key is None:  # another process was faster
         return text
     expected = {**data, "aliases": {name: value for name, value in data["aliases"].items() if name != key}}
     return _edit(text, expected, label, lambda plain: remove_value(plain, ["aliases", key]))
+
+
+def _spelling(aliases: Collection[str], alias: str) -> str | None:
+    """Return an alias as the file writes it, whatever its case; None where it has none."""
+    if alias in aliases:
+        return alias
+    folded = alias.casefold()
+    return next((known for known in aliases if known.casefold() == folded), None)
 
 
 def set_preference(text: str, providers: Sequence[str], label: str) -> str:
