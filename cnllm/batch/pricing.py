@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.settings import BatchSettings
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import cost_of_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import added_input, assume_price, output_bound, reply_cost, worst_case
@@ -73,7 +73,7 @@ class RequestPrice(Struct):
     def paid(self, reply: Reply) -> int | None:
         """Return what a reply cost, in units; None where that is unknown."""
         has_bill = reply.cost is not None and reply.cost.currency == self.currency  # of the endpoint itself
-        cost = reply.cost if self.assumed is None or has_bill else cost_of(reply.usage, self.assumed)
+        cost = reply.cost if self.assumed is None or has_bill else cost_of_reply(reply, self.assumed)
         return reply_cost(cost, self.currency)
 
     def price_of(self, plan: Plan) -> Price | None:

@@ -155,21 +155,29 @@ UNREPORTED: list[Any] = [
 ]
 
 
+LIMITS = "limits = { context = 8192, output = 1000 }"
+ASSUMED = Price(currency="CNY", input=2.0, output=8.0)
+
+
+@pytest.mark.parametrize(("flags", "assumed"), [(PRICE, None), (LIMITS, ASSUMED)], ids=["known", "assumed"])
 @pytest.mark.parametrize("usage", UNREPORTED, ids=range(len(UNREPORTED)))
-def test_a_usage_that_was_not_reported_is_charged_with_its_reservation(tmp_path: Path, usage: Any) -> None:
+def test_a_usage_that_was_not_reported_is_charged_with_its_reservation(
+    tmp_path: Path, usage: Any, flags: str, assumed: Price | None
+) -> None:
     body: dict[str, Any] = reply("word " * 1000)
     del body["usage"]
     if usage is not None:
         body["usage"] = usage
     with stub(rule=lambda prompt, server: (200, body, {})) as server:
         cap = 5 * EXPENSIVE
-        report = run(server, tmp_path, prompts(40), flags=PRICE, max_cost=cap, currency="CNY")
+        options: Any = {"flags": flags, "max_cost": cap, "currency": "CNY", "assume_price": assumed}
+        report = run(server, tmp_path, prompts(40), **options)
         assert 0 < len(server.log) <= 5
         assert report.done == len(server.log)
         assert EXPENSIVE * len(server.log) <= report.cost <= cap  # type: ignore[operator]
         asked = len(server.log)
         with pytest.raises(CnllmError, match="leaves no room"):
-            run(server, tmp_path, prompts(40), flags=PRICE, max_cost=cap, currency="CNY")
+            run(server, tmp_path, prompts(40), **options)
         assert len(server.log) == asked
 
 

@@ -11,10 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.engine.decode.hours import is_within, local_day
 from cnllm.registry.flags import Price
-from cnllm.types import Cost, Usage
+from cnllm.types import Cost, Reply, Usage
 
 __all__ = [
     "MILLION",
@@ -24,10 +25,12 @@ __all__ = [
     "add_tokens",
     "base_rates",
     "cost_of",
+    "cost_of_reply",
     "exact_rate",
     "is_off_peak",
     "possible_rates",
     "promotion_of",
+    "reported_counts",
     "service_rates",
     "tier_rates",
 ]
@@ -183,6 +186,19 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None, fac
     total = CostSum()
     add_tokens(total, usage, price, created, facts)
     return total.cost(price.currency)
+
+
+def cost_of_reply(reply: Reply, price: Price) -> Cost | None:
+    """Return the cost of the tokens of a reply by a price that is not the registry's; None where nothing is known."""
+    usage = reported_counts(reply.usage, answered=bool(reply.message.parts))
+    return cost_of(usage, price, facts=Facts(is_cut=reply.finish in ("cut", "error")))
+
+
+def reported_counts(usage: Usage, *, answered: bool) -> Usage:
+    """Return the counts that were reported: a 0 for a reply that has content (`answered`) was not."""
+    if not answered or (usage.input != 0 and usage.output != 0):
+        return usage
+    return replace(usage, input=usage.input or None, output=usage.output or None)
 
 
 def add_tokens(total: CostSum, usage: Usage, price: Price, created: float | None, facts: Facts) -> None:

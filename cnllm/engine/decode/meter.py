@@ -10,7 +10,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, is_off_peak, possible_rates
+from cnllm.engine.decode.cost import (
+    MILLION,
+    CostSum,
+    Facts,
+    add_tokens,
+    exact_rate,
+    is_off_peak,
+    possible_rates,
+    reported_counts,
+)
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
@@ -88,8 +97,7 @@ class Meter:
         is_plain = not is_cut and (not calls or all(number == 0 for number in calls.values()))
         if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
             return plain
-        if answered and (usage.input == 0 or usage.output == 0):
-            usage = replace(usage, input=usage.input or None, output=usage.output or None)
+        usage = reported_counts(usage, answered=answered)
         counts = _own_counts(extra)
         price = self._price
         computed: Cost | None = None

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import cost_of_reply
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 from cnllm.types import Reply
@@ -126,7 +126,9 @@ class Rights(Struct, frozen=True):
     def priced(self, reply: Reply, known: Price | None) -> Reply:
         """Return a reply with its cost by the price that the key assumes, where none is known."""
         price = self.price(known)
-        return reply if reply.cost is not None or price is known else replace(reply, cost=cost_of(reply.usage, price))
+        if price is None or reply.cost is not None or price is known:
+            return reply
+        return replace(reply, cost=cost_of_reply(reply, price))
 
 
 def new_key() -> str:
