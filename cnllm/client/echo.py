@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -45,11 +44,10 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
 )
+from cnllm.types.delivered import delta_runs
 from cnllm.types.json_form import json_form
 
 __all__ = ["Echo", "insert_key", "plan_secrets", "redact_bytes", "redact_error", "secret_bytes"]
-
-_DELTAS = (TextDelta, ReasoningDelta)
 
 
 class Echo:
@@ -123,18 +121,31 @@ class Echo:
             return events
         if len(events) == 1:  # most often
             event: Any = events[0]
+            if type(event) is ToolCallDelta:
+                return events if self._argument_filter(event.index).passes(event.text) else []
             text_filter = self._filters.get(type(event))
             if text_filter is not None and text_filter.passes(event.text):
                 return events
         out: list[Event] = []
-        for kind, group in groupby(events, type):
-            same_kind: list[Any] = list(group)
-            if kind in _DELTAS and self._filter(kind).passes("".join([event.text for event in same_kind])):
-                out += same_kind
-                continue
-            for event in same_kind:
+        for key, run in delta_runs(events):
+            if key is not None:
+                text = "".join([event.text for event in run])
+                if type(key) is int:  # what does not pass waits for the end of the arguments
+                    out += run if self._argument_filter(key).passes(text) else ()
+                    continue
+                if self._filter(key).passes(text):
+                    out += run
+                    continue
+            for event in run:
                 self._event(event, out)
         return out
+
+    def _argument_filter(self, index: int) -> ArgumentFilter:
+        """Return the filter of the arguments of a call."""
+        assert self._finder is not None
+        if (arguments := self._arguments.get(index)) is None:
+            arguments = self._arguments[index] = ArgumentFilter(self._finder)
+        return arguments
 
     def flush(self) -> list[Event]:
         """Return the withheld text, once nothing more arrives."""
@@ -150,7 +161,6 @@ class Echo:
         return out
 
     def _event(self, event: Event, out: list[Event]) -> None:
-        assert self._finder is not None
         match event:
             case TextDelta(text) | ReasoningDelta(text):
                 text_filter = self._filter(type(event))
@@ -158,12 +168,6 @@ class Echo:
                     out.append(event)
                 elif text := text_filter.feed(text):
                     out.append(type(event)(text))
-            case ToolCallDelta(index, text):
-                arguments = self._arguments.get(index)
-                if arguments is None:
-                    arguments = self._arguments[index] = ArgumentFilter(self._finder)
-                if arguments.passes(text):
-                    out.append(event)
             case ToolCallEnd(index, call):
                 if (arguments := self._arguments.pop(index, None)) is not None and arguments.withheld:
                     self._argument_sizes[call.raw] = arguments.size

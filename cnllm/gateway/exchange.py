@@ -14,7 +14,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,6 +51,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.arguments import break_off
+from cnllm.types.delivered import delta_runs
 from cnllm.types.media import media_kind
 from cnllm.types.message_memory import LONG
 
@@ -335,15 +335,13 @@ class Exchange:
     def events(self, events: Iterable[Event]) -> bytes:
         """Return the bytes of events, as `event` does. Raises `Diverged`."""
         out: list[bytes] = []
-        for kind, group in groupby(events, type):
-            run: list[Any] = list(group)
+        for key, run in delta_runs(events):
             out.append(self.event(run.pop(0)))  # it opens a part, so that the others continue one
-            if not run:
-                continue
-            data = None
-            if kind is TextDelta or kind is ReasoningDelta:
-                data = self._writer.feed_texts(kind, [event.text for event in run])
-            out += map(self.event, run) if data is None else [data]
+            if run and key is not None:
+                data = self._writer.feed_texts(key, [event.text for event in run])
+                out += map(self.event, run) if data is None else [data]
+            elif run:
+                out += map(self.event, run)
         return b"".join(out)
 
     def event(self, event: Event) -> bytes:

@@ -22,7 +22,8 @@ from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
+from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, Usage
+from cnllm.types.delivered import DeltaKey
 from cnllm.types.web_search import WebSearch
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class ServerStream(Protocol):
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
         """Return the frames of one event; `Finished` is the last and ends the stream."""
 
-    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas that continue the open part, None where each has to be an `event`."""
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of deltas that continue the open part or a call; None where each has to be an `event`."""
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""

@@ -37,9 +37,10 @@ from cnllm.types import (
     ToolCallStart,
     UsageSeen,
 )
-from cnllm.types.delivered import Delivered, Diverged
+from cnllm.types.delivered import Delivered, DeltaKey, Diverged
+from cnllm.types.lenient_json import JsonPieces
 
-__all__ = ["EventOrder", "citations_by_part", "is_complete_json", "reply_events"]
+__all__ = ["EventOrder", "citations_by_part", "reply_events"]
 
 _ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
 """The events that wait for no part."""
@@ -95,7 +96,7 @@ class EventOrder:
         self._held: list[Event] = []
         self._calls: list[int] = []  # that began, and were not delivered if they are written whole
         self._ended_calls: dict[int, Event] = {}
-        self._arguments: dict[int, list[str]] = {}  # of the calls that were delivered
+        self._arguments: dict[int, JsonPieces] = {}  # of the calls that were delivered
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events to write now."""
@@ -121,12 +122,19 @@ class EventOrder:
         """Whether text of the answer was written."""
         return self._delivered.has(TextDelta)
 
-    def continue_with(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bool:
-        """Whether deltas of one kind go out as they are, because they continue the open part."""
-        if self._kind is not _KINDS[kind] or self._held or not self._delivered.is_first:
+    def continue_with(self, key: DeltaKey, texts: list[str]) -> bool:
+        """Whether deltas go out as they are, because they continue the open part, or a call that has begun."""
+        if self._held or not self._delivered.is_first:
             return False
-        self._pieces += texts
-        self._delivered.add(kind, texts)
+        if isinstance(key, int):
+            if (arguments := self._arguments.get(key)) is None:
+                return False
+            arguments.pieces += texts
+        elif self._kind is _KINDS[key]:
+            self._pieces += texts
+        else:
+            return False
+        self._delivered.add(key, texts)
         return True
 
     def _feed(self, event: Event, kind: type) -> list[Event]:
@@ -172,7 +180,7 @@ class EventOrder:
         """Whether calls must be complete before anything else is written."""
         if not self._calls or self._whole_calls:
             return bool(self._calls)
-        return self._one_block and not all(is_complete_json("".join(self._arguments[index])) for index in self._calls)
+        return self._one_block and not all(self._arguments[index].has_ended() for index in self._calls)
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
@@ -207,10 +215,10 @@ class EventOrder:
             case ToolCallStart(index=index):
                 out = [] if self._kind is None else self._end_unsealed()
                 self._calls.append(index)
-                self._arguments[index] = []
+                self._arguments[index] = JsonPieces()
                 return [*out, event]
             case ToolCallDelta(index=index) if index in self._arguments:
-                self._arguments[index].append(event.text)
+                self._arguments[index].pieces.append(event.text)
             case ToolCallEnd(index=index, call=call):
                 if self._seal is not None:
                     event = ToolCallEnd(index, cast(ToolCall, self._seal(call)))
@@ -269,15 +277,6 @@ class EventOrder:
         """Return the waiting events that can be written now."""
         held, self._held = self._held, []
         return [ready for event in held for ready in self._feed(event, type(event))]
-
-
-def is_complete_json(arguments: str) -> bool:
-    """Whether a text is one complete JSON value."""
-    try:
-        msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
-    return True
 
 
 def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda text: (text,)) -> Iterator[Event]:

@@ -32,6 +32,7 @@ from cnllm.types import (
     ToolCallStart,
     checks,
 )
+from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
@@ -293,10 +294,10 @@ class StreamWriter:
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
-            if type(event) is TextDelta or type(event) is ReasoningDelta:  # most of a stream
-                if self._order.continue_with(type(event), [event.text]):
-                    return _encode_frames(self._encoder.event(event))
-                return self._encode(self._order.feed(event))
+            if (key := delta_key(event)) is not None:  # most of a stream
+                texts = [event.text]  # type: ignore[union-attr]
+                if (data := self._continue(key, texts)) is not None:
+                    return data
             visible = self._visible_event(event)
             return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:
@@ -304,18 +305,30 @@ class StreamWriter:
                 raise shape_error from error
             raise
 
-    def feed_texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas of one kind; None, and nothing is written, where each has to be fed.
+    def feed_texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas with one key; None, and nothing is written, where each has to be fed.
 
-        Raises `TypeError` for another kind, or for texts that are no list of strings.
+        Raises `TypeError` for another key, or for texts that are no list of strings.
         """
-        if kind is not TextDelta and kind is not ReasoningDelta:
-            raise checks.wrong_type("kind", kind, "cnllm.TextDelta or cnllm.ReasoningDelta")
-        if type(texts) is not list or not all(type(text) is str for text in texts):
+        if key is not TextDelta and key is not ReasoningDelta and type(key) is not int:
+            raise checks.wrong_type("key", key, "cnllm.TextDelta, cnllm.ReasoningDelta or the index of a call")
+        if type(texts) is not list or not {*map(type, texts)} <= {str}:
             raise checks.wrong_type("texts", texts, "a list of strings")
-        if (data := self._encoder.texts(kind, texts)) is not None and self._order.continue_with(kind, texts):
+        return self._continue(key, texts)
+
+    def _continue(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of deltas that continue what is open; None where there is more to decide."""
+        if type(key) is int:
+            if key in self._excluded:
+                return b""
+            if (index := self._indexes.get(key)) is None:
+                return None
+            key = index
+        if not self._order.continue_with(key, texts):
+            return None
+        if (data := self._encoder.texts(key, texts)) is not None:
             return data
-        return None
+        return self._encode([delta_of(key, text) for text in texts])
 
     def require_whole(self) -> None:
         """Raise `Diverged` where a reply that began again has not repeated all that was written."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,7 +22,35 @@ from cnllm.types import (
     ToolCallStart,
 )
 
-__all__ = ["Delivered", "Diverged", "RepeatedText", "text_events"]
+__all__ = ["Delivered", "DeltaKey", "Diverged", "RepeatedText", "delta_key", "delta_of", "delta_runs", "text_events"]
+
+DeltaKey = type[TextDelta] | type[ReasoningDelta] | int
+"""The text that a delta continues: that of a type of delta, or the arguments of the call with an index."""
+
+
+def delta_key(event: Event) -> DeltaKey | None:
+    """Return the key of the text that an event continues; None for an event that is no delta."""
+    kind = type(event)
+    if kind is TextDelta or kind is ReasoningDelta:
+        return kind
+    return event.index if type(event) is ToolCallDelta else None
+
+
+def delta_of(key: DeltaKey, text: str) -> TextDelta | ReasoningDelta | ToolCallDelta:
+    """Return the delta that continues the text with a key."""
+    return ToolCallDelta(key, text) if isinstance(key, int) else key(text)
+
+
+def delta_runs(events: Iterable[Event]) -> Iterator[tuple[DeltaKey | None, list[Any]]]:
+    """Yield neighbours that continue one text, with its key, and other neighbours of one type, with None."""
+    for kind, group in groupby(events, type):
+        if kind is ToolCallDelta:
+            yield from ((index, [*pieces]) for index, pieces in groupby(group, _index))
+        else:
+            yield kind if kind is TextDelta or kind is ReasoningDelta else None, [*group]
+
+
+_index = attrgetter("index")
 
 
 class Diverged(Exception):
@@ -118,8 +149,7 @@ class Delivered:
 
     def forget(self, event: Event) -> None:
         """Compare no more texts of the kind of an event: all of them are new."""
-        key = event.index if type(event) is ToolCallDelta else type(event)
-        if self._repeats is not None:
+        if self._repeats is not None and (key := delta_key(event)) is not None:
             self._repeats.pop(key, None)
 
     def rest(self, event: Event) -> Event | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["JsonNesting", "NotJson", "SurrogateBuffer", "decode_lenient", "replace_surrogates"]
+__all__ = ["JsonNesting", "JsonPieces", "NotJson", "SurrogateBuffer", "decode_lenient", "replace_surrogates"]
 
 _decode = msgspec.json.Decoder().decode
 _MARKS = re.compile(r'["\\{}\[\]]')
@@ -105,17 +105,20 @@ class SurrogateBuffer:
 
 
 class JsonNesting:
-    """Follows the nesting of JSON that comes in pieces."""
+    """Follows the nesting of JSON that comes in pieces. `last` is the last character that is no white space."""
 
-    __slots__ = ("_escaped", "depth", "in_string")
+    __slots__ = ("_escaped", "depth", "in_string", "last")
 
     def __init__(self) -> None:
         self.depth = 0
+        self.last = ""
         self.in_string = self._escaped = False
 
     def brackets(self, piece: str) -> Iterator[re.Match[str]]:
         """Yield each bracket of a piece outside of texts; `depth` is then that behind the bracket."""
         position = 0
+        if stripped := piece.rstrip():
+            self.last = stripped[-1]
         if self._escaped and piece:
             position, self._escaped = 1, False
         while mark := _MARKS.search(piece, position):
@@ -129,3 +132,26 @@ class JsonNesting:
             elif not self.in_string:
                 self.depth += 1 if char in "{[" else -1
                 yield mark
+
+    def has_ended(self, brackets: str = "}]") -> bool:
+        """Whether everything that began has ended, with one of these brackets."""
+        return not self.depth and not self.in_string and self.last != "" and self.last in brackets
+
+
+class JsonPieces:
+    """The pieces of a JSON text. To look whether it has ended costs what is new since the last look."""
+
+    __slots__ = ("_nesting", "_seen", "pieces")
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = [*pieces]
+        self._nesting = JsonNesting()
+        self._seen = 0
+
+    def has_ended(self) -> bool:
+        """Whether an object or a list is there from its first bracket to its last."""
+        for piece in self.pieces[self._seen :]:
+            for _ in self._nesting.brackets(piece):
+                pass
+        self._seen = len(self.pieces)
+        return self._nesting.has_ended()

@@ -53,6 +53,20 @@ CALLED: list[Event] = [
     ToolCallDelta(0, ":1}"),
     ToolCallEnd(0, CALL),
 ]
+OTHER_ID = "call_abcdefghij0123456789"
+PIECES = ('{"te', 'xt": "', "思考", "\\n", '"}')
+LONG_CALLS = [
+    ToolCall(id, "f", {"text": "思考\n"}, raw="".join(PIECES), excluded=is_excluded)
+    for id, is_excluded in ((ID, False), (OTHER_ID, False), (ID, True))
+]
+
+
+def call_events(index: int, call: ToolCall) -> list[Event]:
+    return [ToolCallStart(index, call.id, call.name, call.excluded), *(ToolCallDelta(index, text) for text in PIECES)]
+
+
+LONG: list[Event] = [*call_events(0, LONG_CALLS[0]), ToolCallEnd(0, LONG_CALLS[0])]
+OTHER: list[Event] = [*call_events(1, LONG_CALLS[1]), ToolCallEnd(1, LONG_CALLS[1])]
 REASONED = BlockEnd(0, Reasoning("".join(event.text for event in REASONING)))
 SPOKEN = BlockEnd(1, Text("".join(event.text for event in TEXT)))
 NOTE = NoteAdded(Note("tier", "b", "c", "d"))
@@ -64,6 +78,12 @@ STREAMS: dict[str, list[Event]] = {
     "alternating": [*REASONING[:2], *TEXT[:2], *REASONING[2:], *TEXT[2:], REASONED, SPOKEN],
     "text after a call": [*CALLED[:2], *TEXT, *CALLED[2:], SPOKEN, USED],
     "notes between": [*TEXT[:2], NOTE, *TEXT[2:], SPOKEN],
+    "one call after another": [*LONG, *OTHER, USED],
+    "two calls at once": [LONG[0], OTHER[0], *LONG[1:3], *OTHER[1:5], *LONG[3:], *OTHER[5:], USED],
+    "calls that end at the end": [*LONG[:-1], *OTHER[:-1], LONG[-1], OTHER[-1]],
+    "a call beside one that is left out": [*call_events(0, LONG_CALLS[2]), ToolCallEnd(0, LONG_CALLS[2]), *OTHER],
+    "text in a call": [*LONG[:3], *TEXT[:3], *LONG[3:], *TEXT[3:], SPOKEN],
+    "a call begun again": [*LONG[:4], Restarted(), *LONG, *OTHER],
     "begun again": [*REASONING, *TEXT[:3], Restarted(), *REASONING, REASONED, *TEXT, SPOKEN],
     "begun again with another text": [
         *TEXT,
@@ -127,6 +147,10 @@ def test_events_that_arrive_together_are_written_as_one_by_one(protocol: str, na
 
 
 def test_a_run_of_deltas_is_one_event_for_each(names: ModelNames) -> None:
+    for protocol, kind in (("openai-chat", b'"arguments":'), ("anthropic-messages", b'"partial_json"')):
+        data = written(protocol, names, MODELS[0], LONG, 100)
+        assert isinstance(data, bytes)
+        assert data.count(kind) - (protocol == "openai-chat") == len(PIECES), data  # its first chunk has empty ones
     for protocol, kind in (("openai-chat", b'"content":'), ("anthropic-messages", b'"text_delta"')):
         data = written(protocol, names, MODELS[0], [*TEXT, SPOKEN], 100)
         assert isinstance(data, bytes)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from engine.support import Work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -214,3 +215,29 @@ def test_text_in_the_middle_of_a_call_breaks_nothing() -> None:
         _, got = read(protocol, streamed(protocol, [*events, Finished("tool_calls")]))
         assert got.text == "Wait here.", protocol
         assert [(c.id, c.arguments) for c in got.tool_calls] == [(c.id, c.arguments) for c in calls], protocol
+
+
+def test_pieces_that_others_wait_for_take_linear_time() -> None:
+    """A client of Messages sees one call after another, and text after the calls before it."""
+
+    def work(protocol: str, first: list[Any], count: int) -> int:
+        writer = engine.StreamWriter(protocol)
+        events: list[Any] = [ToolCallStart(0, "call_x0", "f"), ToolCallDelta(0, '{"a":"'), *first]
+        with Work() as counted:
+            for event in [*events, *(ToolCallDelta(0, f"word {number}") for number in range(count))]:
+                writer.feed(event)
+        return counted.done
+
+    for protocol in PROTOCOLS:
+        for first in ([], [ToolCallStart(1, "call_x1", "f")], [TextDelta("Wait")]):
+            assert work(protocol, first, 400) < 6 * work(protocol, first, 100), (protocol, first)
+
+
+def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
+    for protocol in (CHAT, MESSAGES, RESPONSES):
+        writer = engine.StreamWriter(protocol)
+        for index in (0, 1):
+            pieces = [ToolCallDelta(index, piece) for piece in ('{"a": ', '"}', '"', " }")]
+            for event in (ToolCallStart(index, f"call_x{index}", "f"), *pieces):
+                assert writer.feed(event), (protocol, event)
+        assert writer.feed(TextDelta("Done.")), protocol

@@ -46,7 +46,6 @@ class CallBuilder:
         self.late: Callable[[], dict[str, Any] | None] | None = None  # returns more data at the end of the reply
         self._scanned = 0
         self._nesting = JsonNesting()
-        self._last = ""
         self._objects = 0  # JSON objects that begin in the arguments
         self._canonical: bytes | None = None  # canonical form of the arguments, where they are one object
 
@@ -90,7 +89,7 @@ class CallBuilder:
         for piece in self.pieces[self._scanned :]:
             self._scan(piece)
         self._scanned = len(self.pieces)
-        return self._nesting.depth == 0 and not self._nesting.in_string and self._last == "}"
+        return self._nesting.has_ended("}")
 
     def _scan(self, piece: str) -> None:
         """Follow the nesting of JSON through a piece."""
@@ -98,8 +97,6 @@ class CallBuilder:
             if mark[0] in "{[":
                 self._objects += self._nesting.depth == 1
                 self._canonical = None
-        if stripped := piece.rstrip():
-            self._last = stripped[-1]
 
 
 class CallCollector:

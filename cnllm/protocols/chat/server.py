@@ -48,6 +48,7 @@ from cnllm.types import (
 )
 from cnllm.types.convert import CACHE_MARK, call_of
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
+from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.web_search import WebSearch
 
@@ -365,14 +366,18 @@ class StreamEncoder:
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         head = {"id": stream_id(id, _PREFIX), "object": "chat.completion.chunk"}
         self._head = {**head, "created": int(time.time()), "model": model}
-        empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
-        self._before, self._after = empty.rsplit(b'"":""', 1)  # the bytes around the delta of a chunk
+        self._before, self._after = self._around_delta()
         self._custom = _custom_tools(request)
         self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
         self._usage: Usage | None = None
         self._extra: dict[str, Any] = {}
+
+    def _around_delta(self) -> list[bytes]:
+        """Return the bytes before and behind the delta of a chunk."""
+        empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
+        return empty.rsplit(b'"":""', 1)
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -385,9 +390,9 @@ class StreamEncoder:
         """Return the frames of one event."""
         match event:
             case TextDelta():
-                return [self._text_chunk(b'"content":', event.text)]
+                return [self._text_chunk(TextDelta, event.text)]
             case ReasoningDelta():
-                return [self._text_chunk(b'"reasoning_content":', event.text)]
+                return [self._text_chunk(ReasoningDelta, event.text)]
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({_DETAILS: _details(part)})]
             case BlockEnd(part=Media() as part):
@@ -395,6 +400,7 @@ class StreamEncoder:
             case ExtraAdded(extra=extra):
                 self._extra |= extra
                 self._head |= _about(extra)
+                self._before, self._after = self._around_delta()
                 return [self._chunk({}, logprobs=_logprobs(extra))] if "logprobs" in extra else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
@@ -428,7 +434,7 @@ class StreamEncoder:
         """Return the frames of a piece of a call's arguments."""
         reader = self._inputs.get(index)
         if reader is None:
-            return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": text}}]})]
+            return [self._text_chunk(index, text)]
         piece = reader.feed(text)
         return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": piece}}]})] if piece else []
 
@@ -450,15 +456,25 @@ class StreamEncoder:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 
-    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas of the open part."""
-        head = b"data: %b%b" % (self._before, b'"content":' if kind is TextDelta else b'"reasoning_content":')
-        tail = b"%b\n\n" % self._after
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas; None for the input of a custom tool, which is decoded piece by piece."""
+        if key in self._inputs:
+            return None
+        before, after = self._around_text(key)
+        head, tail = b"data: %b" % before, b"%b\n\n" % after
         return b"".join([b"%b%b%b" % (head, msgspec.json.encode(text), tail) for text in texts])
 
-    def _text_chunk(self, key: bytes, text: str) -> tuple[str | None, Any]:
+    def _text_chunk(self, key: DeltaKey, text: str) -> tuple[str | None, Any]:
         """Return one chunk with text, as bytes: the rest of it is always the same."""
-        return None, b"%b%b%b%b" % (self._before, key, msgspec.json.encode(text), self._after)
+        before, after = self._around_text(key)
+        return None, b"%b%b%b" % (before, msgspec.json.encode(text), after)
+
+    def _around_text(self, key: DeltaKey) -> tuple[bytes, bytes]:
+        """Return the bytes before and behind the text of a chunk."""
+        if type(key) is int:
+            before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key)
+            return before, b"}}]%b" % self._after
+        return self._before + (b'"content":' if key is TextDelta else b'"reasoning_content":'), self._after
 
     def _chunk(
         self, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None

@@ -29,6 +29,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.delivered import DeltaKey
 
 __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
@@ -262,7 +263,7 @@ class StreamEncoder:
         """Return one chunk."""
         return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
 
-    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return None: each delta is an event of its own."""
         return None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.event_order import citations_by_part, is_complete_json
+from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.types import (
     BlockEnd,
@@ -31,6 +31,8 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.delivered import DeltaKey
+from cnllm.types.lenient_json import JsonPieces
 
 __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
@@ -164,6 +166,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 
 
 _TEXT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
+_INPUT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%b}}'
 _THINKING_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
 
 
@@ -181,7 +184,7 @@ class StreamEncoder:
         self._calls: dict[int, list[str]] = {}  # input of calls without a block so far, by the call's index
         self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
         self._current: int | None = None
-        self._raw = ""
+        self._input = JsonPieces()  # of the current call
         self._citations: list[Citation] = []  # that wait for a block of text
 
     def expect_input(self, tokens: int) -> None:
@@ -248,12 +251,18 @@ class StreamEncoder:
         """Return the frame of a delta."""
         return self._frame("content_block_delta", index=self._place, delta={"type": kind, key: value})
 
-    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas of the open part; None where its block is not open."""
-        if self._open != ("text" if kind is TextDelta else "thinking"):
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of the open block; None where another one is open, or a call waits."""
+        if type(key) is int:
+            if key != self._current or self._queue:
+                return None
+            self._input.pieces += texts
+            piece = _INPUT_PIECE
+        elif self._open == ("text" if key is TextDelta else "thinking"):
+            piece = _TEXT_PIECE if key is TextDelta else _THINKING_PIECE
+        else:
             return None
-        frame = b"event: content_block_delta\ndata: %b\n\n" % (_TEXT_PIECE if kind is TextDelta else _THINKING_PIECE)
-        place = self._place
+        frame, place = b"event: content_block_delta\ndata: %b\n\n" % piece, self._place
         return b"".join([frame % (place, msgspec.json.encode(text)) for text in texts])
 
     def _text_piece(self, frame: bytes, text: str) -> tuple[str | None, Any]:
@@ -309,7 +318,7 @@ class StreamEncoder:
     def _next_call(self) -> Frames:
         """Open the waiting calls, as far as the open one is complete."""
         out: Frames = []
-        while self._queue and (self._current is None or is_complete_json(self._raw)):
+        while self._queue and (self._current is None or self._input.has_ended()):
             out += self._open_call()
         return out
 
@@ -318,7 +327,7 @@ class StreamEncoder:
         event = self._queue.pop(0)
         input = "".join(self._calls.pop(event.index, ()))
         out = self._close_block()
-        self._open, self._current, self._raw = "tool_use", event.index, input
+        self._open, self._current, self._input = "tool_use", event.index, JsonPieces(input)
         self._place += 1
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out.append(self._frame("content_block_start", index=self._place, content_block=block))
@@ -333,8 +342,8 @@ class StreamEncoder:
             return []
         if event.index != self._current:
             return []
-        self._raw += event.text
-        return [self._delta("input_json_delta", "partial_json", event.text), *self._next_call()]
+        self._input.pieces.append(event.text)
+        return [self._text_piece(_INPUT_PIECE, event.text), *self._next_call()]
 
     def _open_all_calls(self) -> Frames:
         """Open all waiting calls."""

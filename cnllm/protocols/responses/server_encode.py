@@ -36,6 +36,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_input
+from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import media_kind
 
 __all__ = ["StreamEncoder", "takes_media", "token_fields", "write_reply"]
@@ -264,7 +265,7 @@ class StreamEncoder:
                 return self._end(event)
         return []
 
-    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return None: each delta is an event of its own."""
         return None
 
