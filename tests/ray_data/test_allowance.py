@@ -192,11 +192,16 @@ def test_two_that_want_share(tmp_path: Path) -> None:
 
 
 def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
-    """One with an id is for everybody; one without is for others only when its process ended, and once."""
+    """One with an id is for everybody; one without is for others only when its process ended, and once.
+
+    A request that failed leaves none.
+    """
     allowance = Allowance()
     allowance.exchange(1.0, WorkerReport("a", [], [Need(1, 1)] * 2, None, hello(tmp_path, "1")))
     done = [Done(0, "accepted", 1, 1, key=b"id", reply=b"x"), Done(0, "accepted", 1, 1, None, None, b"n", b"y", True)]
+    done += [Done(0, "failed", 1, 1, key=b"failed"), Done(0, "accepted", 1, 1, reply=b"z")]
     allowance.exchange(1.1, WorkerReport("a", done, []))
+    assert allowance.find("a", [(b"failed", False)]) == [None]
     allowance.exchange(1.1, WorkerReport("b", [], [], None, hello(tmp_path, "2")))
     assert allowance.find("b", [(b"id", False), (b"n", True)]) == [b"x", None]
     allowance.exchange(1.2, WorkerReport("c", [], [], None, hello(tmp_path, "1")))
