@@ -68,15 +68,14 @@ class Ledger:
     def notes(self) -> list[Note]:
         """Return the notes so far: on the request, on its messages in their order, and on what was counted."""
         notes = self.plain.copy()
-        causes = self.on_messages.values()
-        for cause in sorted(causes, key=attrgetter("first")) if len(causes) > 1 else causes:
+        for cause in sorted(self.on_messages.values(), key=attrgetter("first")):
             note = cause.note
             if cause.more:
                 last = f"messages[{cause.last}]"
                 more = f"; {cause.more} more, the last in {last}"
                 note = replace(note, said=note.said + more)
             notes.append(note)
-        for (code, flag, subject, did), count in sorted(self.counts.items()) if self.counts else ():
+        for (code, flag, subject, did), count in sorted(self.counts.items()):
             notes.append(self._build_note(code, flag, counted(subject, count), did))
         return notes
 

@@ -593,6 +593,14 @@ def test_a_call_that_began_before_a_restart_begins_again_after_it(plain: cnllm.M
     assert cnllm.ToolCallDelta(0, "{}") in after
 
 
+# ── arguments ────────────────────────────────────────────────────────────────
+@each("status, error", [(-1, ValueError), (1000, ValueError), (True, ValueError), ("200", TypeError), (2.0, TypeError)])
+def test_a_status_that_no_response_has_is_refused(plain: cnllm.Model, status: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="status"):
+        engine.StreamParser(plain, status=status)
+    assert engine.StreamParser(plain, status=999) is not None
+
+
 # ── time ─────────────────────────────────────────────────────────────────────
 
 

@@ -916,6 +916,16 @@ def test_a_program_can_tell_each_repair_of_a_history_by_its_code(
     assert what in [f"{note.code} {note.flag}" for note in build(home(flags), history).notes]
 
 
+def test_notes_on_messages_stand_in_the_order_of_the_messages(home: Home) -> None:
+    call, result = own(ToolCall("call_1", "f", {})), Message("tool", [ToolResult("call_1", "x")])
+    model = home('messages.developer = false\ntools.call_id_pattern = "[a-z]{9}"')
+    notes = build(model, ["go", call, result, Message("developer", [Text("d")]), "And?"]).notes
+    assert [(note.code, note.said[:11]) for note in notes if note.said.startswith("messages[")] == [
+        ("ids-renamed", "messages[1]"),
+        ("role-developer", "messages[3]"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("what", "flags", "options"),
     [

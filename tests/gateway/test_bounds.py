@@ -425,8 +425,10 @@ def test_a_quota_counts_what_is_given_back() -> None:
     assert (quota.refusal("a"), quota.refusal("b", 4), quota.refusal("b", 5)) == (429, 0, 503)
     quota.take(None, 4)
     assert quota.refusal("b") == 503
-    quota.give("a", 6)
     quota.give(None, 4)
+    quota.give("a", 5)
+    assert (quota.refusal("a", 6), quota.refusal("a", 5)) == (429, 0)
+    quota.give("a")
     assert quota.refusal("a", 6) == 0
     assert quota._each == {}
 

@@ -199,6 +199,12 @@ def test_paths_and_methods(simulated: str) -> None:
             assert response.headers["allow"]
 
 
+def test_a_long_path_is_shown_up_to_a_bound(simulated: str) -> None:
+    for path, shown in (("/" + "x" * 255, "/" + "x" * 255), ("/" + "x" * 256, "/" + "x" * 255 + "…")):
+        error = httpx.get(simulated + path, headers={"x-api-key": KEY}).json()["error"]
+        assert error["message"] == f"there is nothing at {shown}"
+
+
 def test_lists_of_models_have_the_shape_of_the_callers_protocol(simulated: str) -> None:
     headers = {"x-api-key": KEY}
     chat = httpx.get(f"{simulated}/v1/models", headers=headers).json()
