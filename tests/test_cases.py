@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from examples import some
 
 
 def run(test: Callable[..., None], **fixtures: Any) -> str:
@@ -82,3 +83,12 @@ def test_a_test_without_a_case_fails() -> None:
         raise AssertionError("there is no case")
 
     assert run(test).endswith("the test has no case")
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_part_and_every_share_of_what_is_absent_is_skipped(part: int) -> None:
+    @each("number", lambda: some([pytest.param(0, marks=pytest.mark.skip(reason="not here"))], 1), parts=2)
+    def test(number: int) -> None:
+        raise AssertionError("there is no case")
+
+    assert run(test, part=part) == "Skipped: not here"
