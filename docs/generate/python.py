@@ -39,6 +39,7 @@ MODULES = {"daft": "provider for Daft", "ray": "class for Ray Data", "sdk": "SDK
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
 _VARIANCE = re.compile(r"[~+](?=[A-Z])")
 _DEFAULT = re.compile(r"<[^<>]*>")
+_OPTIONAL = re.compile(r"\bOptional\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # Python 3.14 writes `X | None` itself
 _TEXT_UNIT = "Literal['sentence'] | None"
 
 
@@ -162,7 +163,11 @@ def _parameters(shown: inspect.Signature) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return _DEFAULT.sub("…", _PATHS.sub("", _VARIANCE.sub("", text)))
+    return _DEFAULT.sub("…", _plain(text))
+
+
+def _plain(text: str) -> str:
+    return _OPTIONAL.sub(r"\1 | None", _PATHS.sub("", _VARIANCE.sub("", text)))
 
 
 class _Words(str):
@@ -175,7 +180,7 @@ class _Words(str):
 
 
 def _field(field: msgspec.structs.FieldInfo) -> str:
-    shown = f"{field.encode_name}: {_VARIANCE.sub('', _PATHS.sub('', kind(field.type))).replace('<class ', '')}"
+    shown = f"{field.encode_name}: {_plain(kind(field.type)).replace('<class ', '')}"
     if field.default is not msgspec.NODEFAULT:
         return f"{shown} = {_DEFAULT.sub('…', repr(field.default))}"
     return f"{shown} = …" if field.default_factory is not msgspec.NODEFAULT else shown
