@@ -45,7 +45,7 @@ def examples(count: int, **more: Any) -> settings:
 
 
 def some(items: Sequence[T], start: int = 0) -> Sequence[T]:
-    """Those of a table that this run tries: one of four from `start` on, all of them in .ci/long or of a short table."""
+    """Those of a table that this run tries: one of four from `start` on, all in .ci/long or of a short table."""
     return items if SHARE == 1 else items[start % 4 :: 4] or items
 
 

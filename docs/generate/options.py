@@ -45,7 +45,14 @@ def _rows(options: Any) -> list[list[str]]:
     return [[f"`{name}`", ", ".join(_values(kinds[name])), cell(text)] for name, text in texts.items()]
 
 
-_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", MixedList: "list", types.UnionType: "union"}
+_WORDS = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    MixedList: "list",
+    types.UnionType: "union",
+}
 
 
 def _values(kind: Any) -> list[str]:
