@@ -13,17 +13,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
 import cnllm.cli
 
-__all__ = ["can_run", "completed", "run"]
+__all__ = ["can_run", "completed", "run", "run_on_terminal"]
 
 Completed = subprocess.CompletedProcess[str]
+_File = IO[bytes] | FileIO
 
 _OF_THE_START = ("PYTHON", "LC_", "LANG")  # variables that an interpreter reads when it starts
 
@@ -44,11 +47,46 @@ def run(args: Sequence[str], env: Mapping[str, str], stdin: bytes | None, cwd: P
         given.write(stdin or b"")
         given.seek(0)
         with _process(args, env, cwd), _streams(None if stdin is None else given, out, err):
-            try:
-                status: object = cnllm.cli.main()  # `program` takes all objects out of later collections
-            except SystemExit as end:
-                status = end.code
-        return status if isinstance(status, int) else int(status is not None), _text(out), _text(err)
+            status = _ended()
+        return status, _text(out), _text(err)
+
+
+def run_on_terminal(args: Sequence[str], env: Mapping[str, str]) -> tuple[int, bytes]:
+    """Run `cnllm` with stdout and stderr on a terminal and no input: its exit status, and what reached the terminal."""
+    import pty
+
+    master, slave = pty.openpty()
+    seen: list[bytes] = []
+    reader = threading.Thread(target=_read, args=(master, seen))
+    reader.start()
+    try:
+        with open(slave, "wb", buffering=0) as screen, _process(args, env, None), _streams(None, screen, screen):
+            status = _ended()
+    finally:
+        reader.join()
+        os.close(master)
+    return status, b"".join(seen)
+
+
+def _read(master: int, seen: list[bytes]) -> None:
+    """Read what reaches a terminal until its other side is closed."""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the way Linux says that the other side closed
+            return
+        if not piece:
+            return
+        seen.append(piece)
+
+
+def _ended() -> int:
+    """Run the program with the arguments and streams of this process, and return its exit status."""
+    try:
+        status: object = cnllm.cli.main()  # `program` takes all objects out of later collections
+    except SystemExit as end:
+        status = end.code
+    return status if isinstance(status, int) else int(status is not None)
 
 
 def completed(
@@ -66,7 +104,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 @contextmanager
-def _streams(given: IO[bytes] | None, out: IO[bytes], err: IO[bytes]) -> Iterator[None]:
+def _streams(given: IO[bytes] | None, out: _File, err: _File) -> Iterator[None]:
     """stdin, stdout and stderr as an interpreter opens them."""
     before = sys.stdin, sys.stdout, sys.stderr
     with (

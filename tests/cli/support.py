@@ -158,6 +158,16 @@ def terminal(
             process.stderr.close()
 
 
+def on_terminal(machine: Machine, *args: str, columns: int | None = None) -> str:
+    """Everything that reaches a terminal with both streams on it: of the program here, where the environment allows."""
+    env = {**machine.env, "TERM": "xterm"} | ({} if columns is None else {"COLUMNS": str(columns)})
+    if program.can_run(env):
+        _, seen = program.run_on_terminal(args, env)
+        return seen.decode().replace("\r\n", "\n")
+    with terminal(machine, *args, columns=columns) as (master, _):
+        return read_terminal(master)
+
+
 def read_until(process: subprocess.Popen[bytes], words: bytes) -> bytes:
     """What a program has written to stdout once the words are among it."""
     assert process.stdout is not None

@@ -19,7 +19,7 @@ from cnllm.cli.language.messages import language
 from cnllm.cli.output.help import wrap
 from cnllm.cli.output.terminal import display_width
 
-from .support import Machine, read_terminal, terminal
+from .support import Machine, on_terminal, read_terminal, terminal
 
 ENGLISH, CHINESE = "C.UTF-8", "zh_CN.UTF-8"
 PO = Path(messages.__file__).with_name("zh_CN.po")
@@ -229,8 +229,7 @@ def test_a_fault_of_a_registry_file_is_chinese(text: str, expected: str) -> None
 
 def test_a_check_of_files_is_chinese_on_a_terminal(chinese: Machine) -> None:
     path = chinese.file("my.toml", '[models."zai/glm-4.7"]\ncontext = 5\n')
-    with terminal(chinese, "registry", "check", path, columns=200) as (master, _):
-        shown = read_terminal(master)
+    shown = on_terminal(chinese, "registry", "check", path, columns=200)
     assert "没有配置项 'context'。是不是想用 'limits.context'？" in shown
     assert "请写：limits.context = 5" in shown
     assert "has no flag 'context'" in chinese.run("registry", "check", path).out
@@ -323,8 +322,7 @@ def test_help_has_no_space_after_a_chinese_mark(chinese: Machine, args: tuple[st
 
 
 def test_known_issues_are_chinese_on_a_terminal(chinese: Machine) -> None:
-    with terminal(chinese, "models", "show", "zhipuai/glm-4.7", "--issues", columns=200) as (master, _):
-        shown = read_terminal(master)
+    shown = on_terminal(chinese, "models", "show", "zhipuai/glm-4.7", "--issues", columns=200)
     assert "不接受 developer 角色；cnllm 改为 system" in shown
     assert "不思考时：不接受之前各轮的思考内容" in shown
     assert "cnllm sends" not in shown
@@ -384,8 +382,7 @@ def test_english_loads_no_catalogue(machine: Machine) -> None:
 @pytest.mark.parametrize("flag", ["--help", "--help-all"])
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_help_fits_the_terminal(chinese: Machine, columns: int, flag: str) -> None:
-    with terminal(chinese, "call", flag, columns=columns) as (master, _):
-        shown = read_terminal(master)
+    shown = on_terminal(chinese, "call", flag, columns=columns)
     assert HAN.search(shown)
     for line in shown.partition("示例")[0].splitlines():
         assert display_width(line) <= columns or " " not in line.strip(), line

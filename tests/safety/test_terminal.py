@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli.support import DONE, HEAD, Machine, Server, chunk, http, read_terminal, terminal, texts
+from cli.support import DONE, HEAD, Machine, Server, chunk, http, on_terminal, read_terminal, texts
 
 EVIL = (
     "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;Y2F0\x07d\x1b]8;;http://evil.example\x1b\\e\x9b31mf\x9d52;c;Y2F0\x9cg"
@@ -23,13 +23,10 @@ PAGE = http(502, f"<html><title>{EVIL}</title></html>".encode(), "text/html")
 CALL = ("call", "-m", "home/m", "hi")
 
 
-def screen(machine: Machine, *args: str, stdin: str | None = None) -> str:
+def screen(machine: Machine, *args: str) -> str:
     """All that reaches a terminal with both streams on it."""
     machine.env["NO_COLOR"] = "1"
-    with terminal(machine, *args) as (master, process):
-        seen = read_terminal(master)
-        process.wait()
-    return seen
+    return on_terminal(machine, *args)
 
 
 def harmless(seen: str) -> None:
