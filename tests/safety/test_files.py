@@ -42,7 +42,7 @@ def wide(top: Path) -> dict[str, str]:
     return {name: found for name, found in modes(top).items() if found not in ("600", "700")}
 
 
-@pytest.mark.usefixtures("_umask")
+@pytest.mark.usefixtures("_umask", "small_builtin")
 def test_files_that_the_user_names_are_private_where_they_are_new(tmp_path: Path) -> None:
     machine, new = Machine(tmp_path), tmp_path / "new"
     new.mkdir(mode=0o700)
@@ -75,7 +75,7 @@ def test_files_that_the_user_names_are_private_where_they_are_new(tmp_path: Path
     }
 
 
-@pytest.mark.usefixtures("_umask")
+@pytest.mark.usefixtures("_umask", "small_builtin")
 def test_all_that_the_program_writes(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for kind in ("CONFIG", "DATA", "CACHE"):  # folders above that are missing too
@@ -105,6 +105,7 @@ def test_the_stores_own_files(tmp_path: Path) -> None:
         assert wide(tmp_path) == {}
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_what_was_open_to_others_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path)
     tape = tmp_path / "tape"
