@@ -133,12 +133,12 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         self._call = call
         self._runner = AsyncCallRun(setup)
         self._batches = self._runner.batches()
-        self._events = single_events(self._batches)
+        self._events: AsyncGenerator[Event] | None = None
         if by is not None:
             from cnllm.sentences import by_sentence_async, check_by
 
             check_by(by)
-            self._events = by_sentence_async(self._events)
+            self._events = by_sentence_async(single_events(self._batches))
 
     @property
     def plan(self) -> Plan:
@@ -166,11 +166,14 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return self._runner.redact_reply(self._call.partial_reply())
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        if self._events is None:
+            self._events = single_events(self._batches)
         return self._events
 
     async def aclose(self) -> None:
         """End the call at any point."""
-        await self._events.aclose()
+        if self._events is not None:
+            await self._events.aclose()
         await self._batches.aclose()
         await self._runner.close()
 
@@ -223,11 +226,11 @@ class DeferredStream(AsyncStream[Any]):
         return await super().stop() if self._is_open else None
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events if self._is_open else self._open_events()
+        return super().__aiter__() if self._is_open else self._open_events()
 
     async def _open_events(self) -> AsyncGenerator[Event]:
         await self._open()
-        async for event in self._events:
+        async for event in super().__aiter__():
             yield event
 
     async def __aenter__(self) -> Self:

@@ -197,20 +197,33 @@ class Admission:
             return worst_case(assume_price(plan, rights.assumed))
         return worst
 
-    @contextlib.asynccontextmanager
-    async def admitted(
+    def admitted(
         self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int], protocol: str
-    ) -> AsyncIterator[Admitted]:
-        """Let a request be sent while the context lasts. `worst` is that of a key with limits.
+    ) -> contextlib.AbstractAsyncContextManager[Admitted]:
+        """Return a context in which a request may be sent. `worst` is that of a key with limits.
 
-        `estimate` returns about how long the request is. Without a reply everything that was reserved is charged,
-        because the endpoint may charge it; unless the error shows that the request was not sent, or that the endpoint
-        refused it. Raises `RequestFailed` beyond a limit.
+        `estimate` returns about how long the request is. Entering it raises `RequestFailed` beyond a limit.
         """
-        rights, call = caller.rights, Admitted()
-        if rights is None or worst is None:
-            yield call
-            return
+        if caller.rights is None or worst is None:
+            return contextlib.nullcontext(Admitted())
+        return self._reservation(caller, caller.rights, plan, worst, estimate, protocol)
+
+    @contextlib.asynccontextmanager
+    async def _reservation(
+        self,
+        caller: Caller,
+        rights: Rights,
+        plan: Plan,
+        worst: WorstCase,
+        estimate: Callable[[], int],
+        protocol: str,
+    ) -> AsyncIterator[Admitted]:
+        """Reserve what a request of a key with limits may use, and charge what it used.
+
+        Without a reply everything that was reserved is charged, because the endpoint may charge it; unless the error
+        shows that the request was not sent, or that the endpoint refused it.
+        """
+        call = Admitted()
         limits = [record.tpm for record in rights.records]
         tokens = estimate() if any(limits) else 0
         counted = [0 if tpm is None else _counted_tokens(tokens, plan, tpm) for tpm in limits]
