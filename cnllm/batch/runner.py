@@ -135,7 +135,6 @@ class Runner:
     def _notify(self) -> None:
         self._dispatcher.stopped = self.stopped is not None
         self._settled.set()
-        self._wake_feeder.set()
 
     async def _unmark(self) -> None:
         """Take back the marks of rows that were not sent."""
