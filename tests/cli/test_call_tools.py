@@ -57,6 +57,7 @@ def test_a_built_in_tool_is_executed_and_told_of_on_stderr(machine: Machine) -> 
     assert 'tool call: calc {"expression": "2+3*4"}\ntool result: calc 14\n' in done.err
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_whole_answers_go_through_the_same_loop(machine: Machine) -> None:
     done = machine.run(*CALL, "--no-stream", "--tool", "calc", "2+3*4")
     assert (done.status, 'returned: "14"' in done.out) == (0, True)

@@ -30,6 +30,7 @@ def prepare(machine: Machine, url: str) -> None:
     (machine.config / "providers.toml").write_text(OVERLAY.format(url=url))
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_key_is_removed_by_its_variable_or_its_provider(machine: Machine) -> None:
     assert "history of your shell" in machine.run("keys", "set", "zai", KEY).err
     assert "history of your shell" not in machine.run("keys", "set", "zai", stdin=KEY).err
@@ -63,6 +64,7 @@ def test_a_wrong_name_gets_a_suggestion_and_no_list(machine: Machine) -> None:
     assert secret not in machine.run("keys", "set", secret).err
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_one_cheap_request(machine: Machine) -> None:
     with Server([http(200, whole(content="OK"))]) as peer:
         prepare(machine, peer.url)
@@ -129,6 +131,7 @@ def test_a_key_in_the_place_of_a_name_is_not_printed(machine: Machine) -> None:
         machine.run("keys", command, "").fails(2, "''")
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_the_named_variable_is_tested_and_only_where_it_may_go(machine: Machine) -> None:
     with Server([http(200, whole(content="OK"))]) as peer:
         prepare(machine, peer.url)
@@ -146,6 +149,7 @@ def test_the_name_of_a_variable_keeps_its_capitals(machine: Machine) -> None:
     assert "ZAI_API_KEY: " in done.err
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_stored_key_says_who_reads_it(machine: Machine) -> None:
     assert "it is the key of zai" in machine.run("keys", "set", "ZAI_API_KEY", KEY).err
     assert "did you mean ZAI_API_KEY" in machine.run("keys", "set", "ZIA_API_KEY", KEY).err

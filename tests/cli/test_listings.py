@@ -116,6 +116,7 @@ def test_registry_trust_takes_a_file_that_is_there(machine: Machine) -> None:
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("small_builtin")
 def test_keys_are_stored_in_a_private_file_and_never_printed(machine: Machine) -> None:
     path = machine.config / "keys.json"
     assert machine.run("keys", "path").out == f"{path}\n"

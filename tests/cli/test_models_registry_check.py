@@ -48,6 +48,7 @@ def test_flags_without_a_source_are_listed(machine: Machine) -> None:
     ).json()
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_old_sources_are_listed(machine: Machine) -> None:
     done = machine.run("registry", "check", "--older", "999")
     assert (done.status, done.err) == (0, "sources older than 999 days: 1\n")

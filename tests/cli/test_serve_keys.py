@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import httpx
+import pytest
 
 from .support import Machine
 
@@ -86,6 +87,7 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
     assert "a-secret-password" not in wrong.out + wrong.err
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_what_the_registry_of_this_machine_does_not_know_is_said_and_kept(machine: Machine) -> None:
     """The gateway may run elsewhere, with a registry of its own."""
     for name, options, words in [
@@ -102,6 +104,7 @@ def test_what_the_registry_of_this_machine_does_not_know_is_said_and_kept(machin
     assert len(machine.run("serve", "keys", "list", "--json").json()) == 5
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_budget_that_no_model_is_billed_in_is_told(machine: Machine) -> None:
     idle = machine.run("serve", "keys", "add", "a", "--models", "zai/*", "--budget", "5", "--currency", "CNY")
     assert idle.status == 0

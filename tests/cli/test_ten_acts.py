@@ -64,6 +64,7 @@ def test_every_command_of_ours_works(machine: Machine) -> None:
     assert ran >= 10
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_group_without_a_command_lists(machine: Machine) -> None:
     for group in ("models", "logs", "aliases", "templates", "keys"):
         bare, explicit = machine.run(group), machine.run(group, "list")

@@ -79,6 +79,7 @@ def test_J5_the_command_line_warns_of_an_unknown_id_and_goes_on(tmp_path: Path) 
     assert [line for line in done.stderr.splitlines() if "home/never-listed" in line and str(path) in line]
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_J5_the_lines_of_the_manual_are_all_a_new_endpoint_needs(tmp_path: Path) -> None:
     section = (ROOT / "docs" / "how-to" / "registry.md").read_text(encoding="utf-8").partition("\n## Add a model\n")[2]
     text = section.partition("```toml\n")[2].partition("```")[0]
@@ -308,6 +309,7 @@ def test_J7_reasoning_may_arrive_and_go_back_in_a_field_of_any_name(tmp_path: Pa
     assert [*whole.notes, *last.notes] == []
 
 
+@pytest.mark.usefixtures("small_builtin")
 @each("field", ["whatever", "思考"])
 def test_J7_the_check_and_the_command_line_take_any_name(tmp_path: Path, field: str) -> None:
     with Server([http(200, whole_body({"content": "blue", field: "because"}))]) as server:

@@ -345,6 +345,7 @@ def test_J5_a_provider_no_one_has_heard_of_is_refused_with_near_names() -> None:
 MINE = '[models."home/brand-new"]\nlimits = { context = 9_000 }\n[aliases]\nmine = "home/brand-new"\n'
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_J5_the_command_line_takes_the_users_file(tmp_path: Path) -> None:
     script = [SSE_HEAD + sse([*text_chunks("hel", "lo"), chunk(finish="stop")])]
     with Server(script) as server:

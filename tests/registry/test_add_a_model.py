@@ -128,6 +128,7 @@ def test_the_shell_calls_it_whole_and_without_reasoning(home: Endpoint) -> None:
     }
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_the_shell_lists_explains_and_checks_it(home: Endpoint) -> None:
     assert "home/my-model" in cnllm("models", "list").stdout
     shown = cnllm("models", "show", "my-model", "--explain", "--json")

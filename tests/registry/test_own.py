@@ -73,6 +73,7 @@ def refused(registry: Registry, model: str) -> str:
     return f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_somebody_elses_file_gets_no_variable_until_the_user_vouches_for_it(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
