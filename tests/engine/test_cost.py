@@ -11,7 +11,7 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm import Usage, engine, web_search
+from cnllm import Cost, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.registry.flags import Flags, Price
@@ -163,6 +163,46 @@ def test_a_cost_names_what_it_leaves_out(usage: Usage, price: Price, missing: st
     assert cost is not None
     assert (cost.complete, cost.missing, cost.at_most) == (False, (missing,), None)
     assert cost.amount == Decimal(1) / 1_000_000
+
+
+@each(
+    "usage, at_most",
+    [
+        (Usage(5, 2, 10), 7 + 3),
+        (Usage(5, 2, 7, reasoning=9), 7 + 9),
+        (Usage(5, 2, 7, cached=6), 7 + 6),
+        (Usage(5, 2, 7, reasoning=2, cached=5), None),
+        (Usage(5, 2, 6), None),
+    ],
+)
+def test_tokens_beyond_the_input_and_the_output_are_missing(usage: Usage, at_most: int | None) -> None:
+    price = priced(input=1.0, output=1.0, cached=1.0)
+    for cost in (cost_of(usage, price), plain_cost(usage, price)):
+        assert cost is not None
+        assert cost.amount * 1_000_000 == 7
+        assert cost.missing == (() if at_most is None else ("uncounted",))
+        assert cost.at_most is not None
+        assert cost.at_most * 1_000_000 == (at_most or 7)
+
+
+def plain_cost(usage: Usage, price: Price) -> Cost | None:
+    return meter_of(Flags(price=price)).cost(usage, None, {}, calls={}, answered=True, thought=False, is_cut=False)
+
+
+@each("last, missing", [(True, ()), (False, ("output",))])
+def test_counts_before_the_end_of_a_stream_are_not_all(home: Home, last: bool, missing: tuple[str, ...]) -> None:
+    model = home(more="price = { currency = 'USD', input = 1.0, output = 1.0 }")
+    chunks: list[Any] = [
+        {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}},
+        *({"choices": [{"index": 0, "delta": {"content": "b"}}]} for _ in range(3)),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    if last:
+        chunks[-2]["usage"] = {"prompt_tokens": 1, "completion_tokens": 4}
+    body = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+    cost = engine.parse_response(model, 200, {}, body).cost
+    assert cost is not None
+    assert cost.missing == missing
 
 
 def test_free_is_not_unknown() -> None:

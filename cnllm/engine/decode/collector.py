@@ -73,6 +73,7 @@ class Collector:
         self.finish_kind: str | None = None  # the registry's meaning of the word; None for an unknown word
         self.ended = self.answered = self.refused = False
         self.has_gap = False  # pieces of the text are missing
+        self.has_uncounted = False  # pieces came after the last counts of tokens
         self.fault: Any = None
         self.raw: Any = None
         self.choiceless_chunk: Any = None  # a chunk without a choice: all that can be shown of an empty reply

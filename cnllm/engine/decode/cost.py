@@ -33,6 +33,7 @@ __all__ = [
     "reported_counts",
     "service_rates",
     "tier_rates",
+    "uncounted",
 ]
 
 RATES = (
@@ -242,12 +243,30 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
             assert isinstance(rate, int | float)
             total.amount += tokens * exact_rate(rate)
     total.amount /= MILLION
+    if extra := uncounted(usage):
+        total.miss("uncounted", extra * exact_rate(max(filter(_is_rate, rates.values()), default=0)) / MILLION)
     if facts.is_cut or usage.output is None:
         rates_of_output = [rate for name in ("output", "output_thinking") if (rate := rates.get(name)) is not None]
         rest = None if facts.most_output is None else max(facts.most_output - (usage.output or 0), 0)
         highest = None if rest is None or not rates_of_output else rest * exact_rate(max(rates_of_output)) / MILLION
         total.miss("output", highest)
     return total
+
+
+def uncounted(usage: Usage) -> int:
+    """Return the most tokens that the total, or a part, has beyond the input and the output that were reported."""
+    if usage.input is None or usage.output is None:
+        return 0
+    cached, reasoning = (usage.cached or 0) + (usage.cache_write or 0), usage.reasoning or 0
+    return max(
+        (usage.total or 0) - usage.input - usage.output,
+        cached if cached > usage.input else 0,
+        reasoning if reasoning > usage.output else 0,
+    )
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[tuple[str, int | None, str | None]]:

@@ -19,6 +19,7 @@ from cnllm.engine.decode.cost import (
     is_off_peak,
     possible_rates,
     reported_counts,
+    uncounted,
 )
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
@@ -122,7 +123,7 @@ class Meter:
     def _plain_cost(self, usage: Usage, created: float | None, extra: Mapping[str, Any]) -> Cost | None:
         """Return the cost of a reply whose price depends on its minute and its input alone; None for any other."""
         input, output, cached = usage.input, usage.output, usage.cached or 0
-        if self._plain_rates is None or not input or not output or usage.cache_write or cached > input:
+        if self._plain_rates is None or not input or not output or usage.cache_write or uncounted(usage) > 0:
             return None
         if self._service and self._service_of(extra) is not None:
             return None

@@ -34,6 +34,7 @@ from cnllm.protocols.pieces import (
     FACTS,
     CallPieces,
     CitationPiece,
+    Counts,
     MediaPiece,
     OpaquePiece,
     PartEnd,
@@ -57,6 +58,8 @@ from cnllm.types import (
 )
 from cnllm.types.arguments import break_off, decode_arguments
 from cnllm.types.lenient_json import replace_surrogates
+
+_COUNTED = (TextPiece, ReasoningPiece, CallPieces)
 
 __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
 
@@ -172,8 +175,16 @@ class ReplyBuilder:
     def add(self, pieces: Iterable[Piece]) -> list[Event]:
         """Add the pieces of a chunk or a body; return their events."""
         out: list[Event] = []
+        has_counts = False
         for piece in pieces:
+            kind = type(piece)
+            if kind is Counts:
+                has_counts = True
+            elif kind in _COUNTED:
+                self.collected.has_uncounted = True
             self._add(piece, out)
+        if has_counts:  # they are for all of their chunk
+            self.collected.has_uncounted = False
         self._busy = not self.is_idle
         return out
 
@@ -229,6 +240,7 @@ class ReplyBuilder:
 
         Text in which the marker of a call may begin goes through the row.
         """
+        self.collected.has_uncounted = True
         if type(kind) is int:
             return self._call_events(self.collected.calls.go_on(kind, pieces))
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin

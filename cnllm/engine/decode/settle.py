@@ -206,7 +206,7 @@ def build_reply(
         calls=collected.meter.calls(plan.search, collected.paid_calls, calls, parts, plan.echo),
         answered=bool(parts),
         thought=bool(usage.reasoning or collected.parts.thought),
-        is_cut=settled.finish in ("cut", "error"),
+        is_cut=settled.finish in ("cut", "error") or collected.has_uncounted,
         most_output=plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
     )
     return Reply(
