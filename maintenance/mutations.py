@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -196,10 +196,10 @@ class Mutator(ast.NodeTransformer):
         return ast.IfExp(test, other, node)
 
 
-def mutations(root: Path) -> list[Mutation]:
-    """List all candidates of the rooms."""
+def mutations(root: Path, rooms: Sequence[str] = ROOMS) -> list[Mutation]:
+    """List all candidates of some rooms."""
     found: list[Mutation] = []
-    for path in sorted(path for room in ROOMS for path in (root / "cnllm" / room).rglob("*.py")):
+    for path in sorted(path for room in rooms for path in (root / "cnllm" / room).rglob("*.py")):
         mutator = Mutator(path.relative_to(root).as_posix(), {})
         mutator.visit(ast.parse(path.read_text(encoding="utf-8")))
         found += mutator.found
@@ -412,6 +412,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutations")
+    parser.add_argument("--rooms", default=",".join(ROOMS), help="the folders of the package to draw from")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--least", type=float, default=0.9, help="the share that tests have to notice")
     parser.add_argument("--only", choices=("record", "run", "report"), help="do one step of the work")
@@ -419,7 +420,7 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
     if not (folder / "drawn.json").exists():
-        drawn = random.Random(given.seed).sample(mutations(ROOT), given.count)
+        drawn = random.Random(given.seed).sample(mutations(ROOT, given.rooms.split(",")), given.count)
         shutil.rmtree(folder, ignore_errors=True)
         write_copy(folder / "checkout", drawn)
         (folder / "drawn.json").write_text(json.dumps(drawn))
