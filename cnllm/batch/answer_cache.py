@@ -25,14 +25,17 @@ def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: 
     files.make_private_folder(path.parent, narrow=False)
     files.create_private_file(path)
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if names and "answers" not in names:
+    try:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if names and "answers" not in names:
+            raise CnllmError(f"{path} is a database of another program", hint=hint)
+        if is_exclusive:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *tables):
+            database.execute(statement)
+    except BaseException:
         database.close()
-        raise CnllmError(f"{path} is a database of another program", hint=hint)
-    if is_exclusive:
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *tables):
-        database.execute(statement)
+        raise
     return database
 
 

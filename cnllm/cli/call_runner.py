@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -55,16 +55,17 @@ class CallRunner:
         with ExitStack() as stack:
             if self.box is not None:
                 stack.callback(self.box.close)
-            self._prepare(template)
+            self._prepare(template, stack)
             self._open = stack.pop_all()
 
-    def _prepare(self, template: Filled) -> None:
+    def _prepare(self, template: Filled, stack: ExitStack) -> None:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
         from cnllm.registry import Registry
 
         self.new: list[Message] = read_call(self.params, template)
         sends = not self.params["quote"] and self.form not in ("plan", "curl")
         self.log = turn_log.open_log(self.params, "cnllm call", writes=sends and not self.params["no_log"])
+        stack.callback(self.log.close)
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
         if self.box is not None:
@@ -104,7 +105,7 @@ class CallRunner:
 
     def run(self) -> int:
         """Send the request, or print it."""
-        with self._open, closing(self.log):
+        with self._open:
             self.log.print_beginning()
             if self.params["quote"]:
                 return self._show_quote()

@@ -39,7 +39,11 @@ class TurnLog:
         self._conversation: Conversation | None = None
         self._entries: list[dict[str, Any]] = []
         if conversation_id is not None:
-            self._conversation = self._open().conversation(conversation_id)
+            try:
+                self._conversation = self._open().conversation(conversation_id)
+            except CnllmError:
+                self.close()
+                raise
             if writes and self._mode == "off":
                 errors.print_error(
                     "logs are off: this turn will not be part of the conversation", "turn them on: cnllm logs on"

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import unicodedata
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -192,7 +193,7 @@ def test_the_price_in_force_stays_with_each_turn(machine: Machine) -> None:
             machine.run("call", "--model", "home/m", "Hello")
         machine.overlay(peer.url)
         machine.run("call", "--model", "home/m", "Hello")
-    with sqlite3.connect(machine.data / "conversations.db") as file:
+    with closing(sqlite3.connect(machine.data / "conversations.db", isolation_level=None)) as file:
         rows = file.execute("SELECT data FROM turns LEFT JOIN prices ON prices.id = turns.price ORDER BY turns.id")
         prices = [json.loads(data)["input"] if data else None for (data,) in rows]
         assert prices == [1.0, 1.0, 2.0, None]

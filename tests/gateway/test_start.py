@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_each_wrong_option_is_named_at_the_start(tmp_path: Path) -> None:
     junk, other, blank, none = (tmp_path / name for name in ("junk.db", "other.db", "blank", "none"))
     junk.write_bytes(os.urandom(5000))
     (tmp_path / "book-keys.db").write_bytes(os.urandom(5000))
-    with sqlite3.connect(other) as raw:
+    with closing(sqlite3.connect(other, isolation_level=None)) as raw:
         raw.execute("CREATE TABLE x (a)")
     raw.close()
     blank.write_text(f"# keys\n{KEY}\na key of four words\n")

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -526,11 +527,11 @@ def test_a_damaged_row_blocks_no_other(tmp_path: Path) -> None:
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     text, other, newer, ours = (tmp_path / name for name in ("text", "other.db", "newer.db", "conversations.db"))
     text.write_text("dear diary, " * 1000)
-    with sqlite3.connect(other) as raw:
+    with closing(sqlite3.connect(other, isolation_level=None)) as raw:
         raw.execute("CREATE TABLE items (id)")
     raw.close()
     SqliteStore(newer).close()
-    with sqlite3.connect(newer) as raw:
+    with closing(sqlite3.connect(newer, isolation_level=None)) as raw:
         raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     raw.close()
     Conversations.open(ours).close()
@@ -547,7 +548,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
         assert caught.value.hint
         assert path.read_bytes() == before
     assert {file.name for file in tmp_path.iterdir()} == {"text", "other.db", "newer.db", "conversations.db"}
-    with sqlite3.connect(tmp_path / "a.db") as raw:
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as raw:
         SqliteStore(tmp_path / "a.db").close()
         assert raw.execute("PRAGMA application_id").fetchone() == (MARK,)
     raw.close()

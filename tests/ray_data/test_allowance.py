@@ -7,6 +7,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_a_cap_holds_whatever_ends(
     charged = sum(worker.charged for worker in [*workers, *gone])
     assert charged <= cap
     allowance.close()
-    with sqlite3.connect(folder / "ledger") as db:
+    with closing(sqlite3.connect(folder / "ledger", isolation_level=None)) as db:
         (spent,) = db.execute("SELECT units FROM spent WHERE currency = 'CNY'").fetchone()
     assert charged <= spent <= cap
 

@@ -9,6 +9,7 @@ import sqlite3
 import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_the_data_of_a_file_is_read(name: str, content: bytes, expected: list[An
 
 
 def test_a_database_is_read(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)) as connection:
         connection.execute("create table models (id text, n integer)")
         connection.execute("insert into models values ('m', 7)")
     connection.close()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_the_raw_log_deletes_its_own_files_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [AnswerCache, RunLedger, Store.open], ids=["answers", "ledger", "store"])
 def test_a_database_of_another_program_stays_as_it_is(make: Callable[[Path], Any], tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("CREATE TABLE mine (x)")
     db.close()
     path.chmod(0o644)

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_one_bad_row_blocks_no_other(tmp_path: Path) -> None:
                 for more in ("", "-wal", "-shm"):
                     path.with_name(path.name + more).unlink(missing_ok=True)
                 path.write_bytes(pristine)
-                with sqlite3.connect(path) as raw:
+                with closing(sqlite3.connect(path, isolation_level=None)) as raw:
                     row = raw.execute(f"SELECT min(id) + 1 FROM {table}").fetchone()[0]
                     if table == "messages":
                         row = raw.execute("SELECT id FROM messages WHERE turn = 2 AND role = 'user'").fetchone()[0]
@@ -72,7 +73,7 @@ def test_one_bad_row_blocks_no_other(tmp_path: Path) -> None:
 def test_a_newer_store_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     filled(path)
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     raw.close()
     before = path.read_bytes()
@@ -123,7 +124,7 @@ def test_processes_that_take_the_next_step_at_once_take_it_once(tmp_path: Path) 
     for one in made:
         _, said = one.communicate(timeout=60)
         assert one.returncode == 0, said
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         assert raw.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
         assert raw.execute("SELECT count(*) FROM extra").fetchone() == (1,)
         assert raw.execute("SELECT count(DISTINCT conversation) FROM turns").fetchone() == (len(ids),)
@@ -155,7 +156,7 @@ def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
 def test_a_forked_child_reads_and_writes_by_a_connection_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     ids = filled(path)
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("UPDATE messages SET text = CAST(? AS TEXT) WHERE id = 1", (b"\xff sunset",))
     raw.close()
     with Store.open(path) as store:
@@ -178,6 +179,6 @@ def test_a_forked_child_reads_and_writes_by_a_connection_of_its_own(tmp_path: Pa
         with store.conversation().turn([cnllm.Message("user", [cnllm.Text("of the parent")])], model="p/m"):
             pass
         assert len(store.summaries()) == 5
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     raw.close()

@@ -7,6 +7,7 @@ import random
 import sqlite3
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_the_file_is_at_the_place_of_the_platform_or_where_the_user_says(
 def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store.open(path).close()
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     raw.close()
     before = path.read_bytes()
@@ -78,7 +79,7 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_what_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
     text, other = tmp_path / "text.db", tmp_path / "other.db"
     text.write_text("dear diary, " * 100)
-    with sqlite3.connect(other) as raw:
+    with closing(sqlite3.connect(other, isolation_level=None)) as raw:
         raw.execute("CREATE TABLE turns (id)")
     raw.close()
     for path, words in ((text, "cannot be used"), (other, "another program"), (tmp_path, "unable to open")):

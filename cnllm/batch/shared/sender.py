@@ -23,6 +23,7 @@ from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerRe
 from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
 from cnllm.system import processes
+from cnllm.types import Usage
 
 __all__ = ["ADDED", "COUNTS", "Link", "LinkLost", "PendingRow", "RowSender", "result_of"]
 
@@ -34,7 +35,7 @@ _SHORTEST_WAIT = 0.002
 _AGAIN = 0.2  # seconds after which a lost allowance is tried again
 ADDED = ("text", "reasoning", "finish", "usage", "cost", "error")
 """The columns of a row's result."""
-COUNTS = ("input", "output", "total", "reasoning", "cached", "cache_write")
+COUNTS = Usage.__struct_fields__
 """The counts of its usage."""
 CAP = "CostCap"
 """The type of the error of a row that was not sent because of the cap."""
