@@ -230,3 +230,13 @@ def test_a_reply_keeps_a_bounded_number_of_notes(models: dict[str, cnllm.Model])
         last = reply.notes[-1]
         assert last.code == "notes-left-out"
         assert f"{3000 - len(notes):,}" in last.said
+
+
+def test_a_reply_keeps_a_bounded_number_of_counts_that_nobody_knows(models: dict[str, cnllm.Model]) -> None:
+    counts = [{"prompt_tokens": 1, f"n{i}": i, "details": {f"n{i}": i}} for i in range(1_000)]
+    chunks = [data({"id": "x", "choices": [{"index": 0, "delta": {"content": "a"}}], "usage": u}) for u in counts]
+    reply = read(parser_for(models[CHAT]), [*chunks, data({"choices": [{"index": 0, "finish_reason": "stop"}]})])
+    assert reply is not None
+    usage = reply.extra["usage"]
+    assert len(usage) + len(usage["details"]) <= 1_000
+    assert usage["n1"] == usage["details"]["n1"] == 1
