@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cnllm import (
     BlockEnd,
+    Event,
     Finished,
     Message,
     Reasoning,
@@ -241,3 +242,18 @@ def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
             for event in (ToolCallStart(index, f"call_x{index}", "f"), *pieces):
                 assert writer.feed(event), (protocol, event)
         assert writer.feed(TextDelta("Done.")), protocol
+
+
+def test_a_text_that_came_without_pieces_is_written_once_where_the_reply_begins_again() -> None:
+    events: list[Event] = [
+        BlockEnd(0, Text("Hi")),
+        Restarted(),
+        TextDelta("Hi"),
+        BlockEnd(0, Text("Hi")),
+        Finished("stop"),
+    ]
+    for protocol in PROTOCOLS:
+        writer = engine.StreamWriter(protocol, id="x", model="m")
+        data = b"".join(map(writer.feed, events))
+        piece = b"event: response.output_text.delta" if protocol == "openai-responses" else b'"Hi"'
+        assert data.count(piece) == 1, protocol

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import Media, Registry, Reply, engine
+from cnllm import BlockEnd, Event, Finished, Media, Registry, Reply, Text, TextDelta, engine
 from cnllm.protocols import PROTOCOLS
 
 Json = dict[str, Any]
@@ -123,12 +123,24 @@ def test_a_sound_that_a_client_names_goes_to_the_endpoint_that_keeps_it() -> Non
     assert plan.body["messages"][1] == {"content": "", **sound}
 
 
+@pytest.mark.parametrize("has_text", [False, True])
+def test_words_in_the_place_of_a_picture_stand_on_a_line_of_their_own(has_text: bool) -> None:
+    events: list[Event] = [TextDelta("Here:"), BlockEnd(0, Text("Here:"))] if has_text else []
+    events += [BlockEnd(len(events) // 2, Media("image/png", PICTURE)), Finished("stop")]
+    writer = engine.StreamWriter("anthropic-messages", id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    text = "".join(frame["delta"].get("text", "") for frame in frames if frame["type"] == "content_block_delta")
+    assert text.startswith("Here:\n\n[image image/png: " if has_text else "[image image/png: ")
+
+
 def test_a_picture_goes_back_to_the_endpoint_that_made_it() -> None:
     _, reply = read("openai-responses", PICTURES["openai-responses"], False)
     plan = engine.build_request(endpoint("openai-responses"), ["Hi", reply.message, "And?"])
     assert IMAGE_ITEM in plan.body["input"]
     other = engine.build_request(endpoint("anthropic-messages"), ["Hi", reply.message, "And?"])
     assert "[image: this model cannot read it]" in json.dumps(other.body)
+    assert ("media-foreign", "messages") in [(note.code, note.flag) for note in other.notes]
 
 
 def test_a_picture_of_a_chat_clients_history_is_read() -> None:

@@ -366,6 +366,13 @@ def test_encrypted_reasoning_without_text() -> None:
     assert reply.message.parts[0] == Reasoning("", seal(THOUGHT))
 
 
+def test_reasoning_between_a_call_and_its_result_stays_with_the_words_behind_it() -> None:
+    turn = by(CALL, Reasoning("", seal(THOUGHT)), Text("so", seal({"item": {"id": "msg_1"}})))
+    items = body("hi", turn, DONE, "and?")["input"]
+    kinds = [item.get("type") for item in items]
+    assert kinds[1:5] == ["function_call", "function_call_output", "reasoning", "message"]
+
+
 def test_a_refusal_is_text() -> None:
     _, reply = read(delta("I can", 0, "refusal"), delta("not", 0, "refusal"), done())
     assert (reply.text, reply.finish) == ("I cannot", "content_filter")
