@@ -239,7 +239,8 @@ def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
         writer = engine.StreamWriter(protocol)
         for index in (0, 1):
             pieces = [ToolCallDelta(index, piece) for piece in ('{"a": ', '"}', '"', " }")]
-            for event in (ToolCallStart(index, f"call_x{index}", "f"), *pieces):
+            events: list[Event] = [ToolCallStart(index, f"call_x{index}", "f"), *pieces]
+            for event in events:
                 assert writer.feed(event), (protocol, event)
         assert writer.feed(TextDelta("Done.")), protocol
 

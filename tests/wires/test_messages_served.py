@@ -202,3 +202,13 @@ def test_everything_of_an_answer_goes_back_through_a_gateway() -> None:
     again = engine.decode_request(MESSAGES, {"max_tokens": 1, "messages": turns}, origin=model())
     assert again.messages[1] == Message("assistant", reply.message.parts, model().name)
     assert engine.build_request(model(), again.messages).body["messages"][1]["content"] == body["content"]
+
+
+def test_a_signature_alone_is_a_block_of_thinking_without_words() -> None:
+    seal = cnllm.Seal(MESSAGES, "", "", {"type": "thinking", "signature": "s"})
+    writer = engine.StreamWriter(MESSAGES, id="x", model="m")
+    data = writer.begin() + writer.feed(cnllm.BlockEnd(0, cnllm.Reasoning("", seal)))
+    frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    begun, signature = frames[1], frames[2]
+    assert begun["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
+    assert signature["delta"] == {"type": "signature_delta", "signature": "s"}

@@ -373,6 +373,15 @@ def test_reasoning_between_a_call_and_its_result_stays_with_the_words_behind_it(
     assert kinds[1:5] == ["function_call", "function_call_output", "reasoning", "message"]
 
 
+@each("status", ["queued", "in_progress"])
+@each("name", ["completed", "done"])
+def test_a_reply_that_goes_on_is_not_whole_whatever_its_last_event_is_called(status: str, name: str) -> None:
+    with pytest.raises(cnllm.StreamCut) as caught:
+        read(delta("so"), {"type": f"response.{name}", "response": {"id": "r", "status": status, "output": []}})
+    assert caught.value.reply is not None
+    assert (caught.value.reply.text, caught.value.reply.finish) == ("so", "cut")
+
+
 def test_a_refusal_is_text() -> None:
     _, reply = read(delta("I can", 0, "refusal"), delta("not", 0, "refusal"), done())
     assert (reply.text, reply.finish) == ("I cannot", "content_filter")
