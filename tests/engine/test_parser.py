@@ -593,6 +593,12 @@ def test_a_call_that_began_before_a_restart_begins_again_after_it(plain: cnllm.M
     assert cnllm.ToolCallDelta(0, "{}") in after
 
 
+@each("first", [None, 5, "x", [1], True])
+def test_a_choice_that_is_no_object_says_nothing(plain: cnllm.Model, first: Any) -> None:
+    outcome = read(plain, sse(delta(content="a"), {"choices": [first]}, delta(content="b"), finish()))
+    assert outcome.said.text == "ab"
+
+
 # ── arguments ────────────────────────────────────────────────────────────────
 @each("status, error", [(-1, ValueError), (1000, ValueError), (True, ValueError), ("200", TypeError), (2.0, TypeError)])
 def test_a_status_that_no_response_has_is_refused(plain: cnllm.Model, status: Any, error: type[Exception]) -> None:
