@@ -897,6 +897,21 @@ def test_a_schema_that_only_refers_to_an_object_is_that_object(home: Home, inner
     assert ("next" in sent["properties"]) is (inner == "object")  # a list stands inside of an object
 
 
+def test_a_client_s_own_key_for_reasoning_is_left_out_where_the_model_has_none(home: Home) -> None:
+    model = home('reasoning.mode = "never"\nreasoning.effort = { at = "thinking.effort", low = "low", high = "high" }')
+    turns = [{"role": "user", "content": "Hi"}]
+    request = engine.decode_request("openai-chat", {"messages": turns, "thinking": {"effort": "high"}})
+    plan = engine.build_request(model, request.messages, **request.options)
+    assert "thinking" not in plan.body
+    assert ("param-dropped", "reasoning.mode") in [(note.code, note.flag) for note in plan.notes]
+
+
+def test_a_model_of_another_type_is_named() -> None:
+    wrong: Any = "home/m"
+    with pytest.raises(TypeError, match=r"^model\b"):
+        engine.build_request(wrong, "hi")
+
+
 # ── the codes of notes ───────────────────────────────────────────────────────
 NAMELESS = own(ToolCall("", "f", {}))
 REPAIRS: list[tuple[str, str, list[Any]]] = [
