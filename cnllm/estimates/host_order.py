@@ -1,8 +1,9 @@
 """Order the hosts of a route by what was seen of them: failures, price, and the time to the first token. Pure.
 
-Each host has a loss, in turns of the cheapest host: what a turn costs there, two for each failed turn, and a little
-for each second up to the first token. Another host comes first only where its loss is lower by more than the
-uncertainty of both, so that a few turns decide nothing, and two hosts that are alike do not take turns.
+Each host has a loss, in turns of the cheapest host: what a turn costs there, two for each failed turn, half a turn for
+each error, and a little for each second up to the first token. Another host comes first only where its loss is lower
+by more than the uncertainty of both, so that a few turns decide nothing, and two hosts that are alike do not take
+turns.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ MOST_TURNS = 512
 """The turns of a host that are kept."""
 
 _HOUR = 3600.0  # seconds after which a turn no longer counts
-_RETESTS = 0.05  # share of a route's turns that go to other hosts than the best one
+_RETESTS = 0.03  # share of a route's turns that go to other hosts than the best one
 _MOST_FAILING = 0.2  # more of them where the best one fails, as much as it does
 _FAILURE = 2.0  # turns that a failed one is worth, beside its own price: it is made again, and somebody waits
+_ERROR = 0.5  # turns that an error is worth: it costs nothing, and another host takes over
+_SELDOM = 900.0  # seconds between re-tests of a host that would not be the best one even if it failed less
 _SECOND = 0.05  # turns that a second of waiting for the first token is worth
 _MARGIN = 0.03  # a lower loss does not count
 _CHEAPER = 0.02  # a lower price does not count
 _TURNS_AFTER = 3.0  # turns that a conversation still has
 _ENOUGH = 30  # turns after which a cheaper host need only be no worse
 _ALIKE = 0.005  # share of failed turns by which it may seem worse
-_Z = 1.0  # standard errors: a wrong change costs little and is undone, a late one costs every turn until it comes
+_Z = 0.7  # standard errors: a wrong change costs little and is undone, a late one costs every turn until it comes
 _BREAK, _RECOVERY = 2.576, 1.96  # of the intervals by which a host's last turns are worse or better than those before
 _LEAST_TURNS = 4  # of a host that is left for another one
 _LEAST_TIMES = 5  # seconds to the first token that make a median
@@ -129,18 +132,20 @@ def order_hosts(
     enough of them.
     """
     counts = [_count(host, now) for host in hosts]
-    scores = _scores(hosts, counts, ())
+    scores = _scores(hosts, counts)
     best = _best(scores, state.best if state.best < len(hosts) else 0)
     credit = min(state.credit + _RETESTS + min(scores[best].low, _MOST_FAILING), _MOST_CREDIT)
     first, reason = best, _why(scores, best)
-    own = _scores(hosts, counts, warm) if warm else scores
+    # a conversation does not leave a host for its errors: that would cost as much as when one comes
+    own = _scores(hosts, counts, warm, error=0.0) if warm else scores
     if warm and best not in warm and not _is_better(own[best], own[warm[0]]):
         first, reason = warm[0], "it has the beginning of the conversation in its cache"
-    elif credit >= (_MOST_CREDIT if is_begun else 1.0) and (retest := _retest(hosts, best, now)) is not None:
+    elif credit >= (_MOST_CREDIT if is_begun else 1.0) and (retest := _retest(hosts, scores, best, now)) is not None:
         first, reason = retest, "it is tested again"
     if first != best:
         credit -= 1.0
-    rest = sorted((number for number in range(len(hosts)) if number != first), key=lambda n: _rank(own[n], n, best))
+    others = [number for number in range(len(hosts)) if number != first]
+    rest = sorted(others, key=lambda n: _rank(own[n], n, is_best=n == best and not warm))
     return HostOrder((first, *rest), reason, scores, RouteState(best, max(credit, -_MOST_CREDIT)))
 
 
@@ -168,9 +173,9 @@ def _is_cheaper(score: HostScore, other: HostScore) -> bool:
     )
 
 
-def _rank(score: HostScore, number: int, best: int) -> tuple[bool, float, int]:
-    """Return what the hosts behind the first are sorted by: the best, then those that are known to fail least."""
-    return number != best, score.loss + score.above if score.turns else math.inf, number
+def _rank(score: HostScore, number: int, *, is_best: bool) -> tuple[bool, float, int]:
+    """Return what the hosts behind the first are sorted by: the best, then those that are known to lose least."""
+    return not is_best, score.loss + score.above if score.turns else math.inf, number
 
 
 def _why(scores: Sequence[HostScore], best: int) -> str:
@@ -180,8 +185,11 @@ def _why(scores: Sequence[HostScore], best: int) -> str:
     return "no other host is shown to be better"
 
 
-def _retest(hosts: Sequence[HostRecord], best: int, now: float) -> int | None:
-    """Return the host that was not asked for the longest time; one that failed then is left alone for a while."""
+def _retest(hosts: Sequence[HostRecord], scores: Sequence[HostScore], best: int, now: float) -> int | None:
+    """Return the host that was not asked for the longest time.
+
+    One that failed then is left alone for a while, and one that cannot be better than the best for a longer one.
+    """
     due = []
     for number, host in enumerate(hosts):
         if number == best:
@@ -192,28 +200,40 @@ def _retest(hosts: Sequence[HostRecord], best: int, now: float) -> int | None:
             if not turn.failure or failures > _MOST_DOUBLINGS:
                 break
             failures += 1
-        if not failures or now - last >= _FIRST_PAUSE * 2 ** min(failures - 1, _MOST_DOUBLINGS):
+        pause = _FIRST_PAUSE * 2 ** min(failures - 1, _MOST_DOUBLINGS) if failures else 0.0
+        if scores[number].loss - scores[number].below > scores[best].loss:
+            pause = max(pause, _SELDOM)
+        if now - last >= pause:
             due.append((last, number))
     return min(due)[1] if due else None
 
 
-_Count = tuple[int, int, float | None]  # turns, failed turns, seconds to the first token
+class _Count(NamedTuple):
+    """The turns of a host that count, those that failed, the errors among these, and the seconds to the first token."""
+
+    turns: int
+    failed: int
+    errors: int
+    first: float | None
 
 
-def _scores(hosts: Sequence[HostRecord], counts: Sequence[_Count], warm: Sequence[int]) -> tuple[HostScore, ...]:
-    """Return the scores for a request whose beginning is in the cache of some hosts."""
+def _scores(
+    hosts: Sequence[HostRecord], counts: Sequence[_Count], warm: Sequence[int] = (), *, error: float = _ERROR
+) -> tuple[HostScore, ...]:
+    """Return the scores for a request whose beginning is in the cache of some hosts. `error` is what an error loses."""
     costs = [_cost(host, is_warm=number in warm) if warm else host.cost for number, host in enumerate(hosts)]
     least = min([host.cost or 0.0 for host in hosts])
     is_priced = least > 0 and None not in costs  # an unknown price is no reason for or against a host
-    waits = [first for *_, first in counts if first is not None]
+    waits = [count.first for count in counts if count.first is not None]
     usual = statistics.median(waits) if waits else 0.0
     scores = []
-    for host, cost, (turns, failed, first) in zip(hosts, costs, counts, strict=True):
+    for host, cost, (turns, failed, errors, first) in zip(hosts, costs, counts, strict=True):
         low, high = wilson(failed, turns, _Z) or (0.0, 1.0)
         share = failed / turns if turns else 0.5
         price = cost / least if is_priced and cost is not None else 1.0
-        loss = price + _FAILURE * share + _SECOND * (usual if first is None else first)
-        below, above = _FAILURE * (share - low), _FAILURE * (high - share)
+        weight = _FAILURE - (_FAILURE - error) * errors / failed if failed else _FAILURE
+        loss = price + weight * share + _SECOND * (usual if first is None else first)
+        below, above = weight * (share - low), weight * (high - share)
         scores.append(HostScore(host.name, turns, failed, low, high, first, price, loss, below, above))
     return tuple(scores)
 
@@ -226,12 +246,10 @@ def _cost(host: HostRecord, *, is_warm: bool) -> float | None:
 
 
 def _count(host: HostRecord, now: float) -> _Count:
-    """Return the turns of a host that count, those of them that failed, and the median time to the first token.
-
-    What it sees itself takes the place of a report, turn by turn.
-    """
+    """Count the turns of a host. What is seen takes the place of a report, turn by turn."""
     turns = [turn for turn in host.turns if turn.at > now - _HOUR]
     number, failed = _like_now([bool(turn.failure) for turn in turns])
+    errors = sum(turn.failure == "error" for turn in turns[len(turns) - number :])
     times = [turn.first for turn in turns[-_MOST_TIMES:] if turn.first is not None]
     first = statistics.median(times) if len(times) >= _LEAST_TIMES else None
     reported = host.reported
@@ -239,7 +257,7 @@ def _count(host: HostRecord, now: float) -> _Count:
         failed += round(reported.failed * left / reported.turns)
         number += left
         first = reported.first if first is None else first
-    return number, failed, first
+    return _Count(number, failed, errors, first)
 
 
 def _like_now(failures: list[bool]) -> tuple[int, int]:

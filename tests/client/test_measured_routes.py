@@ -111,7 +111,7 @@ def test_a_report_decides_before_anything_was_seen(tmp_path: Path) -> None:
     with two(tmp_path, [RIGHT], [RIGHT]) as (registry, one, other), client_of(registry, report=path) as client:
         note = note_of(client.call("one/m", "Look", tools=[TOOL]))
         assert (len(one.received), len(other.received)) == (0, 1)
-        assert note.said.startswith("one/m: 30 of 200 turns failed (13 to 18 %)")
+        assert note.said.startswith("one/m: 30 of 200 turns failed (13 to 17 %)")
 
 
 def test_a_report_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -502,8 +502,8 @@ def test_the_page_shows_why_a_host_was_asked_first_and_what_the_others_scored(tm
         ".map(cells => cells.map(cell => cell ?? ''))"
     )
     one, two, three = run_ui(tmp_path, "en", code)
-    assert one == ["one/m", "40", "40 (98 to 100 %)", "", "1.00 ×", "3.00", ""]
-    assert two[:6] == ["two/m", "40", "0 (0 to 2 %)", "", "1.10 ×", "1.10"]
+    assert one == ["one/m", "40", "40 (99 to 100 %)", "", "1.00 ×", "3.00", ""]
+    assert two[:6] == ["two/m", "40", "0 (0 to 1 %)", "", "1.10 ×", "1.10"]
     assert two[6].startswith("asked first: it is shown to be better (18 Nov 2026, ")
     assert three == ["three/m", "0", "", "", "", "", ""]
     assert run_ui(tmp_path, "zh-CN", code)[1][6].startswith("首选：数据表明它更好（2026年11月18日")
