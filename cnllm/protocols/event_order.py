@@ -8,7 +8,9 @@ block of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import cast
 
 import msgspec
@@ -55,14 +57,22 @@ def citations_by_part(
 
     A text has the sources of pieces that begin in it, and the last text all that are left.
     """
-    left, offset = list(citations), 0
+    ends = [*accumulate(len(part.text) for part in parts if type(part) is Text and part.text)]
+    last = bisect_left(ends, length)
+    own: list[list[Citation]] = [[] for _ in ends]
+    for citation in citations:
+        place = last if citation.start is None else min(bisect_right(ends, citation.start), last)
+        if place < len(own):
+            own[place].append(citation)
+    number, offset = 0, 0
     for part in parts:
-        begin, own = offset, list[Citation]()
+        begin = offset
         if type(part) is Text and part.text:
-            offset += len(part.text)
-            own = [c for c in left if offset >= length or (c.start is not None and c.start < offset)]
-            left = [c for c in left if c not in own]
-        yield part, begin, own
+            offset = ends[number]
+            yield part, begin, own[number]
+            number += 1
+        else:
+            yield part, begin, []
 
 
 class EventOrder:

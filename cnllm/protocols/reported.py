@@ -17,6 +17,7 @@ from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
+    "add_counts",
     "as_count",
     "count_pieces",
     "find_error",
@@ -43,6 +44,8 @@ _NONE = UsagePaths()
 _NO_COUNTS = Usage()
 _MOST_OTHERS = 500  # counts that no path names; no endpoint has a tenth of them
 _DEPTH = 8  # nested objects; no path to a count is longer
+_MOST_VALUES = 500  # of the usage of one reply
+_VALUE_LENGTH = 100  # characters that count as one value
 _Paths = tuple[tuple[str, str | None], ...]
 
 
@@ -249,18 +252,62 @@ def _bounded(count: int) -> int | None:
     return count if count <= LARGEST_COUNT else None
 
 
-def merge_counts(counts: dict[str, Any], addition: dict[str, Any], depth: int = _DEPTH) -> None:
+def add_counts(counts: dict[str, Any], addition: dict[str, Any], flags: Flags) -> Iterator[Piece]:
+    """Merge counts that come in parts into the known ones, and yield all of them."""
+    yield from merge_with_notes(counts, addition)
+    yield from count_pieces(counts, flags)
+
+
+def merge_with_notes(counts: dict[str, Any], addition: dict[str, Any]) -> list[Note]:
+    """Merge counts as `merge_counts` does, and return the note on what was left out."""
+    if merge_counts(counts, addition):
+        return []
+    did = f"what stands behind its first {_MOST_VALUES} values is left out"
+    return [Note("usage-invalid", "usage", "a usage object with more values", did)]
+
+
+def merge_counts(counts: dict[str, Any], addition: dict[str, Any]) -> bool:
     """Merge counts that come in parts into the known ones; a zero never replaces a known count.
 
-    `counts` changes and shares nothing with `addition`, so that each part takes time in its own size.
+    `counts` changes and shares nothing with `addition`. It has a bound, so that each part takes time in its own size.
+    Values beyond the bound are left out, and the answer is no.
     """
-    for key, value in addition.items():
-        previous = counts.get(key)
-        if type(value) is dict and depth:
-            if type(previous) is not dict:
-                if previous and not value:
+    room, is_whole = _MOST_VALUES - _size(counts, _MOST_VALUES), True
+
+    def merge(counts: dict[str, Any], addition: dict[str, Any], depth: int) -> None:
+        nonlocal room, is_whole
+        for key, value in addition.items():
+            previous = counts.get(key)
+            is_object = type(value) is dict and depth > 0
+            if (previous and not value) or (is_object and type(previous) is dict):
+                pass
+            elif key not in counts or type(value) is not int:
+                size = (1 if is_object else _size(value, room)) + len(key) // _VALUE_LENGTH
+                if size > room:
+                    is_whole = False
                     continue
-                previous = counts[key] = {}
-            merge_counts(previous, value, depth - 1)
-        elif value or not previous:
-            counts[key] = value
+                room -= size
+                counts[key] = {} if is_object else value
+            else:
+                counts[key] = value
+            if is_object and type(counts[key]) is dict:
+                merge(counts[key], value, depth - 1)
+
+    merge(counts, addition, _DEPTH)
+    return is_whole
+
+
+def _size(value: Any, most: int) -> int:
+    """Return about how many values a value has in it, if not more than so many; a long text counts as several."""
+    size, rest = 0, [value]
+    while rest and size <= most:
+        value = rest.pop()
+        size += 1
+        if type(value) is dict:
+            rest += value.values()
+            size += sum(map(len, value)) // _VALUE_LENGTH
+        elif type(value) is list:
+            rest += value
+        elif type(value) is str:
+            size += len(value) // _VALUE_LENGTH
+    return size

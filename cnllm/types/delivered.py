@@ -10,7 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.types import (
-    Citation,
     CitationAdded,
     Event,
     Finished,
@@ -103,7 +102,7 @@ class Delivered:
     def __init__(self) -> None:
         self._pieces: dict[Hashable, list[str]] = {}  # by type of delta, or by index of call
         self._starts: dict[int, ToolCallStart] = {}
-        self._citations: list[Citation] = []
+        self._citations: set[str] = set()  # each as text with all that it holds
         self._repeats: dict[Hashable, RepeatedText] | None = None
         self._missing_calls: set[int] = set()  # that were delivered, and did not begin again yet
 
@@ -163,9 +162,9 @@ class Delivered:
             case ToolCallDelta():
                 return self._rest_of_delta(event.index, event)
             case CitationAdded(citation=citation):
-                if citation in self._citations:
+                if (text := repr(citation)) in self._citations:
                     return None
-                self._citations.append(citation)
+                self._citations.add(text)
             case ToolCallStart(index=index):
                 if index not in self._missing_calls:
                     self._starts[index] = event

@@ -140,6 +140,7 @@ SHAPES: dict[str, tuple[str, Make]] = {
         MESSAGES,
         lambda n: [begun("text", text="")] + [data({"type": "message_delta", "usage": {f"k{i}": 1}}) for i in range(n)],
     ),
+    "usage keys in chunks": (CHAT, lambda n: [data({"choices": [], "usage": {f"k{i}": 1}}) for i in range(n)]),
     "partial arguments": (
         GEMINI,
         lambda n: (
@@ -175,8 +176,8 @@ SHAPES: dict[str, tuple[str, Make]] = {
 }
 
 
-LONGER = {"calls": 10}
-"""How much longer a reply has to be, so that a copy of a small value for each call shows."""
+LONGER = {"calls": 10, "usage keys in chunks": 20}
+"""How much longer a reply has to be, so that a copy of a small value for each call, or a bound, shows."""
 
 
 @pytest.fixture(scope="module")

@@ -96,3 +96,21 @@ def test_a_count_is_a_whole_number_or_unknown(protocol: str, stream: bool) -> No
 @each("protocol", list(WIRES))
 def test_a_sum_that_is_no_count_is_unknown(protocol: str) -> None:
     assert read(protocol, 2**53, 2**53, False).usage.total is None
+
+
+@each("protocol", list(WIRES))
+@pytest.mark.parametrize("many", [{f"k{i}": i for i in range(2000)}, {"k": [1] * 2000}, {"k": {"l": "x" * 200_000}}])
+def test_a_usage_object_keeps_a_bounded_number_of_values(protocol: str, many: dict[str, Any]) -> None:
+    model = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+    plan = engine.build_request(model, "Hi", stream=True)
+    parser = engine.StreamParser(model, plan=plan)
+    for event in WIRES[protocol](3, 7, True):
+        if isinstance(event, dict):
+            for usage in (event.get("usage"), event.get("usageMetadata"), (event.get("response") or {}).get("usage")):
+                if isinstance(usage, dict):
+                    usage.update(many)
+        parser.feed(b"data: " + (event.encode() if isinstance(event, str) else json.dumps(event).encode()) + b"\n\n")
+    reply = parser.close()
+    assert (reply.usage.input, reply.usage.output, reply.text) == (3, 7, "Hi")
+    assert len(json.dumps(reply.extra)) < 20_000
+    assert [note.code for note in reply.notes].count("usage-invalid") == 1

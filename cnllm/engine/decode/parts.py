@@ -122,7 +122,7 @@ class Parts:
         self.details: list[Any] = []
         # On a wire without an order of parts:
         self._opaque: list[Any] = []
-        self._media: list[Media] = []
+        self._media: dict[tuple[Any, ...], Media] = {}  # by all that they hold
         # On a wire with one:
         self.kind: PartKind | None = None
         self._blocks: list[Block] = []
@@ -171,8 +171,8 @@ class Parts:
     def add_media(self, media: Media, seal: Any) -> None:
         """Add a medium, on a wire without an order of parts."""
         media = replace(media, seal=None if seal is None else self.seal_of(seal))
-        if media not in self._media:  # some hosts repeat the whole message
-            self._media.append(media)
+        # Some hosts repeat the whole message.
+        self._media[media.type, media.data, media.url, repr((media.seal, media.extra))] = media
 
     def _texts(self, kind: PartKind) -> GrowingText | None:
         """Return the text of which parts of this kind are pieces."""
@@ -254,7 +254,7 @@ class Parts:
                 parts.append(Reasoning(thought, seal))
             if text:
                 parts.append(Text(text))
-            parts += [*self._media, *(Opaque(data, self.seal_of()) for data in self._opaque), *calls.values()]
+            parts += [*self._media.values(), *(Opaque(data, self.seal_of()) for data in self._opaque), *calls.values()]
         if self.annotations:
             last = next((i for i in range(len(parts) - 1, -1, -1) if type(parts[i]) is Text), None)
             if last is not None:

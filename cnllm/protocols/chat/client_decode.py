@@ -34,11 +34,10 @@ from cnllm.protocols.pieces import (
     TextPiece,
 )
 from cnllm.protocols.reported import (
-    count_pieces,
+    add_counts,
     find_error,
     has_error_status,
     is_error,
-    merge_counts,
     read_finish,
 )
 from cnllm.registry.flags import Flags
@@ -107,8 +106,7 @@ class ChatDecoder:
                     out.append(ExtraPiece(key, value))
             usage = get_first(data, flags.usage.at if flags.usage else None)
             if type(usage) is dict:
-                merge_counts(self._counts, usage)
-                out += count_pieces(self._counts, flags)
+                out += add_counts(self._counts, usage, flags)
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
                 self._choice(choice, out, whole=whole)

@@ -37,7 +37,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import as_count, count_pieces, find_error, read_finish
+from cnllm.protocols.reported import as_count, count_pieces, find_error, merge_with_notes, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 
@@ -73,7 +73,7 @@ class GeminiDecoder:
             yield Fault(fault)
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:
-            yield from count_pieces(self._merge_usage(usage), self._flags)
+            yield from self._merge_usage(usage)
         if status := data.get("modelStatus"):
             yield ExtraPiece("modelStatus", status)
         candidates = data.get("candidates")
@@ -190,8 +190,8 @@ class GeminiDecoder:
         yield CallPieces([{**other_keys, "index": index, "id": call.get("id"), "function": function}], False)
         yield CallEnd(index, not continues)
 
-    def _merge_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Return all counts so far. A later count replaces an earlier one; a later zero or null does not.
+    def _merge_usage(self, usage: dict[str, Any]) -> Iterator[Piece]:
+        """Yield all counts so far. A later count replaces an earlier one; a later zero or null does not.
 
         This wire leaves out a zero, so the rest of the total is the count of the answer.
         """
@@ -199,20 +199,16 @@ class GeminiDecoder:
         if self._is_derived:
             self._is_derived = False
             del counts["candidatesTokenCount"]
-        counts.update({k: v for k, v in usage.items() if v or (v is not None and k not in counts)})
-        if "candidatesTokenCount" in counts:
-            return counts
-        totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
-        if any(as_count(v) is None for v in totals):
-            return counts
-        prompt_and_thoughts = [
-            as_count(counts.get(k)) or 0 for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
-        ]
-        rest = counts["totalTokenCount"] - sum(prompt_and_thoughts)
-        if rest >= 0:
-            counts["candidatesTokenCount"] = rest
-            self._is_derived = True
-        return counts
+        notes = merge_with_notes(counts, {key: value for key, value in usage.items() if value is not None})
+        totals = [as_count(counts.get(key)) for key in ("totalTokenCount", "promptTokenCount")]
+        if "candidatesTokenCount" not in counts and None not in totals:
+            names = ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+            rest = (totals[0] or 0) - sum(as_count(counts.get(key)) or 0 for key in names)
+            if rest >= 0:
+                counts["candidatesTokenCount"] = rest
+                self._is_derived = True
+        yield from notes
+        yield from count_pieces(counts, self._flags)
 
 
 def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piece]:

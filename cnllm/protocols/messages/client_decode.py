@@ -33,7 +33,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import count_pieces, find_error, has_error_status, merge_counts, read_finish
+from cnllm.protocols.reported import add_counts, find_error, has_error_status, read_finish
 from cnllm.registry.flags import Flags
 
 __all__ = ["MessagesDecoder", "fast_decoder"]
@@ -131,8 +131,7 @@ class MessagesDecoder:
             if is_start:
                 outputs = (self._flags.usage and self._flags.usage.output) or ()
                 usage = {key: value for key, value in usage.items() if key not in outputs}
-            merge_counts(self._counts, usage)
-            yield from count_pieces(self._counts, self._flags)
+            yield from add_counts(self._counts, usage, self._flags)
 
     # ── blocks ────────────────────────────────────────────────────────────────
 

@@ -28,7 +28,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
 )
-from cnllm.protocols.reported import count_pieces, find_error, finish_word, merge_counts, read_finish
+from cnllm.protocols.reported import add_counts, find_error, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
     annotation_pieces,
     as_function_call,
@@ -100,8 +100,7 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
                 yield ExtraPiece(key, value)
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        merge_counts(records.usage, usage)
-        yield from count_pieces(records.usage, flags)
+        yield from add_counts(records.usage, usage, flags)
     if is_final:
         yield from _finish(data.get("status"), flags)
         reason = read_finish(get(data, "incomplete_details.reason"), flags)

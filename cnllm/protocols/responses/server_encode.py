@@ -214,6 +214,9 @@ class StreamEncoder:
         self._resource = response_resource(id, model, int(time.time()), request)
         self._count = 0
         self._items: list[_OpenItem] = []
+        self._open: dict[str, list[_OpenItem]] = {}  # items that have not ended, by kind
+        self._message: _OpenItem | None = None  # the last message
+        self._offset = 0  # characters in the messages before it
         self._calls: dict[int, _OpenItem] = {}
         self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
         self._usage: Usage = Usage()
@@ -298,7 +301,7 @@ class StreamEncoder:
 
     def _write_logprobs(self, tokens: list[Any]) -> list[Frame]:
         """Return the frame of the tokens of the last message: they come after their text."""
-        last = next((item_state for item_state in reversed(self._items) if item_state.kind == "message"), None)
+        last = self._message
         if last is None or last.done:
             return []
         last.logprobs += tokens
@@ -306,13 +309,12 @@ class StreamEncoder:
 
     def _write_citations(self, *, late: bool = False) -> list[Frame]:
         """Return the frames of the sources that wait, if a message is open; `late`: also if it has ended."""
-        messages = [item_state for item_state in self._items if item_state.kind == "message"]
-        if not messages or (messages[-1].done and not late):
+        last = self._message
+        if last is None or (last.done and not late):
             return []
-        last, out = messages[-1], []
-        offset = sum(len(piece) for item_state in messages[:-1] for piece in item_state.pieces)
+        out: list[Frame] = []
         for citation in self._citations:
-            annotation, index = _annotation(citation, offset), len(last.annotations)
+            annotation, index = _annotation(citation, self._offset), len(last.annotations)
             last.annotations.append(annotation)
             fields = {"content_index": 0, "annotation_index": index, "annotation": annotation}
             out.append(self._item_frame("response.output_text.annotation.added", last, **fields))
@@ -341,7 +343,7 @@ class StreamEncoder:
         """Complete a part: the first open one of its kind, or one that came in no pieces."""
         out: list[Frame] = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
-        open_item = next((i for i in self._items if i.kind == kind and not i.done), None) if kind else None
+        open_item = next(iter(self._open.get(kind, ())), None)
         id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
         item = _item(part, id, self._tools)
         if item is None:
@@ -444,6 +446,11 @@ class StreamEncoder:
         """Add an item."""
         open_item = _OpenItem(len(self._items), kind, item)
         self._items.append(open_item)
+        self._open.setdefault(kind, []).append(open_item)
+        if kind == "message":
+            if self._message is not None:
+                self._offset += sum(map(len, self._message.pieces))
+            self._message = open_item
         return open_item
 
     def _item_added(self, open_item: _OpenItem) -> Frame:
@@ -455,6 +462,7 @@ class StreamEncoder:
         if "id" in open_item.item:  # readers know the item by its first id
             item = {**item, "id": open_item.item["id"]}
         open_item.item, open_item.done = item, True
+        self._open[open_item.kind].remove(open_item)
         return [self._frame("response.output_item.done", output_index=open_item.output_index, item=item)]
 
     def _item_frame(self, kind: str, open_item: _OpenItem, **fields: Any) -> Frame:
