@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -42,7 +41,6 @@ LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
 _NONE = UsagePaths()
 _NO_COUNTS = Usage()
-_MOST_OTHERS = 500  # counts that no path names; no endpoint has a tenth of them
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
@@ -154,33 +152,19 @@ def known_keys(flags: Flags) -> frozenset[str]:
 
 
 def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Return the keys of a usage object, and of the objects in it, that no declared path names.
-
-    A stream may add keys with each chunk, so that only the first `_MOST_OTHERS` are returned.
-    """
+    """Return the keys of a usage object, and of the objects in it, that no declared path names."""
     out: dict[str, Any] = {}
-    room = [_MOST_OTHERS]
-    for key, value in islice(data.items(), _MOST_OTHERS):
+    for key, value in data.items():
         if key not in known:
-            rest = value if type(value) is not dict else _copy(value, room, _DEPTH)
+            rest = value
+            if type(value) is dict:  # a copy: the decoder goes on counting in it
+                merge_counts(rest := {}, value)
         elif type(value) is dict:
-            items = islice(value.items(), _MOST_OTHERS)
-            rest = {k: v for k, v in items if v is not None and f"{key}.{k}" not in known} or None
+            rest = {k: v for k, v in value.items() if v is not None and f"{key}.{k}" not in known} or None
         else:
             continue
         if rest is not None:
             out[key] = rest
-    return out
-
-
-def _copy(data: dict[str, Any], room: list[int], depth: int) -> dict[str, Any]:
-    """Return a copy, as the decoder goes on counting in the object; `room` is how many keys are still copied."""
-    out: dict[str, Any] = {}
-    for key, value in data.items():
-        room[0] -= 1
-        if room[0] < 0:
-            break
-        out[key] = _copy(value, room, depth - 1) if type(value) is dict and depth else value
     return out
 
 
