@@ -122,7 +122,9 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "finish-pending": "the endpoint's last word says that the reply goes on",
         "limit-reached": "the reply reached its limit of tokens and may not be whole",
         "budget-spent-on-reasoning": "all tokens went into reasoning: there is no answer",
-        "usage-invalid": "a reported count of tokens is not a whole number from 0 to 2**53: it is unknown; or its object is too long",
+        "usage-invalid": (
+            "a reported count of tokens is not a whole number from 0 to 2**53: it is unknown; or its object is too long"
+        ),
         "answer-missing": "the reply holds reasoning and nothing else",
         "prompt-blocked": "the endpoint blocked the prompt",
         "choice-dropped": "the endpoint sent more than one candidate: the first is the reply",
