@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import small
 
 from cnllm import Client, Registry
 from cnllm.registry.read import builtin_path
@@ -30,13 +31,15 @@ LANGUAGES = {"python", "ts", "sh", "toml", "json", "text", "before", "after"}
 CHINESE = {"zh", "README.zh-CN.md"}  # a folder and a page for readers whose terminal is Chinese
 SERVER = "http://127.0.0.1:8000"  # where a server of the reader's own stands in the pages
 MODELS = ("my-model", "zai-org/GLM-4.7-FP8")  # and what it serves
+CATALOGUED = ("poe", "vercel")  # of the catalogue, which takes long to list as a whole, what the pages name
 
 
 class Endpoints(NamedTuple):
-    """A simulator, the registry file that sends every provider there, and the variables that hold keys."""
+    """A simulator, the registry file that sends every provider there, a small catalogue, and the variables of keys."""
 
     server: str
     overlay: Path
+    catalogue: Path
     keys: tuple[str, ...]
 
 
@@ -56,7 +59,8 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
             lines += [f"[providers.{provider}.on.{wire}]\n{address}\n" for wire in document["protocols"]]
         overlay.write_text("".join(lines), encoding="utf-8")
         keys = {name for table in document["providers"].values() for name in table.get("keys", ())}
-        yield Endpoints(server.url, overlay, tuple(sorted(keys)))
+        catalogue = small.small_catalogue(folder, *CATALOGUED)
+        yield Endpoints(server.url, overlay, catalogue, tuple(sorted(keys)))
 
 
 class Page:
@@ -72,6 +76,7 @@ class Page:
         self.files: list[Path] = []
         self.keys = endpoints.keys
         self.patch = monkeypatch
+        small.use_catalogue(monkeypatch, endpoints.catalogue)
         overlay = folder / endpoints.overlay.name  # a copy: some commands of a page change it
         overlay.write_bytes(endpoints.overlay.read_bytes())
         self._use(overlay)
