@@ -49,7 +49,7 @@ font:16px/1.5 system-ui,"PingFang SC","Microsoft YaHei",sans-serif}h1{font-size:
 h2{font-size:19px;margin:36px 0 8px}p{margin:6px 0}.dim{color:var(--dim);font-size:14px}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
-th{font-weight:600}tbody th{font-weight:400;min-width:180px}thead th{overflow-wrap:anywhere;min-width:120px}
+th{font-weight:600}tbody th{font-weight:400;min-width:132px}thead th{overflow-wrap:anywhere;min-width:112px}
 .bad{color:var(--bad)}.good{color:var(--good)}svg{display:block;margin-top:3px}
 details{border-bottom:1px solid var(--line);padding:7px 0}summary{cursor:pointer;overflow-wrap:anywhere}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:color-mix(in srgb,var(--ink) 6%,transparent);padding:10px;
@@ -111,9 +111,12 @@ def _verdicts(report: ComparisonData) -> Iterator[str]:
         worse = [verdict for verdict in own if verdict.verdict == "worse"]
         for verdict in worse:
             about = FIGURES.get(verdict.figure, "first piece comes later")
-            counts = f"{verdict.worse}:{verdict.better} / {verdict.pairs}, p = {verdict.p:.2g}"
+            counts = (
+                f"worse in {verdict.worse} of {verdict.pairs} tasks, better in {verdict.better}; p = {verdict.p:.2g}"
+            )
+            counts_zh = f"{verdict.pairs} 个任务里 {verdict.worse} 个更差，{verdict.better} 个更好；p = {verdict.p:.2g}"
             english = f"{host.name} is worse than {reference}: {about} ({counts})"
-            chinese = f"{host.name} 不如 {reference}：{_ZH[verdict.figure]}（{counts}）"
+            chinese = f"{host.name} 不如 {reference}：{_ZH[verdict.figure]}（{counts_zh}）"
             yield f'<p class="bad">{_both(english, chinese)}</p>'
         if not worse:
             unclear = sum(verdict.verdict == "not enough data" for verdict in own)
@@ -124,20 +127,27 @@ def _verdicts(report: ComparisonData) -> Iterator[str]:
         if host.stopped is not None:
             left = _both(f"{host.name} was left before the end", f"{host.name} 没有测完")
             yield f"<p>{left}: {html.escape(host.stopped)}</p>"
+    note = f"{reference} is the reference. Only tasks count that both hosts were asked alike. p is corrected for all "
+    note += "tests: of a hundred comparisons of equal hosts, at most one names a fault by chance."
+    note_zh = (
+        f"{reference} 是参照。只计两家问法相同的任务。p 已按全部检验校正：两家一样好时，一百次比较里最多约有一次误判。"
+    )
+    yield f'<p class="dim">{_both(note, note_zh)}</p>'
 
 
 def _rows(report: ComparisonData) -> Iterator[str]:
     columns = report.figures
+    worse = {(verdict.host, verdict.figure) for verdict in report.verdicts if verdict.verdict == "worse"}
     for figure, about in FIGURES.items():
-        shares = [column.shares.get(figure) for column in columns]
-        if any(shares):
-            yield _row(_both(about, _ZH[figure]), [_share(share) for share in shares])
+        shares = [(column.shares.get(figure), (column.host, figure) in worse) for column in columns]
+        if any(share for share, _ in shares):
+            yield _row(_both(about, _ZH[figure]), [_share(share, is_worse=is_worse) for share, is_worse in shares])
     yield _row(_both("calls that the host lost", "托管方丢失的调用"), [str(column.lost) for column in columns])
     yield _row(_both("of them, read from the text", "其中从文字里读出的"), [str(c.recovered) for c in columns])
     yield _row(_both("turns that came back empty", "空回复"), [str(column.empty) for column in columns])
     yield _row(_both("F1 of calls", "调用的 F1"), ["–" if c.f1 is None else f"{c.f1:.3f}" for c in columns])
-    yield _row(_both("first piece", "第一段"), [_median(column.first, " s") for column in columns])
-    yield _row(_both("tokens a second", "每秒 token 数"), [_median(column.rate, "") for column in columns])
+    yield _row(_both("first piece", "第一段"), [_median(column.first, 3, " s") for column in columns])
+    yield _row(_both("tokens a second", "每秒 token 数"), [_median(column.rate, 1) for column in columns])
     costs = ["–" if c.cost is None else html.escape(f"{Decimal(c.cost):.6f} {c.currency}") for c in columns]
     yield _row(_both("cost of a right task", "每个正确任务的费用"), costs)
     places = [_both("a mixture", "混合") if h.mixture else html.escape(h.upstream or "–") for h in report.hosts]
@@ -150,11 +160,11 @@ def _row(head: str, cells: list[str]) -> str:
     return f"<tr><th>{head}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _share(share: Share | None) -> str:
-    """Return a share with a bar of its interval."""
+def _share(share: Share | None, *, is_worse: bool) -> str:
+    """Return a share with a bar of its interval; red only where the host is worse than the reference."""
     if share is None or share.low is None or share.high is None:
         return "–"
-    kind = "good" if share.good == share.tasks else "bad"
+    kind = "bad" if is_worse else "good" if share.good == share.tasks else ""
     left, width, point = 100 * share.low, 100 * (share.high - share.low), 100 * share.good / share.tasks
     return (
         f'<span class="{kind}">{share.good}</span> / {share.tasks}'
@@ -164,10 +174,11 @@ def _share(share: Share | None) -> str:
     )
 
 
-def _median(median: Median | None, unit: str) -> str:
+def _median(median: Median | None, digits: int, unit: str = "") -> str:
     if median is None:
         return "–"
-    return f'{median.value:.3f}{unit} <span class="dim">({median.low:.3f}–{median.high:.3f})</span>'
+    value, low, high = (f"{number:.{digits}f}" for number in (median.value, median.low, median.high))
+    return f'{value}{unit} <span class="dim">({low}–{high})</span>'
 
 
 def _problems(report: ComparisonData) -> Iterator[str]:

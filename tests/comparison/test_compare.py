@@ -378,6 +378,9 @@ def test_the_page_shows_each_failed_task_and_loads_nothing(registry: Registry) -
     for task in report.problems["away/m"]:
         assert f"<summary>{task}: " in page
     assert page.count("<details>") == len(report.problems["away/m"])
+    named = worse(report) & {*FIGURES}
+    assert page.count('<span class="bad">') == len(named)  # a task that the model spoiled is no fault of its host
+    assert "home/m is the reference." in page
     assert "http:" not in page.replace("http-equiv", "")
     assert "src=" not in page
     assert "不如" in page or "没有发现" in page

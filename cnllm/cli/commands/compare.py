@@ -240,12 +240,12 @@ def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
         shares = [column.shares.get(figure) for column in columns]
         if any(shares):
             yield (about, *("–" if share is None else f"{share.good} of {share.tasks}" for share in shares))
-    yield ("F1 of calls where they belong", *(_number(column.f1, "") for column in columns))
+    yield ("F1 of calls where they belong", *(_number(column.f1, 3) for column in columns))
     yield ("calls that the host lost", *(str(column.lost) for column in columns))
     yield ("of them, read from the text", *(str(column.recovered) for column in columns))
     yield ("turns that came back empty", *(str(column.empty) for column in columns))
-    yield ("first piece, median", *(_median(column.first, " s") for column in columns))
-    yield ("tokens a second, median", *(_median(column.rate, "") for column in columns))
+    yield ("first piece, median", *(_median(column.first, 3, " s") for column in columns))
+    yield ("tokens a second, median", *(_median(column.rate, 1) for column in columns))
     yield ("cost of a right task", *(_cost(column.cost, column.currency) for column in columns))
     yield (
         localize_word("endpoint"),
@@ -253,12 +253,12 @@ def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
     )
 
 
-def _number(value: float | None, unit: str) -> str:
-    return "–" if value is None else f"{value:.3f}{unit}"
+def _number(value: float | None, digits: int, unit: str = "") -> str:
+    return "–" if value is None else f"{value:.{digits}f}{unit}"
 
 
-def _median(median: Median | None, unit: str) -> str:
-    return _number(None if median is None else median.value, unit)
+def _median(median: Median | None, digits: int, unit: str = "") -> str:
+    return _number(None if median is None else median.value, digits, unit)
 
 
 def _cost(cost: str | None, currency: str | None) -> str:
