@@ -82,6 +82,35 @@ def test_the_host_with_the_warm_cache_is_kept_unless_another_is_better() -> None
     assert first_of(best, other, warm=[1, 0], is_begun=True) == "a"  # the best one has the conversation, too
 
 
+def with_errors(turns: list[HostTurn]) -> list[HostTurn]:
+    """The same turns, in which requests failed and not calls."""
+    return [turn._replace(failure="error") if turn.failure else turn for turn in turns]
+
+
+def test_an_error_counts_less_than_a_lost_call() -> None:
+    turns, other = seen(80, 24), HostRecord("b", seen(80), None, 1.3)
+    assert first_of(HostRecord("a", turns, None, 1.0), other) == "b"
+    assert first_of(HostRecord("a", with_errors(turns), None, 1.0), other) == "a"
+    assert first_of(HostRecord("a", with_errors(seen(80, 80)), None, 1.0), other) == "b"
+
+
+def test_a_conversation_leaves_a_host_for_lost_calls_and_not_for_errors() -> None:
+    turns = seen(60, 55)
+    for broken, first in ((turns, "a"), (with_errors(turns), "b")):
+        hosts = [
+            HostRecord(name, seen_turns, None, 1.0, 0.2, 1.6) for name, seen_turns in (("a", seen(60)), ("b", broken))
+        ]
+        assert first_of(*hosts, now=3000.0, warm=[1], is_begun=True) == first
+
+
+def test_a_host_that_cannot_be_better_is_tested_seldom() -> None:
+    best = HostRecord("a", seen(200, until=2000.0), None, 1.0)
+    for cost, after, tested in ((1.0, 60.0, True), (2.0, 60.0, False), (2.0, 1000.0, True)):
+        other = HostRecord("b", seen(40, until=2000.0 - after), None, cost)
+        order = order_hosts([best, other], RouteState(credit=2.0), 2000.0)
+        assert (order.numbers[0] == 1) is tested, (cost, after)
+
+
 def test_the_host_that_takes_over_is_one_that_is_known_to_work() -> None:
     hosts = HostRecord("a", seen(60)), HostRecord("b"), HostRecord("c", seen(60, 40)), HostRecord("d", seen(60, 1))
     assert order_hosts(hosts, RouteState(credit=-1.0), 1001.0).numbers == (0, 3, 2, 1)
