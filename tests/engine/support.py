@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from examples import examples
 from hypothesis import strategies as st
+from note_rules import check_notes
 
 import cnllm
 from cnllm import engine
@@ -134,6 +135,7 @@ def check_honest(outcome: Outcome) -> None:
     reply = outcome.reply
     if reply is None:
         return
+    check_notes(reply.notes)
     assert delivered(events, cnllm.TextDelta) == reply.text
     assert delivered(events, cnllm.ReasoningDelta) == reply.reasoning
     assert events[-1] == cnllm.Finished(reply.finish, reply.raw_finish)

@@ -16,6 +16,7 @@ from cases import each
 from examples import changes
 from hypothesis import given
 from hypothesis import strategies as st
+from note_rules import check_notes
 
 import cnllm
 from cnllm import Message, Reasoning, Seal, Text, ToolCall, ToolResult, engine
@@ -37,10 +38,7 @@ def tool(name: str = "search", **more: Any) -> Json:
 
 
 def check_note(note: cnllm.Note) -> None:
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)+|retired", note.code)
-    assert re.fullmatch(r"[a-z_]+(\.[a-zA-Z_]+)*", note.flag)
-    assert note.said
-    assert note.did
+    check_notes([note])
     if note.where:
         place = PLACE.match(note.where)
         assert place

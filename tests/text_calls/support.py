@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from note_rules import check_notes
+
 import cnllm
 from cnllm import Registry, Reply, engine
 from cnllm.types import Event, ReasoningDelta, Restarted, TextDelta, ToolCallEnd, ToolCallStart
@@ -46,7 +48,9 @@ def answers(
     parser = engine.StreamParser(found, plan=plan)
     events = [event for chunk in chunks for event in parser.feed(chunk)]
     events += parser.end()
-    return events, parser.close()
+    reply = parser.close()
+    check_notes(reply.notes)
+    return events, reply
 
 
 def read(model: str, text: str, tools: Sequence[Any] | None = None) -> cnllm.Sanitized:
