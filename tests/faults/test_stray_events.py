@@ -174,3 +174,19 @@ def test_a_reply_with_a_reason_why_it_is_incomplete_is_not_whole(
     ended = read(RESPONSES, named(type="response.completed", response=response))
     assert ended.finish == finish
     assert read(RESPONSES, frame(response).removeprefix(b"data: ")).finish == finish
+
+
+@each("word, finish", [("length", "length"), ("content_filter", "content_filter")])
+def test_the_word_of_another_wire_does_not_make_a_reply_whole(word: str, finish: str) -> None:
+    block = {"type": "text", "text": "The sk"}
+    body = {"type": "message", "role": "assistant", "content": [block], "stop_reason": word}
+    ended = named(type="message_delta", delta={"stop_reason": word}) + STOP
+    assert read(MESSAGES, BEGIN, text(0), text(0, "The sk"), stop(0), ended).finish == finish
+    assert read(MESSAGES, frame(body).removeprefix(b"data: ")).finish == finish
+    candidate = {"content": {"parts": [{"text": "The sk"}]}, "finishReason": word}
+    assert read("gemini", frame({"candidates": [candidate]}).removeprefix(b"data: ")).finish == finish
+
+
+@each("word", ["max_output_tokens", "incomplete"])
+def test_a_chat_reply_with_a_word_of_responses_was_cut_short(word: str) -> None:
+    assert read(CHAT, delta(content="The sk"), delta(finish=word), DONE).finish == "length"
