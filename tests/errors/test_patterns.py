@@ -83,6 +83,16 @@ def test_patterns_match_in_any_case_anywhere_and_unless_excludes(tmp_path: Path)
             assert (type(error) is RateLimited) is matches, (key, patterns, text)
 
 
+def test_a_number_inside_of_an_error_is_a_code_and_another_number_is_none(tmp_path: Path) -> None:
+    from cnllm import Registry
+
+    model = Registry.load(overlay(tmp_path, ["1113"], "code")).resolve("slow/m")
+    for key, matches in (("code", True), ("tokens", False)):
+        body = {"error": {"message": "No.", "details": [{key: 1113}]}}
+        error = failure(model, 418, json.dumps(body).encode())
+        assert (type(error) is RateLimited) is matches, key
+
+
 def test_check_names_the_line_of_each_pattern_that_can_match_nothing(tmp_path: Path) -> None:
     file = tmp_path / "overlay.toml"
     file.write_text(r"""

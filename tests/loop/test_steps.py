@@ -125,7 +125,7 @@ def test_a_history_with_calls_that_nobody_answered_is_completed(client: Loops, v
     with Peer(*turns(verb, "Done.")) as peer:
         run = ran(client, verb, at(peer), history, tools=[search])[1]
     assert "interrupted" in results(peer)["x"]
-    assert [note.code for note in run.steps[0].notes] == ["call-unanswered"]
+    assert [(note.code, note.flag) for note in run.steps[0].notes] == [("call-unanswered", "messages")]
     assert len(history) == 3
 
 
