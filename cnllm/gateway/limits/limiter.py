@@ -96,9 +96,10 @@ class Limiter:
                 if record.rpm is not None or record.concurrency is not None or name in self._workers:
                     flight = await self._worker(name, record).admit()
                     flights += () if flight is None else (flight,)
-        except BaseException:
+        except BaseException as error:
             for flight in flights:
                 flight.release(is_counted=False)
+            self._forget(digest, error)
             raise
         return flights
 
@@ -113,10 +114,16 @@ class Limiter:
         try:
             for (name, record), count in zip(_holders(digest, rights), (tokens, team_tokens), strict=False):
                 made.append(await self._worker(name, record).reserve(worst, count))
-        except BaseException:
+        except BaseException as error:
             made.release()
+            self._forget(digest, error)
             raise
         return made
+
+    def _forget(self, digest: str, error: BaseException) -> None:
+        """Forget a record where its key or team is known to be revoked: a new team may soon have the name."""
+        if isinstance(error, Refused) and error.refusal.kind == "key":
+            self._records.pop(digest, None)
 
     def _worker(self, digest: str, record: KeyRecord) -> KeyWorker:
         """Return the worker of a key or a team, which knows its newest record."""
