@@ -314,3 +314,16 @@ def test_the_fee_of_a_search_is_for_each_or_for_the_request(home: Home, per: str
     cost = engine.parse_response(model, 200, {}, body, plan=plan).cost
     assert cost is not None
     assert cost.amount == Decimal(amount)
+
+
+@each("rate, expected", [("", "5.3"), (", cached_audio = 3.0", "4.65")])
+def test_sound_has_its_own_price_also_where_it_was_cached(home: Home, rate: str, expected: str) -> None:
+    flags = 'usage.input_audio = ["prompt_tokens_details.audio_tokens"]\nusage.cached_audio = ["heard"]'
+    price = f'price = {{ currency = "USD", input = 1.0, cached = 0.5, output = 0.0, input_audio = 10.0{rate} }}'
+    details = {"cached_tokens": 400_000, "audio_tokens": 500_000}
+    counts = {"prompt_tokens": 1_000_000, "completion_tokens": 3, "prompt_tokens_details": details, "heard": 100_000}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": counts}).encode()
+    model = home(flags, more=price)
+    reply = engine.parse_response(model, 200, {}, body, plan=engine.build_request(model, "Hi"))
+    assert reply.cost == Cost(Decimal(expected), "USD")
