@@ -9,9 +9,10 @@ import random
 import sqlite3
 import stat
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples import share
@@ -37,6 +38,22 @@ from .store_support import (
 )
 
 Make = Callable[..., StateStore]
+
+
+@pytest.fixture(autouse=True)
+def _no_open_file(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the files of a test at its end: Python 3.13 and later tell of each that is left open."""
+    opened: list[SqliteStore] = []
+    begin = SqliteStore.__init__
+
+    def note(store: SqliteStore, *args: Any, **options: Any) -> None:
+        begin(store, *args, **options)
+        opened.append(store)
+
+    monkeypatch.setattr(SqliteStore, "__init__", note)
+    yield
+    for store in opened:
+        store.close()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
