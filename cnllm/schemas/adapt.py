@@ -15,6 +15,7 @@ __all__ = ["adapt_schema", "adapt_schema_if_needed"]
 
 Schema = dict[str, Any]
 _SAME_VALUE = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")  # they apply to the same value as the node
+_DEFINITIONS = ("$defs", "definitions")
 _KINDS = {
     "object": ("properties", "additionalProperties", "required", "patternProperties", "minProperties", "maxProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
@@ -22,6 +23,7 @@ _KINDS = {
 }
 _MAX_CACHED = 65_536  # bytes of a schema that is cached
 _MAX_EXPANSIONS = 500  # references replaced in full; a further reference becomes its bare type
+_MAX_CHAIN = 40  # references inside of each other that are replaced in full
 _MAX_NODES = 20_000  # schemas in the replaced references; a further schema becomes its bare type, too
 
 
@@ -59,7 +61,8 @@ def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> S
     """
     out = _merge_root(schema) if "root-object" in rules else schema
     if "inline-refs" in rules:
-        out = _Inliner(out).inline(out, ())
+        inliner = _Inliner(out)
+        out = inliner.inline({key: value for key, value in out.items() if key not in _DEFINITIONS}, ())
     elif "root-refs" in rules:
         out = _move_refs_to_root(out)
     adapted: Schema = _adapt_node(out, frozenset(rules), frozenset(drop), None)
@@ -86,10 +89,11 @@ class _Inliner:
             return _bare_type(node)
         if type(ref) is not str:
             out = map_children(node, lambda child: self.inline(child, references))
-            return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
+            return {k: v for k, v in out.items() if k not in _DEFINITIONS}
         target = resolve(ref, self._root)
         self._expansions_left -= 1
-        if ref in references or type(target) is not dict or self._expansions_left < 0:
+        is_long = len(references) >= _MAX_CHAIN or self._expansions_left < 0
+        if ref in references or type(target) is not dict or is_long:
             replacement = _bare_type(target)
         else:
             replacement = self.inline(target, (*references, ref))
@@ -107,6 +111,7 @@ def _move_refs_to_root(schema: Schema) -> Schema:
     names: dict[int | str, str] = {}  # by the identity of the target: a reference to it may be written in many ways
     counts: dict[str, int] = {}
     defs: dict[str, Any] = {}
+    waiting: list[tuple[str, Schema]] = []  # not done in `reference_to`: a chain of references may be long
 
     def reference_to(ref: str) -> str:
         """Return the reference to the definition of a target."""
@@ -119,8 +124,9 @@ def _move_refs_to_root(schema: Schema) -> Schema:
             while name in defs:
                 name, count = f"{base}_{count}", count + 1
             counts[base] = count
-            names[identity], defs[name] = name, {}
-            defs[name] = rewrite(target) if type(target) is dict else {"type": "object"}
+            names[identity], defs[name] = name, {"type": "object"}
+            if type(target) is dict:
+                waiting.append((name, target))
         return f"#/$defs/{names[identity]}"
 
     def rewrite(node: Any) -> Any:
@@ -134,9 +140,12 @@ def _move_refs_to_root(schema: Schema) -> Schema:
             if node is not schema
             else map_children({**node, "$defs": {}, "definitions": {}}, rewrite)
         )
-        return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
+        return {k: v for k, v in out.items() if k not in _DEFINITIONS}
 
     out: Schema = rewrite(schema)
+    while waiting:
+        name, target = waiting.pop()
+        defs[name] = rewrite(target)
     return {**out, "$defs": defs} if defs else out
 
 
@@ -161,7 +170,7 @@ def _merge_root(schema: Schema) -> Schema:
         if type(branches) is list and branches:
             out = _merge_branches(out, [_resolve_branch(b, schema) for b in branches], all_apply=key == "allOf")
     if out.get("type", "object") != "object" and "properties" not in out:
-        out = {k: v for k, v in out.items() if k in ("description", "$defs", "definitions")}
+        out = {k: v for k, v in out.items() if k in ("description", *_DEFINITIONS)}
     return {**out, "type": "object", "properties": out.get("properties", {})}
 
 

@@ -289,6 +289,18 @@ def test_a_recursion_ends_and_takes_what_it_took(rules: list[str], depth: int) -
     assert ("$ref" in json.dumps(out)) == ("inline-refs" not in rules)
 
 
+@each("rules", [["inline-refs"], ["root-refs"], KIMI, ["inline-refs", *KIMI]])
+@each("count", [30, 2_000])
+def test_a_long_chain_of_references_is_followed(rules: list[str], count: int) -> None:
+    links = {f"d{i}": {"type": "object", "properties": {"x": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(count)}
+    schema = {"$defs": {**links, f"d{count}": {"type": "object"}}, "properties": {"a": {"$ref": "#/$defs/d0"}}}
+    out = adapt_schema({"type": "object", **schema}, rules, [])
+    value: Any = 5
+    for _ in range(25):
+        value = {"x": value}
+        assert not valid(out, {"a": value})
+
+
 def test_two_that_mean_each_other_end_too() -> None:
     schema: Json = {
         "type": "object",
