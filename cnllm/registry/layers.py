@@ -131,15 +131,28 @@ class Layers:
             layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
+        own = self._protocol("defaults")
         for name in reversed(self.extends_chain("providers", provider)):
+            own = self._protocol("providers", name) or own
+            is_foreign = foreign or (name != provider and protocol not in (None, own))  # it extends one of another wire
             excluded = frozenset() if name == provider else merge.OWN_FLAGS
-            layers += self.table_layers(("providers", name), protocol, excluded, foreign=foreign)
+            layers += self.table_layers(("providers", name), protocol, excluded, foreign=is_foreign)
             if family is not None:
                 layers += self.table_layers(
-                    ("providers", name, "families", family), protocol, excluded, foreign=foreign
+                    ("providers", name, "families", family), protocol, excluded, foreign=is_foreign
                 )
         self._shared_layers[key] = layers
         return layers
+
+    def _protocol(self, *path: str) -> str | None:
+        """Return the protocol that a table names, in the last file that does; None where none does."""
+        found: str | None = None
+        for document in self.documents:
+            table: Any = document.data
+            for key in path:
+                table = table.get(key, {})
+            found = table.get("protocol", found)
+        return found
 
     def traces(self, key: SharedTables) -> dict[int, Trace]:
         """Return the traces of the shared layers, by the `id` of the layer."""

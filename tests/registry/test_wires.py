@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from cnllm import UnknownModel, engine
+import pytest
+from msgspec.structs import replace
+
+from cnllm import Registry, UnknownModel, engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import conditions
 
 from .support import Files, at
@@ -151,3 +155,15 @@ def test_the_wires_of_a_model_can_be_asked_for_its_own_first(files: Files) -> No
     anywhere = registry.wires("openai-compatible/any")
     assert anywhere[0] == "openai-chat"
     assert {"second"} <= set(anywhere)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_provider_of_another_wire_has_that_wires_flags_of_the_one_it_extends(tmp_path: Path, protocol: str) -> None:
+    base, overlay = "http://127.0.0.1:9/v1", tmp_path / "own.toml"
+    overlay.write_text(
+        f'[providers.mine]\nextends = "openai-compatible"\nprotocol = "{protocol}"\nbase_url = "{base}"\n'
+    )
+    registry = Registry.load(str(overlay))
+    mine, same = registry.resolve("mine/x"), registry.resolve("openai-compatible/x", protocol=protocol, base_url=base)
+    assert mine.protocol == protocol
+    assert replace(mine.flags, protocol=None) == replace(same.flags, protocol=None)
