@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -30,6 +31,7 @@ from cnllm.batch.shared.messages import (
     decode_report,
     encode,
 )
+from cnllm.batch.shared.sender import LinkLost
 from cnllm.errors import CnllmError
 
 
@@ -261,13 +263,19 @@ def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pyt
     """Rows of two processes, at an endpoint that adds little: the cap would hold for few at the first worst case."""
 
     class Here:
-        """The link to an allowance in this process, with every message encoded as it travels."""
+        """The link to an allowance in this process, with every message encoded as it travels, one at a time."""
 
         async def exchange(self, report: WorkerReport) -> Permissions:
-            return decode_grant(encode(allowance.exchange(time.monotonic(), decode_report(encode(report)))))
+            with lock:
+                if is_closed.is_set():
+                    raise LinkLost
+                return decode_grant(encode(allowance.exchange(time.monotonic(), decode_report(encode(report)))))
 
         async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
-            return allowance.find(worker, list(keys))
+            with lock:
+                return allowance.find(worker, list(keys))
+
+    lock, is_closed = threading.Lock(), threading.Event()
 
     monkeypatch.setenv("HOME_TEST_KEY", KEY)
     allowance = Allowance(str(tmp_path))
@@ -280,6 +288,8 @@ def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pyt
             asker = askers[part % 2]
             rows = [asker.row({"prompt": f"p{part}-{n}"}) for n in range(10)]
             results += asker.ask_and_wait([row for row in rows if isinstance(row, PendingRow)])
-    allowance.close()
+    with lock:  # the workers' threads go on
+        is_closed.set()
+        allowance.close()
     assert [result["error"] for result in results] == [None] * 40
     assert len(server.log) == 40
