@@ -46,6 +46,7 @@ __all__ = [
     "server_codec",
     "sse_frame",
     "wire",
+    "write_texts",
 ]
 
 Stamp = Callable[[Any], Seal]
@@ -146,6 +147,15 @@ class ServerCodec(Struct, frozen=True):
     dialects: bool = False
     batch: BatchForm = BatchForm()
     takes_media: Callable[[Media], bool] = lambda media: False
+
+
+def write_texts(before: bytes, texts: list[str], after: bytes) -> bytes:
+    """Return texts as JSON, each between the same bytes. They are encoded as one text, where none has a NUL."""
+    joined = "\0".join(texts)
+    if joined.count("\0") >= len(texts) or "\\u0000" in joined:
+        return b"".join([b"%b%b%b" % (before, msgspec.json.encode(text), after) for text in texts])
+    data = msgspec.json.encode(joined).replace(b"\\u0000", b'"%b%b"' % (after, before))
+    return b"%b%b%b" % (before, data, after)
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

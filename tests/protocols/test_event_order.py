@@ -258,3 +258,29 @@ def test_a_text_that_came_without_pieces_is_written_once_where_the_reply_begins_
         data = b"".join(map(writer.feed, events))
         piece = b"event: response.output_text.delta" if protocol == "openai-responses" else b'"Hi"'
         assert data.count(piece) == 1, protocol
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    texts=st.lists(st.text(st.sampled_from('",\\:{}[]a😀\n')) | st.text(), min_size=1, max_size=6), first=st.booleans()
+)
+def test_a_run_of_deltas_says_what_each_of_them_says(texts: list[str], first: bool) -> None:
+    for protocol in PROTOCOLS:
+        writer = engine.StreamWriter(protocol)
+        writer.feed(TextDelta("x") if first else ToolCallStart(0, "call_x0", "f"))
+        written = writer.feed_texts(TextDelta if first else 0, texts)
+        assert written is not None
+        frames = [json.loads(line[6:]) for line in written.splitlines() if line.startswith(b"data: ")]
+        if protocol != GEMINI or first:  # its calls are written whole
+            assert len(frames) == len(texts)
+            for text, frame in zip(texts, frames, strict=True):
+                assert text in list(strings(frame)), (protocol, frame)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a value."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from strings(inner)
+    elif isinstance(value, str):
+        yield value

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import Recall, ServerCodec, Stamp
+from cnllm.protocols import Recall, ServerCodec, Stamp, write_texts
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
@@ -461,8 +461,7 @@ class StreamEncoder:
         if key in self._inputs:
             return None
         before, after = self._around_text(key)
-        head, tail = b"data: %b" % before, b"%b\n\n" % after
-        return b"".join([b"%b%b%b" % (head, msgspec.json.encode(text), tail) for text in texts])
+        return write_texts(b"data: %b" % before, texts, b"%b\n\n" % after)
 
     def _text_chunk(self, key: DeltaKey, text: str) -> tuple[str | None, Any]:
         """Return one chunk with text, as bytes: the rest of it is always the same."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.protocols import write_texts
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.types import (
@@ -262,8 +263,8 @@ class StreamEncoder:
             piece = _TEXT_PIECE if key is TextDelta else _THINKING_PIECE
         else:
             return None
-        frame, place = b"event: content_block_delta\ndata: %b\n\n" % piece, self._place
-        return b"".join([frame % (place, msgspec.json.encode(text)) for text in texts])
+        before, _, after = (piece % (self._place, b"\0")).partition(b"\0")
+        return write_texts(b"event: content_block_delta\ndata: %b" % before, texts, b"%b\n\n" % after)
 
     def _text_piece(self, frame: bytes, text: str) -> tuple[str | None, Any]:
         """Return the frame of a delta of text, as bytes: the rest of it is always the same."""
