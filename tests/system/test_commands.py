@@ -98,6 +98,7 @@ from cnllm.system import processes
 for module in (files, read, summary):
     module.builtin_file = lambda: sys.argv[2]
     module.catalogue_file = lambda: sys.argv[3]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's process in the background ignores it
 wrong = []
 for words, text, status in json.loads(sys.argv[1]):
     sys.stdin = io.TextIOWrapper(open("stdin", "w+b"), encoding="utf-8")
