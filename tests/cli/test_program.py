@@ -203,9 +203,9 @@ def test_what_a_command_has_no_use_for_is_not_imported(
 @pytest.mark.parametrize(("how", "own"), [("program()", True), ("main(['--version'])", False)])
 def test_only_the_program_tunes_the_collector_of_its_process(machine: Machine, how: str, own: bool) -> None:
     code = (
-        "import gc, sys; before = gc.get_threshold(); sys.argv = ['cnllm', '--version']\n"
+        "import gc, sys; old, frozen = gc.get_threshold(), gc.get_freeze_count(); sys.argv = ['cnllm', '--version']\n"
         f"from cnllm.cli import main, program; {how}\n"
-        "print(gc.get_threshold() != before, gc.get_freeze_count() > 0, gc.isenabled(), file=sys.stderr)"
+        "print(gc.get_threshold() != old, gc.get_freeze_count() > frozen, gc.isenabled(), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
     assert done.stderr == f"{own} {own} True\n"
