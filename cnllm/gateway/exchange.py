@@ -125,7 +125,7 @@ def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, m
             known = memory.decode_list(key, lists[key], msgspec.json.decode, most) if key in lists else None
             if known is not None:
                 body[key] = known.items
-            elif key == name or len(part) > most:
+            elif key == name or (key in lists and len(part) > most):
                 return None
             else:
                 body[key] = msgspec.json.decode(part)

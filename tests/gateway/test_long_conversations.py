@@ -184,6 +184,15 @@ def test_a_broken_body_is_left_to_the_one_who_names_its_fault(content: bytes) ->
         read_body(content, [])
 
 
+def test_long_instructions_beside_known_turns_are_no_reason_to_read_all_again() -> None:
+    memory = MessageMemory()
+    turns = [{"role": "user", "content": "x" * 3000}] * 12
+    rest = {"system": "s" * 3000, "tools": [messages_tool(number, {}) for number in range(3)]}
+    for messages, most in ((turns, 100_000), ([*turns, {"role": "user", "content": "And?"}], 1000)):
+        body = {**rest, "messages": messages}
+        assert read_remembered_body(msgspec.json.encode(body), "anthropic-messages", memory, most) == body
+
+
 def test_the_memory_holds_about_as_much_as_it_says() -> None:
     memory = MessageMemory(8 << 20)
 
