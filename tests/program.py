@@ -23,7 +23,7 @@ from typing import IO
 
 import cnllm.cli
 
-__all__ = ["can_run", "completed", "run", "run_on_terminal"]
+__all__ = ["can_run", "completed", "read_to_end", "run", "run_on_terminal"]
 
 Completed = subprocess.CompletedProcess[str]
 _File = IO[bytes] | FileIO
@@ -57,7 +57,7 @@ def run_on_terminal(args: Sequence[str], env: Mapping[str, str]) -> tuple[int, b
 
     master, slave = pty.openpty()
     seen: list[bytes] = []
-    reader = threading.Thread(target=_read, args=(master, seen))
+    reader = threading.Thread(target=read_to_end, args=(master, seen))
     reader.start()
     try:
         with open(slave, "wb", buffering=0) as screen, _process(args, env, None), _streams(None, screen, screen):
@@ -68,7 +68,7 @@ def run_on_terminal(args: Sequence[str], env: Mapping[str, str]) -> tuple[int, b
     return status, b"".join(seen)
 
 
-def _read(master: int, seen: list[bytes]) -> None:
+def read_to_end(master: int, seen: list[bytes]) -> None:
     """Read what reaches a terminal until its other side is closed."""
     while True:
         try:

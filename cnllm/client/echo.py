@@ -130,7 +130,7 @@ class Echo:
         for key, run in delta_runs(events):
             if key is not None:
                 text = "".join([event.text for event in run])
-                if type(key) is int:  # what does not pass waits for the end of the arguments
+                if type(key) is int:  # a piece that does not pass waits for the end of the arguments
                     out += run if self._argument_filter(key).passes(text) else ()
                     continue
                 if self._filter(key).passes(text):

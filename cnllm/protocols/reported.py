@@ -157,8 +157,9 @@ def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     for key, value in data.items():
         if key not in known:
             rest = value
-            if type(value) is dict:  # a copy: the decoder goes on counting in it
-                merge_counts(rest := {}, value)
+            # A copy, as the decoder goes on counting in it. A longer one stands in a whole body, where nobody counts.
+            if type(value) is dict and not merge_counts(rest := {}, value):
+                rest = value
         elif type(value) is dict:
             rest = {k: v for k, v in value.items() if v is not None and f"{key}.{k}" not in known} or None
         else:

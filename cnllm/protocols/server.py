@@ -39,6 +39,7 @@ from cnllm.types.media import media_kind
 from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
+_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
 
@@ -294,10 +295,9 @@ class StreamWriter:
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
-            if (key := delta_key(event)) is not None:  # most of a stream
-                texts = [event.text]  # type: ignore[union-attr]
-                if (data := self._continue(key, texts)) is not None:
-                    return data
+            # Most of a stream are deltas.
+            if isinstance(event, _DELTAS) and (data := self._continue(delta_key(event), [event.text])) is not None:
+                return data
             visible = self._visible_event(event)
             return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:

@@ -21,21 +21,32 @@ from cnllm.types import (
     ToolCallStart,
 )
 
-__all__ = ["Delivered", "DeltaKey", "Diverged", "RepeatedText", "delta_key", "delta_of", "delta_runs", "text_events"]
+__all__ = [
+    "Delivered",
+    "Delta",
+    "DeltaKey",
+    "Diverged",
+    "RepeatedText",
+    "delta_key",
+    "delta_of",
+    "delta_runs",
+    "text_events",
+]
 
 DeltaKey = type[TextDelta] | type[ReasoningDelta] | int
 """The text that a delta continues: that of a type of delta, or the arguments of the call with an index."""
 
 
-def delta_key(event: Event) -> DeltaKey | None:
-    """Return the key of the text that an event continues; None for an event that is no delta."""
-    kind = type(event)
-    if kind is TextDelta or kind is ReasoningDelta:
-        return kind
-    return event.index if type(event) is ToolCallDelta else None
+Delta = TextDelta | ReasoningDelta | ToolCallDelta
+"""An event with a piece of a text."""
 
 
-def delta_of(key: DeltaKey, text: str) -> TextDelta | ReasoningDelta | ToolCallDelta:
+def delta_key(event: Delta) -> DeltaKey:
+    """Return the key of the text that an event continues."""
+    return event.index if isinstance(event, ToolCallDelta) else type(event)
+
+
+def delta_of(key: DeltaKey, text: str) -> Delta:
     """Return the delta that continues the text with a key."""
     return ToolCallDelta(key, text) if isinstance(key, int) else key(text)
 
@@ -148,8 +159,8 @@ class Delivered:
 
     def forget(self, event: Event) -> None:
         """Compare no more texts of the kind of an event: all of them are new."""
-        if self._repeats is not None and (key := delta_key(event)) is not None:
-            self._repeats.pop(key, None)
+        if self._repeats is not None and isinstance(event, Delta):
+            self._repeats.pop(delta_key(event), None)
 
     def rest(self, event: Event) -> Event | None:
         """Return the part of an event that is new; None where nothing is.
@@ -157,10 +168,8 @@ class Delivered:
         Raises `Diverged` for an event that differs, and for the end of a reply that lacks a part of what was delivered.
         """
         match event:
-            case TextDelta() | ReasoningDelta():
-                return self._rest_of_delta(type(event), event)
-            case ToolCallDelta():
-                return self._rest_of_delta(event.index, event)
+            case TextDelta() | ReasoningDelta() | ToolCallDelta():
+                return self._rest_of_delta(event)
             case CitationAdded(citation=citation):
                 if (text := repr(citation)) in self._citations:
                     return None
@@ -178,8 +187,9 @@ class Delivered:
                     raise Diverged
         return event
 
-    def _rest_of_delta(self, key: Hashable, event: TextDelta | ReasoningDelta | ToolCallDelta) -> Event | None:
+    def _rest_of_delta(self, event: Delta) -> Event | None:
         """Return the part of a delta that is new; None where nothing is. Raises `Diverged`."""
+        key = delta_key(event)
         if self._repeats is not None and (repeated := self._repeats.get(key)) is not None:
             text = repeated.rest(event.text)
             if not text:

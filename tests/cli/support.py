@@ -194,16 +194,9 @@ def interrupt(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 def read_terminal(master: int) -> str:
     """Everything that reached a terminal until the program left it."""
-    data = b""
-    while True:
-        try:
-            piece = os.read(master, 65536)
-        except OSError:  # the way Linux says that the other side closed
-            break
-        if not piece:
-            break
-        data += piece
-    return data.decode().replace("\r\n", "\n")
+    seen: list[bytes] = []
+    program.read_to_end(master, seen)
+    return b"".join(seen).decode().replace("\r\n", "\n")
 
 
 # ── what an endpoint sends ───────────────────────────────────────────────────

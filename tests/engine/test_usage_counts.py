@@ -114,3 +114,15 @@ def test_a_usage_object_keeps_a_bounded_number_of_values(protocol: str, many: di
     assert (reply.usage.input, reply.usage.output, reply.text) == (3, 7, "Hi")
     assert len(json.dumps(reply.extra)) < 20_000
     assert [note.code for note in reply.notes].count("usage-invalid") == 1
+
+
+@each("protocol", list(WIRES))
+def test_counts_of_a_whole_body_are_all_kept_or_noted(protocol: str) -> None:
+    model = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+    [body] = WIRES[protocol](3, 7, False)
+    details = {f"k{i}": i for i in range(2000)}
+    body["usageMetadata" if protocol == "gemini" else "usage"]["details"] = details
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode(), plan=engine.build_request(model, "Hi"))
+    assert (reply.usage.input, reply.usage.output) == (3, 7)
+    is_noted = "usage-invalid" in [note.code for note in reply.notes]
+    assert is_noted or reply.extra["usage"]["details"] == details

@@ -389,10 +389,8 @@ class StreamEncoder:
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
         """Return the frames of one event."""
         match event:
-            case TextDelta():
-                return [self._text_chunk(TextDelta, event.text)]
-            case ReasoningDelta():
-                return [self._text_chunk(ReasoningDelta, event.text)]
+            case TextDelta() | ReasoningDelta():
+                return [self._text_chunk(type(event), event.text)]
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({_DETAILS: _details(part)})]
             case BlockEnd(part=Media() as part):

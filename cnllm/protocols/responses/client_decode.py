@@ -104,7 +104,7 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
     if is_final:
         yield from _finish(data.get("status"), flags)
         reason = read_finish(get(data, "incomplete_details.reason"), flags)
-        if reason is not None:  # whatever the status says
+        if reason is not None:  # it counts, and not the status
             yield REFUSED if reason.kind == "content_filter" else FinishWord(finish_word(data.get("status")), "length")
 
 
