@@ -60,17 +60,17 @@ if TYPE_CHECKING:
 
 __all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
 
-_WORD = re.compile("[A-Za-z0-9]")
 _PAIR = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 """An escape of a JSON text, and whether it is half of a pair that has no other half."""
 _ESCAPES = 500_000  # of a body in which halves of characters are looked for: many take long
-_DIGITS = re.compile(r"call_[\d_]+")
 _TOOLS = "tools"  # on every wire
 _BESIDE = 8  # times the new turns: instructions and options, which take less work
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
+_is_unique = re.compile(r"(?!call_[\d_]+\Z)(?=.*\d)(?:[^A-Za-z0-9]*[A-Za-z0-9]){20}", re.DOTALL).match
+"""Whether no other conversation has an id: it has a digit, and 20 letters or digits. One of digits alone was made here,
+for a call without an id: not every protocol writes it."""
 
 
 DIVERGED = Failure(
@@ -391,10 +391,8 @@ class Exchange:
     def _id(self, id: str) -> str:
         """Return the id of a call that the client sees: the endpoint's, or a new one where others may share it."""
         if (new := self._ids.get(id)) is None:
-            is_made = _DIGITS.fullmatch(id) is not None  # here, for a call without an id: not every protocol writes it
-            letters = len(_WORD.findall(id))
-            unique = not self._repeats_ids and not is_made and letters >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
-            new = self._ids[id] = id if unique else f"call_n{os.urandom(12).hex()}"
+            is_unique = not self._repeats_ids and _is_unique(id) is not None
+            new = self._ids[id] = id if is_unique else f"call_n{os.urandom(12).hex()}"
             self._ids[new] = new
         return new
 

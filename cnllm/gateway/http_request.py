@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from cnllm.client.async_stream import AsyncStream
-from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
@@ -33,7 +33,7 @@ from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.protocols.event_order import reply_events
 from cnllm.registry.model import Model
-from cnllm.store.prefix import content_fingerprint
+from cnllm.store.prefix import Fingerprint, content_fingerprint
 from cnllm.store.records import PrefixRecord
 from cnllm.types import Reply
 from cnllm.types.delivered import Diverged
@@ -272,7 +272,7 @@ class HttpRequest:
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues."""
-            return Exchange(
+            exchange = Exchange(
                 self._protocol,
                 whole,
                 path=self._path,
@@ -286,25 +286,26 @@ class HttpRequest:
                 previous=sent.get("previous_response_id") if whole is not sent else None,
                 memory=self._memory,
             )
+            exchange.notes += body.notes
+            self._require_model(exchange.request.model or "", exchange.model)
+            if not count:
+                self._entry.tag = exchange.tag
+                self._request_monitor.begin(
+                    exchange.model,
+                    exchange.request,
+                    is_routed=exchange.fallback is not None,
+                    is_stream=exchange.stream,
+                )
+            return exchange
 
-        exchange = await body.worked(read)
-        exchange.notes += body.notes
-        self._require_model(exchange.request.model or "", exchange.model)
-        return exchange
+        return await body.worked(read)
 
     # ── generating ───────────────────────────────────────────────────────────
 
     async def _generate(self, identity: str) -> None:
         """Answer with a reply of a model."""
-        exchange, body, service = await self._read_exchange(), self._body, self._service
-        self._entry.tag = exchange.tag
-        is_routed, is_stream = exchange.fallback is not None, exchange.stream
-        await body.worked(
-            lambda: self._request_monitor.begin(
-                exchange.model, exchange.request, is_routed=is_routed, is_stream=is_stream
-            )
-        )
-        request = await service.state.run(restored_request(exchange, identity), body.worked)
+        exchange = await self._read_exchange()
+        request = await self._service.state.run(restored_request(exchange, identity), self._body.worked)
         self._watching: asyncio.TimerHandle | asyncio.Task[None] | None
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
@@ -347,53 +348,51 @@ class HttpRequest:
 
     async def _prepared(
         self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool
-    ) -> AsyncStream:
-        """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
+    ) -> tuple[AsyncStream, AbstractAsyncContextManager[Admitted]]:
+        """Return the call of the model, not sent yet, and a context in which the limits of the key let it be sent.
+
+        Raises `RequestFailed` for options of a wrong type or value.
+        """
+        service, caller = self._service, self._caller
         if exchange.fallback is not None:
-            service = self._service
-            route = service.admission.route(self._caller, exchange.model, exchange.fallback, service.names.resolve)
+            route = service.admission.route(caller, exchange.model, exchange.fallback, service.names.resolve)
             if route[0] is not exchange.model:
                 exchange.use_model(route[0])
             options = {**options, "fallback": route[1]}
-        try:
-            client = self._service.client()
-            if self._memory is not None:
-                client = client.with_memory(self._memory)
-            prepare = partial(client.prepare, exchange.model, messages, stream=stream, **options)
-            call = await self._body.worked(prepare)
-            rights = self._caller.rights
-            if exchange.estimates_input or (rights is not None and any(record.tpm for record in rights.records)):
-                await self._body.worked(lambda: exchange.tokens)  # counted here, where it may take its time
-        except (TypeError, ValueError) as error:
-            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
-        self._request_monitor.ask(call.plan)
-        await self._follow(exchange, call.plan)
-        exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
-        return call
+        client = service.client()
+        if self._memory is not None:
+            client = client.with_memory(self._memory)
 
-    async def _follow(self, exchange: Exchange, plan: Plan) -> None:
-        """Find the conversation of a request, and take note where the endpoint's cache cannot serve its beginning."""
-        parts = await self._body.worked(partial(content_fingerprint, plan.content, self._memory))
-        self._thread, self._prefix, note = self._service.prefixes.follow(self._identity, plan, parts)
-        if note is not None:
+        def prepare() -> tuple[AsyncStream, Fingerprint, WorstCase | None]:
+            """Return the call, the parts of its request, and what it may use where the key has limits."""
+            rights = caller.rights
+            try:
+                call = client.prepare(exchange.model, messages, stream=stream, **options)
+                if exchange.estimates_input or (rights is not None and any(record.tpm for record in rights.records)):
+                    _ = exchange.tokens  # counted here, where it may take its time
+            except (TypeError, ValueError) as error:
+                raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+            worst = None if rights is None else service.admission.worst_case(rights, call.plan)
+            return call, content_fingerprint(call.plan.content, self._memory), worst
+
+        call, parts, worst = await self._body.worked(prepare)
+        plan = call.plan
+        self._request_monitor.ask(plan)
+        self._thread, self._prefix, note = service.prefixes.follow(self._identity, plan, parts)
+        if note is not None:  # the endpoint's cache cannot serve the beginning of the conversation
             exchange.notes.append(note)
+        exchange.notes += [note for note in plan.notes if note not in exchange.notes]
+        return call, service.admission.admitted(caller, plan, worst, lambda: exchange.tokens, self._protocol)
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
-        call = await self._prepared(exchange, messages, options, stream=False)
-        async with await self._admitted(exchange, call) as admitted, call:
+        call, limits = await self._prepared(exchange, messages, options, stream=False)
+        async with limits as admitted, call:
             self._begin_call(admitted)
             reply = admitted.reply = await call.complete()
             if exchange.fallback is not None:
                 self._use_model(exchange, call)
             return reply
-
-    async def _admitted(self, exchange: Exchange, call: AsyncStream) -> AbstractAsyncContextManager[Admitted]:
-        """Return a context in which a call may be sent: within the limits of the client's key."""
-        admission, rights, worst = self._service.admission, self._caller.rights, None
-        if rights is not None:
-            worst = await self._body.worked(partial(admission.worst_case, rights, call.plan))
-        return admission.admitted(self._caller, call.plan, worst, lambda: exchange.tokens, self._protocol)
 
     def _begin_call(self, admitted: Admitted) -> None:
         """Take note that the request is sent now, and of soft budgets that are spent."""
@@ -416,8 +415,8 @@ class HttpRequest:
                 reply = await self._whole_reply(exchange, messages, options)
                 await response.write(exchange, exchange.events(reply_events(reply)))
             else:
-                stream = await self._prepared(exchange, messages, options, stream=True)
-                async with await self._admitted(exchange, stream) as admitted, stream:
+                stream, limits = await self._prepared(exchange, messages, options, stream=True)
+                async with limits as admitted, stream:
                     self._begin_call(admitted)
                     async for events in stream.batches():
                         if exchange.fallback is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cnllm.gateway.store.items import Item, StateStore, StoreBounds
 from cnllm.system.processes import fork_safe
@@ -30,7 +31,7 @@ class _Item(Struct, eq=False):
 class _Owner(Struct, eq=False):
     """The items of one identity, the oldest first, and their bytes."""
 
-    items: dict[_Item, None] = {}
+    items: OrderedDict[_Item, None] = field(default_factory=OrderedDict)  # a dict gets slow where its first ones go
     bytes: int = 0
 
 
@@ -44,7 +45,7 @@ class MemoryStore(StateStore):
         self._bounds = bounds or _DEFAULT
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
-        self._items: dict[_Item, None] = {}  # the oldest first
+        self._items: OrderedDict[_Item, None] = OrderedDict()  # the oldest first
         self._keys: dict[bytes, _Item] = {}
         self._owners: dict[bytes, _Owner] = {}
         self._bytes = 0
