@@ -36,7 +36,8 @@ def test_all_done_and_again(machine: Machine, tmp_path: Path) -> None:
         assert "latency: p50" in done.out
         assert "cost: 0.0003 CNY" in done.out
         assert "tokens: 50 in, 25 out" in done.out
-        assert machine.run(*arguments, "--json").json()["asked"] == 0
+        report = machine.run(*arguments, "--json").json()
+        assert {report[name] for name in ("asked", "by_vendor", "waiting", "failed", "unsure")} == {0}
         assert len(server.log) == 5
     plot = (tmp_path / "out.jsonl.svg").read_text()
     assert ElementTree.fromstring(plot).tag.endswith("svg")

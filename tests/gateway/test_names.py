@@ -64,6 +64,13 @@ def test_a_name_with_a_control_character_is_refused_before_the_endpoint_is_asked
         assert here.upstream.bodies == []
 
 
+def test_a_refusal_quotes_a_short_name_whole_and_the_beginning_of_another(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        for length, quoted in ((40, "x" * 39 + "\\x00' has"), (41, "x" * 40 + "'… has")):
+            response = here.send(here.key(str(length)), requests("x" * (length - 1) + "\0")["openai-chat"])
+            assert f"model: '{quoted} a control character" in body_of(here.http, response, "openai-chat")
+
+
 def test_options_are_bounded_by_their_names_and_their_number(tmp_path: Path) -> None:
     with setting(tmp_path, say("Hello")) as here:
         key = here.key()
@@ -80,6 +87,21 @@ def test_options_are_bounded_by_their_names_and_their_number(tmp_path: Path) -> 
             for usual in ({"x" * 128: 1}, many):
                 assert here.send(key, (path, {**body, **usual})).status_code == 200
             here.upstream.bodies.clear()
+
+
+def test_the_options_of_a_long_conversation_are_bounded_too(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        for protocol, (path, body) in requests().items():
+            (name,) = {"messages", "input", "contents"} & body.keys()
+            (turn,) = [{"role": "user", "content": body[name]}] if name == "input" else body[name]
+            for count in (20, 200):  # of the second, most turns are remembered
+                long = {**body, name: [turn] * count, "metadata": {"x": "y" * 5000}}
+                assert here.send(key, (path, long)).status_code == 200
+                here.upstream.bodies.clear()
+                for odd in ({"x" * 129: 1}, {"metadata": {"ü" * 65: "x" * 5000}}):
+                    body_of(here.http, here.send(key, (path, {**long, **odd})), protocol)
+                assert here.upstream.bodies == []
 
 
 def test_other_names_of_a_request_are_bounded(tmp_path: Path) -> None:

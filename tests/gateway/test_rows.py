@@ -216,8 +216,13 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         first = client.body["id"]
         client.history = []
         client.result(id, "sunny")
+        output = [item["id"] for item in client.body["output"]]
         client.send(store=True, previous_response_id=first)
         assert client.text() == "Sunny."
+        items = http.get(f"/v1/responses/{client.body['id']}/input_items").json()
+        ids = [item["id"] for item in items["data"]]
+        assert ids == ["item_0", *output, f"item_{len(output) + 1}"], "an item that has an id is shown with it"
+        assert (items["first_id"], items["last_id"]) == (ids[0], ids[-1])
         assert client.body["previous_response_id"] == first
         assert http.get(f"/v1/responses/{client.body['id']}").json()["previous_response_id"] == first
         whole = http.post("/v1/responses", json={**client.request(), "stream": False, "previous_response_id": first})
@@ -226,6 +231,8 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         alone = http.post(count, json=client.request()).json()["input_tokens"]
         continued = http.post(count, json={**client.request(), "previous_response_id": first}).json()["input_tokens"]
         assert continued > alone
+        wrong = http.post("/v1/responses", json={**client.request(), "input": 5, "previous_response_id": first})
+        assert (wrong.status_code, wrong.json()["error"]["message"][:6]) == (400, "input:")
         assert http.get(f"/v1/responses/{first}").json()["id"] == first
         page = http.get(f"/v1/responses/{first}/input_items").json()
         assert (page["object"], page["data"][0]["role"], page["has_more"]) == ("list", "user", False)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +71,13 @@ def gateway(folder: Path, *script: Answer, **options: Any) -> Iterator[tuple[htt
         yield http, upstream
     upstream.shutdown()
     upstream.server_close()
+
+
+def nested(inner: Any, depth: int) -> Any:
+    """Data that stands so deep in objects and arrays by turns."""
+    for level in reversed(range(depth)):
+        inner = [inner] if level % 2 else {"a": inner}
+    return inner
 
 
 def scrape(http: httpx.Client, calls: int, **headers: str) -> Scrape:
@@ -146,6 +154,18 @@ def test_a_reply_that_is_cut_and_asked_for_again_is_a_cut_and_a_recovery(tmp_pat
     assert found.sum("cnllm_requests_total", MODEL, outcome="ok") == 1
     assert found.sum("cnllm_cuts_total", MODEL) == 1
     assert found.sum("cnllm_recoveries_total", MODEL) == 1
+
+
+def test_a_client_that_goes_is_an_outcome_and_no_failure_of_a_model(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    with gateway(tmp_path, say("Hello.", wait=go_on)) as (http, _):
+        with http.stream("POST", "/v1/chat/completions", json=body(stream=True)) as response:
+            next(response.iter_raw())
+        go_on.set()  # the endpoint writes on
+        found = scrape(http, 1)
+    assert found.sum("cnllm_requests_total", MODEL, status="200", outcome="client-has-gone") == 1
+    assert found.sum("cnllm_requests_total", None, verb="generate") == 1
+    assert found.sum("cnllm_errors_total", None) == 0
 
 
 def test_an_unpriced_reply_has_no_cost_and_that_is_counted(tmp_path: Path) -> None:
@@ -336,14 +356,16 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
         httpx.Client(base_url=http.base_url) as browser,
     ):
         text = f"<script>alert(1)</script> {KEY} {shaped} Bearer abcdefgh12345678"
-        request = body({"role": "user", "content": text}, metadata={"api_key": "s3cr3t"}, max_tokens=10**9)
+        metadata = {"api_key": "s3cr3t", "deep": nested("end", 200)}
+        request = body({"role": "user", "content": text}, metadata=metadata, max_tokens=10**9)
         assert http.post("/v1/chat/completions", json=request).status_code == 200
         scrape(http, 1)
         page = browser.get("/ui")
         assert page.status_code == 401
         assert 'type="password"' in page.text
-        for path in ("/ui/requests", "/ui/requests/req_" + "0" * 24):
-            assert browser.get(path).status_code == 401
+        for path in ("/ui/requests", "/ui/keys", "/ui/routes", "/ui/requests/req_" + "0" * 24):
+            response = browser.get(path)
+            assert (response.status_code, response.json()) == (401, {"error": "log in first"})
         assert browser.post("/ui/login", data={"key": "wrong"}).status_code == 401
         assert browser.post("/ui/login", data={"key": KEY}).status_code == 401
         assert browser.post("/ui/login", content=b"key=" + b"x" * 9000).status_code == 413
@@ -362,6 +384,13 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
             assert path.startswith("/ui/"), "nothing comes from elsewhere"
             assert browser.get(path).status_code == 200
         assert "innerHTML" not in browser.get("/ui/page.js").text
+        for method, path, status, reason in (
+            ("POST", "/ui/requests", 405, "only GET is supported"),
+            ("GET", "/ui/requests/req_" + "0" * 24, 404, "it is no longer kept"),
+            ("GET", "/ui/nothing", 404, "there is nothing here"),
+        ):
+            response = browser.request(method, path)
+            assert (response.status_code, response.json()) == (status, {"error": reason})
         (entry,) = browser.get("/ui/requests").json()
         answer = browser.get(f"/ui/requests/{entry['id']}")
         record = answer.json()
@@ -372,6 +401,7 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
         assert record["sent"]["model"] == MODEL
         assert record["upstream"]["model"] == upstream.bodies[0]["model"] == "priced"
         assert record["sent"]["max_tokens"] == 10**9
+        assert record["sent"]["metadata"]["deep"] == nested("… (nested too deeply)", 99)
         assert http.post("/v1/chat/completions", json={**request, "model": f"gtp {shaped}"}).status_code == 404
         refused, _ = browser.get("/ui/requests").json()
         assert refused["model"].startswith("gtp "), "the name that was refused is in the list"
@@ -407,10 +437,10 @@ def test_secrets_are_hidden_in_every_place() -> None:
         "key": {"type": "string"},
         "a": [{"token": "[redacted]"}],
     }
-    deep: Any = "end"
-    for _ in range(5000):
-        deep = [deep]
-    assert "nested too deeply" in json.dumps(hide_secrets(deep, ()))
+    inners: tuple[Any, ...] = (True, [], {})
+    for inner in inners:
+        assert hide_secrets(nested(inner, 100), ()) == nested(inner, 100)
+        assert hide_secrets(nested(inner, 5000), ()) == nested("… (nested too deeply)", 101)
 
 
 def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
