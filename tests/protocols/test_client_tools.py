@@ -286,6 +286,15 @@ def test_a_builtin_tool_in_the_form_of_a_function_stays_what_it_is() -> None:
     assert plan.body["tools"] == [BUILTIN]
 
 
+def test_a_foreign_key_leaves_a_function_and_stays_in_a_builtin_tool() -> None:
+    function = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
+    builtin = {**BUILTIN, "region": "cn"}
+    tools = [{**function, "region": "cn"}, builtin]
+    decoded = engine.decode_request(CHAT, {"messages": [{"role": "user", "content": "Go."}], "tools": tools})
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert plan.body["tools"] == [function, builtin]
+
+
 def test_a_forced_tool_of_an_endpoint_is_refused_elsewhere() -> None:
     user: dict[str, Any] = {"role": "user", "content": "Go."}
     search = {"type": "web_search_20250305", "name": "web_search"}

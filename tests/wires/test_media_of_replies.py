@@ -155,3 +155,11 @@ def test_a_picture_of_another_wire_is_a_completed_item_of_responses() -> None:
     [item] = engine.encode_reply("openai-responses", reply)["output"]
     assert item == {**IMAGE_ITEM, "id": item["id"]}
     assert item["id"]
+
+
+def test_an_image_item_without_an_image_is_no_picture() -> None:
+    user = {"type": "message", "role": "user", "content": "Draw."}
+    bare = {key: value for key, value in IMAGE_ITEM.items() if key != "result"}
+    for item in (bare, {**bare, "result": None}, {**bare, "result": ""}):
+        decoded = engine.decode_request("openai-responses", {"input": [user, item, user], "store": False})
+        assert not [part for message in decoded.messages for part in message.parts if isinstance(part, Media)]
