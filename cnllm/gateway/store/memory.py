@@ -145,4 +145,4 @@ class MemoryStore(StateStore):
 
 def _size(blob: bytes, keys: int) -> int:
     """Return the bytes that an item takes: those of its content, its objects, and its places in the dictionaries."""
-    return len(blob) + 400 + 128 * keys
+    return len(blob) + 540 + 128 * keys
