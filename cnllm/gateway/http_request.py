@@ -271,7 +271,7 @@ class HttpRequest:
         self._memory = service.memories.of(identity) if is_long(self._protocol, whole) else None
 
         def read() -> Exchange:
-            """Return the exchange of the body with what it continues."""
+            """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
             exchange = Exchange(
                 self._protocol,
                 whole,

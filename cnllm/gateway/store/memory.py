@@ -31,7 +31,7 @@ class _Item(Struct, eq=False):
 class _Owner(Struct, eq=False):
     """The items of one identity, the oldest first, and their bytes."""
 
-    items: OrderedDict[_Item, None] = field(default_factory=OrderedDict)  # a dict gets slow where its first ones go
+    items: OrderedDict[_Item, None] = field(default_factory=OrderedDict)
     bytes: int = 0
 
 
@@ -45,7 +45,8 @@ class MemoryStore(StateStore):
         self._bounds = bounds or _DEFAULT
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
-        self._items: OrderedDict[_Item, None] = OrderedDict()  # the oldest first
+        # The oldest first. A plain dict whose first entries were deleted looks for its first one among their places.
+        self._items: OrderedDict[_Item, None] = OrderedDict()
         self._keys: dict[bytes, _Item] = {}
         self._owners: dict[bytes, _Owner] = {}
         self._bytes = 0
