@@ -73,10 +73,7 @@ def response_body(identity: str, id: str) -> Steps[dict[str, Any]]:
 def response_items(identity: str, id: str) -> Steps[dict[str, Any]]:
     """Return the input items of a response. Raises `RequestFailed` for an id that is not kept."""
     record = yield from _load(identity, id)
-    items = [
-        item if isinstance(item, dict) and item.get("id") else {"id": f"item_{index}", **item}
-        for index, item in enumerate(record["input"])
-    ]
+    items = [{"id": f"item_{index}", **item} for index, item in enumerate(record["input"])]  # its own id stays
     ids = [item["id"] for item in items]
     ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
     return {"object": "list", "data": items, **ends, "has_more": False}
