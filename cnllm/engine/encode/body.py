@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.encode.other_params import note_typing_errors
-from cnllm.engine.encode.params import note_extra_body
+from cnllm.engine.encode.params import note_extra_body, note_typing_errors
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
 from cnllm.jsonpath import get, merge_patch, nest, remove, set_value

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
-from cnllm.engine.encode import other_params, prefill, structured
+from cnllm.engine.encode import params, prefill, structured
 from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
@@ -368,7 +368,7 @@ def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[st
     merge_patch(body, prepared.params)
     bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
     if options.other_params:
-        other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
+        params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
     bodies.add_extra_body(body, options, flags, ledger)
     _require_one_reply(body, model, ledger)
     return body

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.encode import other_params, params, structured, url_headers
+from cnllm.engine.encode import params, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
 from cnllm.engine.encode.mode import Draft, settle
@@ -104,7 +104,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     forced = request.options.choice in ("required", "named") and bool(request.tools)
     request, output = _structured_output(request, prompted, ledger)
     if request.options.other_params:
-        request = replace(request, options=other_params.take_declared(request.options, request.flags))
+        request = replace(request, options=params.take_declared(request.options, request.flags))
         ledger.defaults = request.options.defaults
     renamed = shorten_names(request.tools, request.flags, ledger.for_option("tools"))
     reasoning = plan_reasoning(request.options.reasoning, request.flags.reasoning, ledger.for_option("reasoning"))
