@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import params, structured, url_headers
-from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
 from cnllm.engine.encode.mode import Draft, settle
-from cnllm.engine.encode.plan import Plan
+from cnllm.engine.encode.plan import CallRules, Plan, call_rules
 from cnllm.engine.encode.prefill import prefill_rules
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
