@@ -6,31 +6,40 @@ The filter that finds calls in any text also reads these replies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.calls_as_text import TextForm
+from cnllm.engine.history.repair import Turn
 from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
-from cnllm.types import Message, Text, ToolCall, ToolResult
+from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+from cnllm.types.convert import text_with_error
 from cnllm.types.function import Function
 from cnllm.types.lenient_json import replace_surrogates
 
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
+
 __all__ = [
     "FLAG",
+    "IN_WORDS",
     "TEXT_FORM",
     "PromptedTools",
+    "TextForm",
     "add_instruction",
+    "calls_to_text",
     "describe_tools",
     "is_prompted",
     "markup_rules",
     "remove_tools",
 ]
+
 
 FLAG = "tools.otherwise"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -141,3 +150,76 @@ def markup_rules(declared: Sequence[Markup]) -> list[Markup]:
     """Return the rules for calls in the reply: the described block, and what the model is known to write."""
     out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
     return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]
+
+
+class TextForm(Struct, frozen=True):
+    """The text form of calls and results for a model without tools, and the note on it."""
+
+    call: Callable[[ToolCall], str]
+    result: Callable[[ToolResult], str]
+    code: NoteCode
+    flag: str
+    did: str
+
+
+def _call_text(call: ToolCall) -> str:
+    """Return a call as text."""
+    raw = call.raw.strip() or msgspec.json.encode(replace_surrogates(call.arguments or {})).decode()
+    return f"[called {call.name} with {raw}]"
+
+
+def _result_text(result: ToolResult) -> str:
+    """Return a result as text."""
+    return f"[result{f' of {result.name}' if result.name else ''}: {text_with_error(result)}]"
+
+
+IN_WORDS = TextForm(_call_text, _result_text, "tools-as-text", "tools.supported", "told in words")
+"""For a model without tools, where the prompt describes none."""
+
+
+def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list[Turn]:
+    """Return the turns with calls as text of their turn, and neighbouring results as one message of the user."""
+    out: list[Turn] = []
+    indexes: list[int] = []
+    results: list[Part] = []  # neighbours
+    start = 0
+
+    def flush() -> None:
+        nonlocal results
+        if results:
+            out.append((start, Message("user", tuple(results))))
+            results = []
+
+    for index, message in turns:
+        if message.role == "tool":
+            parts: list[Part] = []
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    parts += [Text(form.result(part)), *part.media, *part.blocks]
+            indexes.append(index)
+            if results:
+                results += [Text("\n"), *parts]
+            else:
+                start, results = index, parts
+            continue
+        flush()
+        if any(type(p) is ToolCall for p in message.parts):
+            indexes.append(index)
+            message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
+        out.append((index, message))
+    flush()
+    if indexes:
+        subject = f"calls and results in {len(indexes)} messages, the first messages[{indexes[0]}]"
+        ledger.note(form.code, form.flag, subject, form.did)
+    return out
+
+
+def _parts_with_text_calls(parts: Sequence[Part], form: TextForm) -> list[Part]:
+    """Return an assistant's parts, with each call as text on a line of its own."""
+    out: list[Part] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            before = next((other.text for other in reversed(out) if type(other) is Text and other.text), "\n")
+            part = Text(form.call(part) if before.endswith("\n") else "\n" + form.call(part))
+        out.append(part)
+    return out
