@@ -1,4 +1,4 @@
-"""Support tools for a model without them: the prompt describes them, and calls and results are text.
+"""Calls and results as text, for a model without tools: in words, or as blocks where the prompt describes the tools.
 
 Nothing in it belongs to any endpoint. The description is plain English, and a call is one JSON object between two tags.
 The filter that finds calls in any text also reads these replies.
@@ -31,7 +31,6 @@ __all__ = [
     "IN_WORDS",
     "TEXT_FORM",
     "PromptedTools",
-    "TextForm",
     "add_instruction",
     "calls_to_text",
     "describe_tools",
@@ -44,6 +43,16 @@ __all__ = [
 FLAG = "tools.otherwise"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _RULE = Markup(open=[_OPEN], close=[_CLOSE], format=["json"])
+
+
+class _TextForm(Struct, frozen=True):
+    """The text form of calls and results for a model without tools, and the note on it."""
+
+    call: Callable[[ToolCall], str]
+    result: Callable[[ToolResult], str]
+    code: NoteCode
+    flag: str
+    did: str
 
 
 class PromptedTools(Struct, frozen=True):
@@ -117,7 +126,7 @@ def add_instruction(turns: Sequence[Message], text: str) -> list[Message]:
     return [Message("system", (Text(text),)), *turns]
 
 
-# ── the history ──────────────────────────────────────────────────────────────
+# ── the history, as blocks ───────────────────────────────────────────────────
 
 
 def _call(call: ToolCall) -> str:
@@ -139,27 +148,11 @@ def _json(value: object) -> str:
     return msgspec.json.encode(replace_surrogates(value)).decode()
 
 
-TEXT_FORM = TextForm(_call, _result, "calls-as-text", FLAG, "written as text")
+TEXT_FORM = _TextForm(_call, _result, "calls-as-text", FLAG, "written as text")
 """Earlier calls as blocks in the text, and their results as messages of the user."""
 
 
-# ── the reply ────────────────────────────────────────────────────────────────
-
-
-def markup_rules(declared: Sequence[Markup]) -> list[Markup]:
-    """Return the rules for calls in the reply: the described block, and what the model is known to write."""
-    out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
-    return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]
-
-
-class TextForm(Struct, frozen=True):
-    """The text form of calls and results for a model without tools, and the note on it."""
-
-    call: Callable[[ToolCall], str]
-    result: Callable[[ToolResult], str]
-    code: NoteCode
-    flag: str
-    did: str
+# ── the history, in words ────────────────────────────────────────────────────
 
 
 def _call_text(call: ToolCall) -> str:
@@ -173,11 +166,14 @@ def _result_text(result: ToolResult) -> str:
     return f"[result{f' of {result.name}' if result.name else ''}: {text_with_error(result)}]"
 
 
-IN_WORDS = TextForm(_call_text, _result_text, "tools-as-text", "tools.supported", "told in words")
+IN_WORDS = _TextForm(_call_text, _result_text, "tools-as-text", "tools.supported", "told in words")
 """For a model without tools, where the prompt describes none."""
 
 
-def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list[Turn]:
+# ── both ─────────────────────────────────────────────────────────────────────
+
+
+def calls_to_text(turns: Sequence[Turn], form: _TextForm, ledger: Ledger) -> list[Turn]:
     """Return the turns with calls as text of their turn, and neighbouring results as one message of the user."""
     out: list[Turn] = []
     indexes: list[int] = []
@@ -214,7 +210,7 @@ def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list
     return out
 
 
-def _parts_with_text_calls(parts: Sequence[Part], form: TextForm) -> list[Part]:
+def _parts_with_text_calls(parts: Sequence[Part], form: _TextForm) -> list[Part]:
     """Return an assistant's parts, with each call as text on a line of its own."""
     out: list[Part] = []
     for part in parts:
@@ -223,3 +219,12 @@ def _parts_with_text_calls(parts: Sequence[Part], form: TextForm) -> list[Part]:
             part = Text(form.call(part) if before.endswith("\n") else "\n" + form.call(part))
         out.append(part)
     return out
+
+
+# ── the reply ────────────────────────────────────────────────────────────────
+
+
+def markup_rules(declared: Sequence[Markup]) -> list[Markup]:
+    """Return the rules for calls in the reply: the described block, and what the model is known to write."""
+    out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
+    return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]
