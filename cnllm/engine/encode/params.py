@@ -1,4 +1,7 @@
-"""Write sampling parameters and limits into the body, by the flags: renamed, dropped, clamped, fixed."""
+"""Write sampling parameters and limits into the body, by the flags: renamed, dropped, clamped, fixed.
+
+A parameter that no rule of the registry is about is sent, unless its name is a typing error.
+"""
 
 from __future__ import annotations
 
