@@ -1,6 +1,6 @@
 """A request that is ready to be sent, except for the key, and the rules about the calls in its reply.
 
-A reply may hold the calls that the request offered and chose. Calls that break these rules are noted and never executed.
+A reply may hold the calls that the request offered and chose. Calls that break the rules are noted and never executed.
 """
 
 from __future__ import annotations
