@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.decode import endpoint_errors
+from cnllm.engine.decode.endpoint_errors import request_facts
 from cnllm.engine.decode.framing import (
     BLANK,
     BOM,
@@ -22,7 +23,6 @@ from cnllm.engine.decode.framing import (
     short_text,
 )
 from cnllm.engine.decode.reply_builder import reply_builder
-from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import EndpointError, ReplyTooLarge, StreamCut
