@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, Usage
 from cnllm.types.delivered import DeltaKey
+from cnllm.types.function import Function
 from cnllm.types.web_search import WebSearch
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ __all__ = [
     "wire",
     "write_texts",
 ]
+
 
 Stamp = Callable[[Any], Seal]
 """Returns the seal of a part for data that the endpoint wants back unchanged."""
@@ -266,3 +267,25 @@ def wire(protocol: str) -> Wire:
     """Return the client side of a protocol. Raises `RegistryError` for an unknown protocol."""
     client: Wire = _load(protocol, "client", "WIRE")
     return client
+
+
+class EncodeInput(Struct, frozen=True, kw_only=True):
+    """A request before it is encoded. Everything in it is sent: the history is fitted, the choice is allowed.
+
+    `names` renames functions: the caller's name → the wire's. `tool_name` is the tool of a named choice, by its name
+    on the wire. `method`, `schema`, `schema_name` and `schema_keys` (`strict`, `description`) ask for an answer by a
+    schema. `parallel` is set if the wire encodes it itself, because it is no parameter with a path of its own.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Function] = ()
+    choice: Literal["auto", "none", "required", "named"] | None = None
+    tool_name: str | None = None
+    parallel: bool | None = None
+    names: dict[str, str] = {}
+    method: Literal["json_schema", "json_object", "tool", "prompt"] | None = None
+    schema: dict[str, Any] | None = None
+    schema_name: str = "answer"
+    schema_keys: dict[str, Any] = {}
+    stream: bool = False

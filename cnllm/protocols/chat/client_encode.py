@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, merge_patch, nest
+from cnllm.protocols import EncodeInput
 from cnllm.protocols.chat.client_paths import turn_writer
-from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult

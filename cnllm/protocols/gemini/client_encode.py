@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import DecodeError, json
 
 from cnllm.jsonpath import get, merge_patch
-from cnllm.protocols.encode_input import EncodeInput
+from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.encode_input import EncodeInput
+from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
