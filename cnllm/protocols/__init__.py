@@ -211,6 +211,28 @@ UsualReader = Callable[[dict[str, Any]], UsualMessage | None]
 """Returns the message of a decoded body, None where the body is not of the usual form."""
 
 
+class EncodeInput(Struct, frozen=True, kw_only=True):
+    """A request before it is encoded. Everything in it is sent: the history is fitted, the choice is allowed.
+
+    `names` renames functions: the caller's name → the wire's. `tool_name` is the tool of a named choice, by its name
+    on the wire. `method`, `schema`, `schema_name` and `schema_keys` (`strict`, `description`) ask for an answer by a
+    schema. `parallel` is set if the wire encodes it itself, because it is no parameter with a path of its own.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Function] = ()
+    choice: Literal["auto", "none", "required", "named"] | None = None
+    tool_name: str | None = None
+    parallel: bool | None = None
+    names: dict[str, str] = {}
+    method: Literal["json_schema", "json_object", "tool", "prompt"] | None = None
+    schema: dict[str, Any] | None = None
+    schema_name: str = "answer"
+    schema_keys: dict[str, Any] = {}
+    stream: bool = False
+
+
 class Wire(Struct, frozen=True):
     """The client side of one protocol.
 
@@ -267,25 +289,3 @@ def wire(protocol: str) -> Wire:
     """Return the client side of a protocol. Raises `RegistryError` for an unknown protocol."""
     client: Wire = _load(protocol, "client", "WIRE")
     return client
-
-
-class EncodeInput(Struct, frozen=True, kw_only=True):
-    """A request before it is encoded. Everything in it is sent: the history is fitted, the choice is allowed.
-
-    `names` renames functions: the caller's name → the wire's. `tool_name` is the tool of a named choice, by its name
-    on the wire. `method`, `schema`, `schema_name` and `schema_keys` (`strict`, `description`) ask for an answer by a
-    schema. `parallel` is set if the wire encodes it itself, because it is no parameter with a path of its own.
-    """
-
-    model: str
-    messages: Sequence[Message]
-    tools: Sequence[Function] = ()
-    choice: Literal["auto", "none", "required", "named"] | None = None
-    tool_name: str | None = None
-    parallel: bool | None = None
-    names: dict[str, str] = {}
-    method: Literal["json_schema", "json_object", "tool", "prompt"] | None = None
-    schema: dict[str, Any] | None = None
-    schema_name: str = "answer"
-    schema_keys: dict[str, Any] = {}
-    stream: bool = False
