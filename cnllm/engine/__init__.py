@@ -14,8 +14,8 @@ writer = engine.StreamWriter(protocol, id=…, model=…)
 from cnllm.engine.decode.parser import StreamParser, parse_response
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
-from cnllm.protocols.error_status import error_status
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
+from cnllm.protocols.server_interface import error_status
 
 __all__ = [
     "Plan",

@@ -1,4 +1,4 @@
-"""Define the rest of a protocol's API: models, counts of tokens, pings, the words of errors and of batches."""
+"""Define the rest of a protocol's API: models, counts of tokens, pings, the words of errors and of batches, statuses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,48 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["BatchForm", "ModelCard", "ServerApi", "query_number", "write_model", "write_models"]
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    CannotSend,
+    ContentFiltered,
+    ContextTooLong,
+    EndpointError,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    ReplayMissing,
+    StreamCut,
+    Timeout,
+    TransportError,
+    UnknownModel,
+)
+
+__all__ = [
+    "BatchForm",
+    "ModelCard",
+    "ServerApi",
+    "error_status",
+    "openai_error",
+    "query_number",
+    "write_model",
+    "write_models",
+]
+
 
 _DIGITS = 9  # of a number of which the rest makes no difference
+
+_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_BY_CLASS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
+    (BadKey, 401),
+    (QuotaExceeded, 402),
+    (RateLimited, 429),
+    (Overloaded, 503),
+    ((ContextTooLong, ContentFiltered, ReplayMissing, BadRequest, CannotSend), 400),
+    (Timeout, 504),
+    ((EndpointError, TransportError, StreamCut), 502),
+    (UnknownModel, 404),
+)
 
 
 class BatchForm(Struct, frozen=True):
@@ -90,3 +129,19 @@ def write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[s
 def write_model(card: ModelCard) -> dict[str, Any]:
     """Return a model."""
     return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}
+
+
+def error_status(error: Exception) -> int:
+    """Return the status of an error: the endpoint's own, or the one for its class.
+
+    An error inside a stream or a body comes with the status 200, and only its class shows what went wrong.
+    """
+    if isinstance(error, EndpointError) and 400 <= error.status <= 599:
+        return error.status
+    return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), 500)
+
+
+def openai_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """Return the body of an error of OpenAI's APIs."""
+    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -17,10 +17,9 @@ from cnllm.protocols import Recall, ServerCodec, Stamp, write_texts
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
-from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.reply_fields import stream_id, with_counts
-from cnllm.protocols.server_interface import BatchForm
+from cnllm.protocols.server_interface import BatchForm, openai_error
 from cnllm.types import (
     BlockEnd,
     Citation,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.protocols import ServerCodec
-from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_reply
-from cnllm.protocols.server_interface import BatchForm
+from cnllm.protocols.server_interface import BatchForm, openai_error
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
 

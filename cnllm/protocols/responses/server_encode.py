@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader
-from cnllm.protocols.error_status import openai_error
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
+from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
     BlockEnd,
     Citation,
