@@ -7,8 +7,8 @@ mapping: `generationConfig` and `generation_config`.
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.gemini.server_decode import read_request, read_search
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.reply_fields import token_reader, token_writer
 from cnllm.protocols.server_interface import BatchForm
-from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning, Text, ToolCall
 
 __all__ = ["CODEC"]

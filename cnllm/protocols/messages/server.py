@@ -5,8 +5,8 @@ from __future__ import annotations
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request, read_search
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.reply_fields import token_reader, token_writer
 from cnllm.protocols.server_interface import BatchForm
-from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
 
 __all__ = ["CODEC"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.protocols import ServerCodec
+from cnllm.protocols.reply_fields import token_reader, token_writer
 from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_reply
 from cnllm.protocols.server_interface import BatchForm, openai_error
-from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
 
 __all__ = ["CODEC"]
