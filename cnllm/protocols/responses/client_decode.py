@@ -30,16 +30,18 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import add_counts, find_error, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
+    OutputRecords,
+    RecordMatcher,
     annotation_pieces,
     as_function_call,
     begin_part,
     call_pieces,
     complete_item,
+    item_type,
     read_call,
     text_pieces,
     whole_text,
 )
-from cnllm.protocols.responses.client_records import OutputRecords, RecordMatcher, item_type
 from cnllm.registry.flags import Flags
 from cnllm.types.custom_tools import custom_arguments
 
