@@ -177,7 +177,7 @@ def server_codec(protocol: str) -> ServerCodec:
 @cache
 def server_api(protocol: str) -> ServerApi:
     """Return the rest of a protocol's API. Raises `RegistryError` for an unknown protocol."""
-    api: ServerApi = _load(protocol, "server_api", "API")
+    api: ServerApi = _load(protocol, "server", "API")
     return api
 
 

@@ -1,4 +1,4 @@
-"""Define the rest of a protocol's API: models, counts of tokens, pings, the words of errors and of batches, statuses."""
+"""Define the rest of a protocol's API: models, counts of tokens, pings, statuses, the words of errors and batches."""
 
 from __future__ import annotations
 

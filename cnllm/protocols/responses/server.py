@@ -1,4 +1,4 @@
-"""Register the server side of OpenAI Responses."""
+"""Register the server side of OpenAI Responses (https://platform.openai.com/docs/api-reference/responses)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cnllm.protocols import ServerCodec
 from cnllm.protocols.reply_fields import token_reader, token_writer
 from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_reply
-from cnllm.protocols.server_interface import BatchForm, openai_error
+from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
 from cnllm.types import Reasoning
 
-__all__ = ["CODEC"]
+__all__ = ["API", "CODEC"]
 
 _PROTOCOL = "openai-responses"
 
@@ -40,4 +40,18 @@ CODEC = ServerCodec(
     seal_example=_seal_example,
     takes_media=takes_media,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
+)
+
+
+API = ServerApi(
+    write_models=write_models,
+    write_model=write_model,
+    write_count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    count_paths=("/v1/responses/input_tokens",),
+    id_prefix="resp_",
+    kept_replies="/responses",
+    ping=b": ping\n\n",
+    overflow_message="Your input exceeds the context window of this model. Please adjust your input and try again.",
+    overflow_code="context_length_exceeded",
+    token_parts=(Reasoning,),
 )

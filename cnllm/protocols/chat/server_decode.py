@@ -1,0 +1,221 @@
+"""Decode requests of OpenAI chat completions.
+
+The simulator has a reader of its own for this wire, because its endpoints differ by their flags
+(`cnllm.simulator.chat_request`). It shares no code with this module on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from cnllm.protocols import Recall, Stamp
+from cnllm.protocols.allowed_tools import allow_tools
+from cnllm.protocols.chat.fields import FIELDS
+from cnllm.protocols.fields import require_one_reply, require_types
+from cnllm.types import (
+    Media,
+    Message,
+    Opaque,
+    Reasoning,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from cnllm.types.convert import CACHE_MARK, call_of
+from cnllm.types.custom_tools import custom_arguments, custom_function
+from cnllm.types.media import as_media, is_file_part
+from cnllm.types.web_search import WebSearch
+
+__all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
+
+PROTOCOL = "openai-chat"
+_OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
+DETAILS = "reasoning_details"
+"""The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
+know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
+
+
+def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
+    """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
+    require_types(body, FIELDS)
+    require_one_reply(body.get("n"), "n")
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        raise ValueError("messages is not a list")
+    messages_read = recall(messages, partial(_turn, stamp))
+    options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
+    _tools(options)
+    if body.get("max_completion_tokens") is not None:
+        options["max_tokens"] = body["max_completion_tokens"]
+    extra = FIELDS.rest(body)
+    if (effort := body.get("reasoning_effort")) is not None:
+        options["reasoning"] = effort
+    match body.get("response_format"):
+        case {"type": "json_schema", "json_schema": {"schema": dict()} as schema}:
+            options["schema"] = {"json_schema": schema}
+        case {"type": "json_schema", "json_schema": {"name": str()} as schema} if schema.get("schema") is None:
+            extra["response_format"] = {"type": "json_object"}  # a schema is optional, and without one any object fits
+        case None | {"type": "text"}:
+            pass
+        case other:
+            extra["response_format"] = other
+    if extra:
+        options["extra_body"] = extra
+    model = body.get("model")
+    return Request(
+        model=model if isinstance(model, str) else None,
+        messages=messages_read,
+        stream=body.get("stream") is True,
+        options=options,
+    )
+
+
+def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
+    """Return the message of a turn. Raises `ValueError` with its place."""
+    if not isinstance(turn, dict):
+        raise ValueError(f"messages[{index}] is not an object")
+    try:
+        return (_message(turn, stamp),)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"messages[{index}]: {error}") from error
+
+
+def _tools(options: dict[str, Any]) -> None:
+    """Decode custom tools as functions, and a choice of one, or among some."""
+    if "tools" in options:
+        if not isinstance(options["tools"], list):
+            raise ValueError("tools is not a list")
+        for index, tool in enumerate(options["tools"]):
+            if not isinstance(tool, dict):
+                raise ValueError(f"tools[{index}] is not an object")
+        options["tools"] = [_tool(tool) for tool in options["tools"]]
+    match options.get("tool_choice"):
+        case {"type": "custom", "custom": {"name": str(name)}}:
+            options["tool_choice"] = {"type": "function", "function": {"name": name}}
+        case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
+            names = [_tool_name(entry) for entry in allowed]
+            allow_tools(options, choice.get("mode"), [name for name in names if name is not None])
+
+
+def _tool(tool: Any) -> Any:
+    """Decode a tool: a custom one becomes a function."""
+    match tool:
+        case {"type": "custom", "custom": {"name": str(name)} as custom}:
+            return custom_function(name, custom)
+        case {"function": dict()} if tool.get("type", "function") == "function" and not tool.keys() <= _TOOL_KEYS:
+            return {key: value for key, value in tool.items() if key in _TOOL_KEYS}
+    return tool
+
+
+_TOOL_KEYS = frozenset(["type", "function", CACHE_MARK, "defer_loading"])
+
+
+def read_search(data: Mapping[str, Any]) -> WebSearch | None:
+    """Return the web search that a tool or the further keys of a body ask for."""
+    options = data.get(_SEARCH_OPTIONS)
+    if isinstance(options, Mapping):
+        return WebSearch.of_client(options)
+    kind = data.get("type")
+    if not isinstance(kind, str) or not kind.startswith("web_search"):  # a tool of Responses, sent on this wire
+        return None
+    return WebSearch.of_client({key: value for key, value in data.items() if key != "type"})
+
+
+_SEARCH_OPTIONS = "web_search_options"
+"""The key of a body that asks for a web search."""
+
+
+def _tool_name(entry: Any) -> str | None:
+    """Return the name in an entry of allowed tools, or None."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+    return None
+
+
+def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the names of the custom tools in a request body."""
+    tools = (request or {}).get("tools")
+    entries = [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
+    return frozenset(name for t in entries if t.get("type") == "custom" and (name := _tool_name(t)) is not None)
+
+
+def _as_function(call: Any) -> Any:
+    """Return a call of a custom tool as one of a function."""
+    match call:
+        case {"type": "custom", "custom": {"name": str(name), "input": str(input)}}:
+            function = {"name": name, "arguments": custom_arguments(input)[1]}
+            return {"id": call.get("id"), "type": "function", "function": function}
+    return call
+
+
+_PLAIN_ROLES = ("user", "assistant", "system")
+_PRIVATE_KEYS = (DETAILS, "by", "parts", "images", "audio")
+"""Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
+
+
+def _message(message: dict[str, Any], stamp: Stamp) -> Message:
+    """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
+    role, text = message.get("role"), message.get("content")
+    if len(message) == 2 and type(text) is str and role in _PLAIN_ROLES:
+        return Message(role, (Text(text),) if text else ())
+    if len(message) == 3 and type(text) is str:  # the other usual forms: a result, and a turn that calls functions
+        if role == "tool" and type(id := message.get("tool_call_id")) is str:
+            return Message("tool", (ToolResult(id, text),))
+        calls = message.get("tool_calls")
+        if role == "assistant" and type(calls) is list and calls and all(map(_is_function_call, calls)):
+            called = [call_of(call, index) for index, call in enumerate(calls)]
+            return Message("assistant", [Text(text), *called] if text else called)
+    details = message.get(DETAILS)
+    plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
+    if isinstance(plain.get("tool_calls"), list):
+        plain["tool_calls"] = [_as_function(call) for call in plain["tool_calls"]]
+    if role == "assistant" and "content" not in plain:
+        plain["content"] = None
+    if plain.get("role") == "function":
+        plain["role"] = "tool"
+    parsed = Message.from_dict(plain)
+    parts = list(parsed.parts)
+    if isinstance(details, list) and details:
+        reasoning = next((p for p in parts if type(p) is Reasoning), None)
+        text = (
+            reasoning.text
+            if reasoning is not None
+            else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
+        )
+        parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
+    images = message.get("images") if role == "assistant" else None
+    for image in images if isinstance(images, list) else ():
+        if isinstance(image, dict) and (media := as_media(image)) is not None:
+            parts.append(media)
+    match message:
+        case {"role": "assistant", "audio": {"id": str(id)}}:  # an answer that the endpoint keeps under this id
+            parts.append(Media("audio", "", None, stamp({"audio": {"id": id}})))
+    extras = [_other_keys(call) for call in plain.get("tool_calls") or () if isinstance(call, dict)]
+    for index, part in enumerate(parts):
+        if type(part) is Opaque and not is_file_part(part.data):
+            parts[index] = msgspec.structs.replace(part, seal=stamp(None))
+        if type(part) is ToolResult and part.blocks:
+            sealed = [b if is_file_part(b.data) else Opaque(b.data, stamp(None)) for b in part.blocks]
+            parts[index] = msgspec.structs.replace(part, blocks=tuple(sealed))
+        if type(part) is ToolCall and extras and (extra := extras.pop(0)):
+            parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
+    return msgspec.structs.replace(parsed, parts=tuple(parts))
+
+
+def _is_function_call(call: Any) -> bool:
+    """Whether a call is one of a function, without further keys."""
+    return type(call) is dict and call.keys() <= _CALL_KEYS and call.get("type", "function") == "function"
+
+
+_CALL_KEYS = frozenset(["id", "type", "function"])
+
+
+def _other_keys(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a call that have no place in `ToolCall`."""
+    return {k: v for k, v in call.items() if k not in ("id", "type", "function", "index") and v is not None}

@@ -1,0 +1,285 @@
+"""Encode replies, streams and errors of OpenAI chat completions.
+
+The simulator has an encoder of its own for this wire, because its endpoints differ by their flags
+(`cnllm.simulator.chat`). It shares no code with this module on purpose.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cnllm.protocols import write_texts
+from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
+from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.reply_fields import stream_id, with_counts
+from cnllm.protocols.server_interface import openai_error
+from cnllm.types import (
+    BlockEnd,
+    Citation,
+    CitationAdded,
+    Event,
+    ExtraAdded,
+    Finished,
+    Media,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    UsageSeen,
+)
+from cnllm.types.custom_tools import custom_input
+from cnllm.types.delivered import DeltaKey
+from cnllm.types.media import data_url, media_kind
+
+__all__ = ["PREFIX", "StreamEncoder", "media_keys", "write_reply"]
+
+PREFIX = "chatcmpl-"
+_FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
+
+
+def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the body of a whole reply."""
+    text = reply.text or (None if reply.tool_calls else "")
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
+    if details:
+        message[DETAILS] = details
+    message |= media_keys([part for part in reply.message.parts if type(part) is Media])
+    if reply.citations:
+        message["annotations"] = [_annotation(citation) for citation in reply.citations]
+    if reply.tool_calls:
+        custom = custom_tools(request)
+        message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
+    finish = _FINISH.get(reply.finish, "stop")
+    # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
+    choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra), "finish_reason": finish}
+    body: dict[str, Any] = {
+        "id": stream_id(reply.id or "", PREFIX),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": reply.model or "",
+        "choices": [choice],
+        **_about(reply.extra),
+    }
+    if (usage := _usage(reply.usage, reply.extra)) is not None:
+        body["usage"] = usage
+    return body
+
+
+def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the log probabilities of the answer's tokens; None where there are none."""
+    return {"content": extra["logprobs"], "refusal": None} if extra.get("logprobs") else None
+
+
+def _about(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys beside the choices."""
+    return {key: extra[key] for key in ("service_tier", "system_fingerprint", "moderation", "metadata") if key in extra}
+
+
+def media_keys(media: list[Media]) -> dict[str, Any]:
+    """Return the keys of a message with its images and its last sound.
+
+    OpenAI's own protocol has no images in an answer; chat clients that read any know this form
+    (https://openrouter.ai/docs/features/multimodal/image-generation).
+    """
+    keys: dict[str, Any] = {}
+    if images := [part for part in media if media_kind(part) == "image"]:
+        keys["images"] = [{"type": "image_url", "image_url": {"url": data_url(part)}} for part in images]
+    for part in media:
+        if media_kind(part) == "audio" and part.data is not None:
+            extra = part.extra or {}
+            head = {"id": extra.get("id") or "", "expires_at": extra.get("expires_at") or 0}
+            keys["audio"] = {**head, "data": part.data, "transcript": extra.get("transcript") or ""}
+    return keys
+
+
+def _annotation(citation: Citation) -> dict[str, Any]:
+    """Encode a source. The range is empty where the source is for no piece of the answer."""
+    data = None if citation.seal is None or citation.seal.protocol != PROTOCOL else citation.seal.data
+    if type(data) is dict and type(data.get("type")) is str:
+        return data
+    span = {"start_index": citation.start or 0, "end_index": citation.end or 0}
+    url, title = citation.url or "", citation.title or citation.url or ""
+    return {"type": "url_citation", "url_citation": {**span, "title": title, "url": url}}
+
+
+def _details(part: Reasoning) -> list[Any]:
+    """Return the details of reasoning, if they are from this protocol."""
+    data = _seal_data(part)
+    return data if type(data) is list else []
+
+
+def _seal_data(part: Part) -> Any:
+    """Return the data that goes back with a part, if it is from this protocol."""
+    return part.seal.data if part.seal is not None and part.seal.protocol == PROTOCOL else None
+
+
+def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
+    """Encode a call."""
+    if call.name in custom:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}}
+    arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
+    data = _seal_data(call)
+    other_keys = data if type(data) is dict else {}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
+
+
+def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the known counts and the endpoint's own keys beside them; None if there are no counts."""
+    if usage == Usage():
+        return None
+    out: dict[str, Any] = {
+        "prompt_tokens": usage.input or 0,
+        "completion_tokens": usage.output or 0,
+        "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
+    }
+    details = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write}
+    if details := {key: count for key, count in details.items() if count is not None}:
+        out["prompt_tokens_details"] = details
+    if usage.reasoning is not None:
+        out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return with_counts(out, extra, _DETAILS_OF_USAGE)
+
+
+_DETAILS_OF_USAGE = {
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
+"""The objects inside the counts, as Responses and as this protocol call them."""
+
+
+class StreamEncoder:
+    """The encoder of one reply's chunks."""
+
+    def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
+        head = {"id": stream_id(id, PREFIX), "object": "chat.completion.chunk"}
+        self._head = {**head, "created": int(time.time()), "model": model}
+        self._before, self._after = self._around_delta()
+        self._custom = custom_tools(request)
+        self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
+        options = (request or {}).get("stream_options")
+        self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
+        self._usage: Usage | None = None
+        self._extra: dict[str, Any] = {}
+
+    def _around_delta(self) -> list[bytes]:
+        """Return the bytes before and behind the delta of a chunk."""
+        empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
+        return empty.rsplit(b'"":""', 1)
+
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
+
+    def begin(self) -> list[tuple[str | None, Any]]:
+        """Return the frames before the first event."""
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def event(self, event: Event) -> list[tuple[str | None, Any]]:
+        """Return the frames of one event."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                return [self._text_chunk(type(event), event.text)]
+            case BlockEnd(part=Reasoning() as part) if _details(part):
+                return [self._chunk({DETAILS: _details(part)})]
+            case BlockEnd(part=Media() as part):
+                return [self._chunk(keys)] if (keys := media_keys([part])) else []
+            case ExtraAdded(extra=extra):
+                self._extra |= extra
+                self._head |= _about(extra)
+                self._before, self._after = self._around_delta()
+                return [self._chunk({}, logprobs=_logprobs(extra))] if "logprobs" in extra else []
+            case CitationAdded():
+                return [self._chunk({"annotations": [_annotation(event.citation)]})]
+            case ToolCallStart():
+                return [self._begin_call(event)]
+            case ToolCallDelta():
+                return self._call_piece(event.index, event.text)
+            case ToolCallEnd():
+                return self._end_call(event.index, event.call)
+            case UsageSeen():
+                self._usage = event.usage
+                return []
+            case Finished(finish="error" | "cut"):
+                return []  # an incomplete reply gets no end frame
+            case Finished():
+                return self._end(_FINISH[event.finish])
+        return []
+
+    def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
+        """Return the frame that begins a call."""
+        head = {"index": event.index, "id": event.id}
+        if event.name in self._custom:
+            self._inputs[event.index] = InputReader()
+            return self._chunk(
+                {"tool_calls": [{**head, "type": "custom", "custom": {"name": event.name, "input": ""}}]}
+            )
+        function = {"name": event.name, "arguments": ""}
+        return self._chunk({"tool_calls": [{**head, "type": "function", "function": function}]})
+
+    def _call_piece(self, index: int, text: str) -> list[tuple[str | None, Any]]:
+        """Return the frames of a piece of a call's arguments."""
+        reader = self._inputs.get(index)
+        if reader is None:
+            return [self._text_chunk(index, text)]
+        piece = reader.feed(text)
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": piece}}]})] if piece else []
+
+    def _end_call(self, index: int, call: ToolCall) -> list[tuple[str | None, Any]]:
+        """Return the frames of what the pieces of a call lack."""
+        reader = self._inputs.get(index)
+        if reader is None:
+            data = _seal_data(call)
+            return [self._chunk({"tool_calls": [{"index": index, **data}]})] if type(data) is dict and data else []
+        input = custom_input(call)
+        if input == reader.text or not input.startswith(reader.text):
+            return []
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": input[len(reader.text) :]}}]})]
+
+    def _end(self, finish: str) -> list[tuple[str | None, Any]]:
+        """Return the frames that end the stream."""
+        out = [self._chunk({}, finish)]
+        if self._sends_usage and self._usage is not None and (usage := _usage(self._usage, self._extra)) is not None:
+            out.append((None, {**self._head, "choices": [], "usage": usage}))
+        return [*out, (None, b"[DONE]")]
+
+    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas; None for the input of a custom tool, which is decoded piece by piece."""
+        if key in self._inputs:
+            return None
+        before, after = self._around_text(key)
+        return write_texts(b"data: %b" % before, texts, b"%b\n\n" % after)
+
+    def _text_chunk(self, key: DeltaKey, text: str) -> tuple[str | None, Any]:
+        """Return one chunk with text, as bytes: the rest of it is always the same."""
+        before, after = self._around_text(key)
+        return None, b"%b%b%b" % (before, msgspec.json.encode(text), after)
+
+    def _around_text(self, key: DeltaKey) -> tuple[bytes, bytes]:
+        """Return the bytes before and behind the text of a chunk."""
+        if type(key) is int:
+            before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key)
+            return before, b"}}]%b" % self._after
+        return self._before + (b'"content":' if key is TextDelta else b'"reasoning_content":'), self._after
+
+    def _chunk(
+        self, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None
+    ) -> tuple[str | None, Any]:
+        """Return one chunk."""
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish}
+        return None, {**self._head, "choices": [choice if logprobs is None else {**choice, "logprobs": logprobs}]}
+
+    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+        """Return the frames of a failure in the middle."""
+        return [(None, openai_error(status, message, code))]
