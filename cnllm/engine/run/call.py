@@ -117,7 +117,7 @@ class Call:
         reply = yield from self._whole()
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
-        reply = yield from corrections.correct(self.plan, reply, self._ask_again)
+        reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
         return (yield from self._check_inputs(reply, input_checks.plan_grammars(self.plan)))
 
     def _whole(self) -> Steps:
@@ -227,7 +227,7 @@ class Call:
             return [event for event in events if not is_verdict(event)]
 
         reply = yield from map_events(answer, without_verdicts)
-        corrected = yield from corrections.correct(self.plan, reply, self._ask_again)
+        corrected = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
         yield FinalEvents(final if corrected is reply else corrected_events(reply, corrected, final))
         return corrected
 

@@ -12,12 +12,12 @@ from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reply, Text
 from cnllm.types.totals import cost_total, total_usage, with_costs
 
-__all__ = ["correct"]
+__all__ = ["correct_answer"]
 
 _INVALID = "answer-invalid"
 
 
-def correct(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps:
+def correct_answer(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps:
     """Return the reply, or the corrected one after an invalid answer was sent back. Corrections are not streamed.
 
     `ask` returns the steps of a call with further turns.
@@ -29,16 +29,16 @@ def correct(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps:
         problem = _validation_error(reply)
         if problem is None:
             break
-        turns += _correction_turns(plan, reply, problem)
+        turns += _answer_turns(plan, reply, problem)
         try:
             corrected = yield from ask(*turns)
         except CnllmError as error:  # the earlier reply is whole, and paid for
-            return with_costs(_correction_failed(reply, problem, str(error)), error.costs)
+            return with_costs(_failed_correction(reply, problem, str(error)), error.costs)
         if corrected.finish not in ("stop", "tool_calls"):
             both = [reply, corrected]
             reply = replace(reply, usage=total_usage(both), cost=cost_total(both))
-            return _correction_failed(reply, problem, f"it ended with {corrected.finish}")
-        reply = _add_usage(reply, corrected, problem, number, plan.corrections)
+            return _failed_correction(reply, problem, f"it ended with {corrected.finish}")
+        reply = _corrected_answer(reply, corrected, problem, number, plan.corrections)
     return reply
 
 
@@ -52,7 +52,7 @@ def _validation_error(reply: Reply) -> str | None:
     return next((note.said for note in reply.notes if note.code == _INVALID), None)
 
 
-def _correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
+def _answer_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
     """Return the turns that ask for another answer: the invalid one, and the error."""
     instruction = "Answer again, with the corrected JSON and nothing else."
     if plan.answer is not None and plan.answer.method == "tool":
@@ -61,7 +61,7 @@ def _correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
     return [reply.message, request] if reply.text.strip() else [request]
 
 
-def _add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int) -> Reply:
+def _corrected_answer(first: Reply, last: Reply, problem: str, number: int, limit: int) -> Reply:
     """Return the last reply with the tokens and the cost of both: both were paid for."""
     did = f"sent back, and asked again ({number} of {limit}); usage and cost are of all requests"
     note = Note("answer-corrected", "corrections", problem, did)
@@ -72,7 +72,7 @@ def _add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int)
     return replace(last, notes=notes, usage=total_usage(both), cost=cost_total(both))
 
 
-def _correction_failed(reply: Reply, problem: str, reason: str) -> Reply:
+def _failed_correction(reply: Reply, problem: str, reason: str) -> Reply:
     """Return the reply with a note that its correction failed."""
     note = Note("correction-failed", "corrections", problem, f"sent back, but no other answer came: {reason}")
     return replace(reply, notes=[*reply.notes, note])
