@@ -17,7 +17,7 @@ from cnllm.engine.decode.parser import StreamParser
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run import corrections, input_checks, retry_policy
+from cnllm.engine.run import corrections, retry_policy
 from cnllm.engine.run.echo_search import (
     EchoFilter,
     dropped_note,
@@ -118,7 +118,7 @@ class Call:
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
         reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
-        return (yield from self._check_inputs(reply, input_checks.plan_grammars(self.plan)))
+        return (yield from self._check_inputs(reply, corrections.plan_grammars(self.plan)))
 
     def _whole(self) -> Steps:
         """Return the reply in one piece; an endpoint that only streams is collected."""
@@ -198,7 +198,7 @@ class Call:
 
         Each of the steps around the answer is there only where the plan needs it.
         """
-        grammars = input_checks.plan_grammars(self.plan) if self.plan.callable else {}
+        grammars = corrections.plan_grammars(self.plan) if self.plan.callable else {}
         return self._check_stream(self._answer(), grammars) if grammars else self._answer()
 
     def _answer(self) -> Steps:
@@ -208,10 +208,10 @@ class Call:
             steps = self._search_stream(steps, self.plan.echo)
         return self._correct_stream(steps) if self.plan.corrections and self.plan.answer is not None else steps
 
-    def _check_stream(self, answer: Steps, grammars: input_checks.Grammars) -> Steps:
+    def _check_stream(self, answer: Steps, grammars: corrections.Grammars) -> Steps:
         """Deliver calls whose input has to follow a grammar when they are judged."""
-        held = input_checks.HeldEvents(grammars)
-        reply: Reply = yield from input_checks.hold_events(answer, held)
+        held = corrections.HeldEvents(grammars)
+        reply: Reply = yield from corrections.hold_events(answer, held)
         if not held.events:
             return reply
         judged = yield from self._check_inputs(reply, grammars)
@@ -370,12 +370,12 @@ class Call:
 
     # ── corrections ──────────────────────────────────────────────────────────
 
-    def _check_inputs(self, reply: Reply, grammars: input_checks.Grammars) -> Steps:
+    def _check_inputs(self, reply: Reply, grammars: corrections.Grammars) -> Steps:
         """Return the reply, or the one with other calls after one with a wrong input was sent back."""
         if not grammars or self._is_nested:
             return reply
         asks = self._ask_again if self.plan.corrects_inputs else None
-        return (yield from input_checks.check_inputs(reply, grammars, asks))
+        return (yield from corrections.check_inputs(reply, grammars, asks))
 
     def _ask_again(self, *turns: Message) -> Steps:
         """Return the reply to a nested call with the turns since."""
