@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.options import PARAMS
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.route_rules import draw_order, target_obstacle
+from cnllm.engine.run.retry_policy import draw_order, target_obstacle
 from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model

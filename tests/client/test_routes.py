@@ -9,7 +9,7 @@ import pytest
 import cnllm
 from cnllm import Client, Fallback, Retry
 from cnllm.client.fallback import Cooldowns
-from cnllm.engine.run.route_rules import draw_order
+from cnllm.engine.run.retry_policy import draw_order
 
 from .peer import DONE, Reset, Script, call_delta, delta, refused, reply, stream, usage
 from .routes import ANSWER, PREFILL, codes, error_frame, healthy, text_of, tokens, two

@@ -17,7 +17,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
 from cnllm.engine.run.endings import final_events
-from cnllm.engine.run.route_rules import CooldownState, context_obstacle, may_wait
+from cnllm.engine.run.retry_policy import CooldownState, context_obstacle, may_wait
 from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply
 from cnllm.errors import (
     CannotSend,
