@@ -23,7 +23,7 @@ from cnllm import (
     engine,
 )
 from cnllm.protocols import PROTOCOLS
-from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.client_tools import InputReader
 
 from .clients import CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
 

@@ -14,7 +14,7 @@ import msgspec
 
 from cnllm.protocols import write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
-from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.client_tools import InputReader
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (

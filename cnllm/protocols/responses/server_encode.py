@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.client_tools import InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.protocols.custom_tools import unique_name
+from cnllm.protocols.client_tools import unique_name
 from cnllm.types import ToolCall
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.custom_tools import custom_function, custom_input
