@@ -1,13 +1,18 @@
-"""Name the functions for a client's tools, and read the input of a custom tool inside the arguments of its function."""
+"""Read a client's tools: names for their functions, the input of a custom tool, and the tools that a choice allows."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["InputReader", "unique_name"]
+__all__ = [
+    "InputReader",
+    "allow_tools",
+    "unique_name",
+]
+
 
 _MAX_NAME = 64
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
@@ -79,3 +84,18 @@ def _character(escape: re.Match[str]) -> str:
         return _ESCAPES.get(kind, kind)
     units = bytes.fromhex(escape[0].replace("\\u", ""))
     return units.decode("utf-16-be", "replace") if units else escape[0]  # without digits it is text
+
+
+def allow_tools(options: dict[str, Any], mode: Any, names: Collection[str], kinds: Collection[Any] = ()) -> None:
+    """Keep the functions with these names, and other tools of these kinds; the choice becomes the mode."""
+    options["tools"] = [tool for tool in options.get("tools", ()) if _is_allowed(tool, names, kinds)]
+    options["tool_choice"] = "required" if mode == "required" else "auto"
+    if not options["tools"]:
+        for key in ("tools", "tool_choice", "parallel_tool_calls"):
+            options.pop(key, None)
+
+
+def _is_allowed(tool: dict[str, Any], names: Collection[str], kinds: Collection[Any]) -> bool:
+    """Whether a tool is among the allowed ones."""
+    function = tool.get("function")
+    return function.get("name") in names if isinstance(function, dict) else tool.get("type") in kinds

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Recall, Stamp
-from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.chat.fields import FIELDS
+from cnllm.protocols.client_tools import allow_tools
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.types import (
     Media,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from cnllm.protocols import Recall, Stamp
-from cnllm.protocols.allowed_tools import allow_tools
+from cnllm.protocols.client_tools import allow_tools
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.responses.fields import FIELDS
 from cnllm.protocols.responses.server_tools import (
