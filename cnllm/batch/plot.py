@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.batch.tally import Interval
+from cnllm.batch.report import Interval
 
 __all__ = ["PAGE_WIDTH", "draw_plot", "heading", "page", "plot_path"]
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.lane import Lane
-from cnllm.batch.tally import Tally
+from cnllm.batch.report import Tally
 from cnllm.estimates.money import amount_of
 
 __all__ = ["Progress", "VendorProgress", "snapshot"]

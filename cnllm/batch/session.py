@@ -30,13 +30,12 @@ from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import Progress, snapshot
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
-from cnllm.batch.report import Report, make_report
+from cnllm.batch.report import Report, Tally, make_report
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, BatchState
-from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase

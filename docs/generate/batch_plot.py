@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cnllm.batch.plot import draw_plot
-from cnllm.batch.tally import Interval
+from cnllm.batch.report import Interval
 from docs.generate.shades import dark_only, light_only
 
 __all__ = ["dark", "light"]

@@ -13,7 +13,7 @@ from cli.support import KEY, Machine, read_terminal, terminal
 
 from cnllm.batch.plot import draw_plot
 from cnllm.batch.progress import Progress
-from cnllm.batch.tally import Interval, Tally
+from cnllm.batch.report import Interval, Tally
 from cnllm.cli.output.batch_view import duration, progress_line
 
 from .stub import Answer, Stub, error, reply, stub

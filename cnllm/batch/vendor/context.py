@@ -11,10 +11,10 @@ from cnllm.batch.comparison import Bits, InputComparison
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.output import Output
 from cnllm.batch.pricing import RequestPrice
+from cnllm.batch.report import Tally
 from cnllm.batch.rows import Reader
 from cnllm.batch.runner import RunParts
 from cnllm.batch.state import BatchState
-from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.exchange import VendorConnection
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.registry import Registry

@@ -16,9 +16,9 @@ from cnllm.batch.jobs import JobMaker
 from cnllm.batch.lane import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import VendorProgress
+from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow
 from cnllm.batch.settings import BatchSettings
-from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.codec import VendorJob, poll_plan
 from cnllm.batch.vendor.context import SessionParts, VendorContext
 from cnllm.batch.vendor.exchange import Interrupted, UnreadableAnswer, VendorConnection
