@@ -15,14 +15,13 @@ import msgspec
 
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import RunBudget
-from cnllm.batch.dispatcher import Dispatcher
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
-from cnllm.batch.sender import AttemptResult, LanePermit, Sender
+from cnllm.batch.sender import AttemptResult, Dispatcher, LanePermit, Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import Finish, Record, RowMark
 
