@@ -6,8 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 from cnllm.batch.controller import Controller
-from cnllm.batch.lane import Lane
-from cnllm.batch.lanes import open_client
+from cnllm.batch.lanes import Lane, open_client
 from cnllm.batch.outcome import fault_outcome
 from cnllm.batch.pricing import request_price
 from cnllm.batch.readers.tables import columns_content

@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.batch.jobs import RowRequest
-from cnllm.batch.lane import Lane
-from cnllm.batch.lanes import HeaderLimits
+from cnllm.batch.lanes import HeaderLimits, Lane
 from cnllm.batch.outcome import Outcome
 from cnllm.batch.output import LineError
 from cnllm.batch.sender import AttemptResult, Sender
