@@ -8,10 +8,9 @@ A `RemoteSender` is another division: the process that runs a batch builds the r
 """
 
 from cnllm.batch.shared.allowance import Allowance
-from cnllm.batch.shared.asker import Asker
 from cnllm.batch.shared.messages import Permissions, WorkerReport, decode_grant, decode_report, encode
 from cnllm.batch.shared.remote import Outgoing, RemoteSender, Response, stand_in
-from cnllm.batch.shared.sender import ADDED, COUNTS, Link, LinkLost, PendingRow
+from cnllm.batch.shared.sender import ADDED, COUNTS, Asker, Link, LinkLost, PendingRow
 from cnllm.batch.shared.settings import ModelOptions, ModelSettings, model_settings
 
 __all__ = [
