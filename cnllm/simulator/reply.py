@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +12,6 @@ from msgspec import Struct
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags import LEVELS, Flags, ReasoningFlags
-from cnllm.simulator.command_tools import command_tool, own_words, with_harmless_command
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.request import (
@@ -27,7 +27,15 @@ from cnllm.simulator.schema_sample import sample_value
 from cnllm.simulator.tokenize import is_cjk, shorten, split_pieces
 from cnllm.types import Usage
 
-__all__ = ["SimulatedReply", "finish_word", "make_reply"]
+__all__ = [
+    "SimulatedReply",
+    "command_tool",
+    "finish_word",
+    "make_reply",
+    "own_words",
+    "with_harmless_command",
+]
+
 
 _STEPS = {"minimal": 0, "low": 1, "medium": 2, "high": 4, "xhigh": 6, "max": 8}
 """Additional sentences for each level."""
@@ -60,6 +68,12 @@ _TEXTS = {
         "nothing": "(no text)",
     },
 }
+
+_NAMES = ("command", "cmd", "commands", "script")
+"""The names of parameters that hold a command."""
+
+_COMMANDS = ("ls", "pwd")
+_CONTEXT = re.compile(r"\s*<([A-Za-z][\w-]*)>.*?</\1>\s*", re.DOTALL)
 
 
 class SimulatedReply(Struct, frozen=True):
@@ -291,3 +305,46 @@ def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[R
         reasoning=reasoning,
         cached=sum(costs[:answered]),
     )
+
+
+def command_tool(tools: list[ParsedTool]) -> ParsedTool | None:
+    """Return the first tool that requires a command, or None."""
+    return next((tool for tool in tools if _command_name(tool) is not None), None)
+
+
+def with_harmless_command(tool: ParsedTool, arguments: Any, number: int) -> Any:
+    """Return the arguments of a call with a command that lists files, where the tool runs commands."""
+    name = _command_name(tool)
+    if name is None or not isinstance(arguments, dict):
+        return arguments
+    command = _COMMANDS[number % len(_COMMANDS)]
+    value = arguments.get(name)
+    return {**arguments, name: [command] if isinstance(value, list) else command}
+
+
+def own_words(prompt: str) -> str:
+    """Return a prompt without the blocks in tags with which a client begins it, unless there is nothing else."""
+    end = 0
+    while (match := _CONTEXT.match(prompt, end)) is not None:
+        end = match.end()
+    return prompt[end:] or prompt
+
+
+def _command_name(tool: ParsedTool) -> str | None:
+    """Return the name of the required parameter that holds a command: a text, or a list of texts."""
+    schema = tool.parameters
+    if not isinstance(schema, dict):
+        return None
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return None
+    return next((name for name in _NAMES if name in required and _holds_text(properties.get(name))), None)
+
+
+def _holds_text(schema: Any) -> bool:
+    if not isinstance(schema, dict) or "enum" in schema or "const" in schema or "pattern" in schema:
+        return False
+    if schema.get("type") == "array":
+        items = schema.get("items")
+        return isinstance(items, dict) and items.get("type") == "string" and "enum" not in items
+    return schema.get("type") == "string"

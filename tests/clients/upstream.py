@@ -21,10 +21,9 @@ from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.simulator import chat
 from cnllm.simulator.check_request import check_request
-from cnllm.simulator.command_tools import command_tool, with_harmless_command
 from cnllm.simulator.read import read_request
 from cnllm.simulator.regex_sample import sample_match
-from cnllm.simulator.reply import SimulatedReply, make_reply
+from cnllm.simulator.reply import SimulatedReply, command_tool, make_reply, with_harmless_command
 from cnllm.simulator.request import ParsedRequest, ParsedTool, RequestCall, flags_for
 from cnllm.simulator.schema_sample import sample_value
 from cnllm.types import Usage
