@@ -13,7 +13,6 @@ from msgspec import Struct
 from cnllm.jsonpath import get
 from cnllm.registry.flags import LEVELS, Flags, ReasoningFlags
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
-from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.request import (
     ParsedMessage,
     ParsedRequest,
@@ -23,7 +22,7 @@ from cnllm.simulator.request import (
     tool_tokens,
     turn_tokens,
 )
-from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.schema_sample import sample_match, sample_value
 from cnllm.simulator.tokenize import is_cjk, shorten, split_pieces
 from cnllm.types import Usage
 

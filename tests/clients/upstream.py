@@ -22,10 +22,9 @@ from cnllm.registry.model import Model
 from cnllm.simulator import chat
 from cnllm.simulator.check_request import check_request
 from cnllm.simulator.read import read_request
-from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.reply import SimulatedReply, command_tool, make_reply, with_harmless_command
 from cnllm.simulator.request import ParsedRequest, ParsedTool, RequestCall, flags_for
-from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.schema_sample import sample_match, sample_value
 from cnllm.types import Usage
 
 _MARK = re.compile(r"TURN-(\d)")

@@ -14,8 +14,7 @@ from examples import some
 from cnllm.schemas.adapt import adapt_schema
 from cnllm.schemas.coerce import allowed_types, coerce, property_schema
 from cnllm.schemas.simplify import inline_references, remove_nulls
-from cnllm.simulator.regex_sample import sample_match
-from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.schema_sample import sample_match, sample_value
 from cnllm.tools.encoded import decode_values
 
 RULES = ("inline-refs", "any-of-only", "one-type", "branch-types", "no-tuples", "typed", "root-object")

@@ -8,8 +8,7 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.simulator.regex_sample import sample_match
-from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.schema_sample import sample_match, sample_value
 from cnllm.simulator.tokenize import split_pieces
 
 SCHEMAS: list[Any] = [
