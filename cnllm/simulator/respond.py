@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator import chat, write
+from cnllm.simulator import chat
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
 from cnllm.simulator.read import read_request
 from cnllm.simulator.reply import SimulatedReply, make_reply
