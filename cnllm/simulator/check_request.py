@@ -11,8 +11,7 @@ from cnllm.protocols import server_codec
 from cnllm.registry.flags import Flags, RefusalWords
 from cnllm.registry.model import Model
 from cnllm.simulator import check_messages
-from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
-from cnllm.simulator.check_tools import tool_violations
+from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations, tool_violations
 from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
 from cnllm.simulator.violations import RequestContext, Violation, refusals_of
 
