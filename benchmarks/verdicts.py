@@ -26,9 +26,9 @@ from msgspec.structs import replace
 from cnllm import Registry
 from cnllm.comparison import ComparisonResult, ComparisonTask, choose_hosts, compare, make_tasks
 from cnllm.comparison.figures import find_verdicts
+from cnllm.comparison.hosts import right_replies, simulated_transport
 from cnllm.comparison.report import ALPHA
 from cnllm.comparison.run import Budget, LiveExchanges, run_task
-from cnllm.comparison.transports import right_replies, simulated_transport
 from cnllm.simulator import SimTransport
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest, RequestCall

@@ -27,9 +27,9 @@ from cnllm.comparison import (
     read_report,
 )
 from cnllm.comparison.figures import find_verdicts
+from cnllm.comparison.hosts import NewConnections, simulated_transport
 from cnllm.comparison.run import Budget, Host, LiveExchanges, TaskExchange, first_request, run_task
 from cnllm.comparison.tasks import RightStep
-from cnllm.comparison.transports import NewConnections, simulated_transport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
 

@@ -23,9 +23,9 @@ import pytest
 
 from cnllm import Registry
 from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
+from cnllm.comparison.hosts import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts
 from cnllm.comparison.tasks import RightStep
-from cnllm.comparison.transports import NewConnections
 from cnllm.schemas.validate import validation_errors
 
 from .test_compare import OVERLAY

@@ -13,9 +13,9 @@ import pytest
 
 from cnllm import Registry
 from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
+from cnllm.comparison.hosts import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, replay
 from cnllm.comparison.tasks import RightStep
-from cnllm.comparison.transports import NewConnections
 
 from .conftest import FOLDER, Servers
 from .test_llamacpp import ALPHABET, TOOLS
