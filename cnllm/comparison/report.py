@@ -35,7 +35,7 @@ from cnllm.errors import CnllmError
 from cnllm.estimates.statistics import looks
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
-from cnllm.tool_trial.allowance import AllowanceSpent
+from cnllm.tool_trial.trial import AllowanceSpent
 
 __all__ = ["INTERRUPTED", "Comparison", "ask_hosts", "read_report", "replay"]
 

@@ -11,7 +11,7 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
 from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
-from cnllm.tool_trial.allowance import currency_of
+from cnllm.tool_trial.trial import currency_of
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
