@@ -12,7 +12,7 @@ from benchmarks.probe import variants
 from benchmarks.probe.shown import Endpoint
 from cnllm import Registry
 from cnllm.jsonpath import leaves, set_value
-from cnllm.simulator.read import read_request
+from cnllm.simulator.codec import read_request
 from cnllm.simulator.request import flags_for
 from cnllm.simulator.respond import respond
 

@@ -36,7 +36,6 @@ __all__ = [
     "open_client",
     "open_lanes",
     "read_limits",
-    "wrap_transport",
 ]
 
 
@@ -81,7 +80,7 @@ def open_client(
     """Return the client of a model and a key. `tell` gets the limits that headers of responses name."""
     transport, fields = settings.transport, (model.flags.rates or Rates()).fields
     if not settings.simulate:
-        transport = wrap_transport(
+        transport = _wrap_transport(
             default_async_transport() if transport is None else transport,
             observe=None if fields is None else lambda headers: tell(read_limits(headers, fields)),
             add_header=idempotency_header(model, salt),
@@ -187,7 +186,7 @@ class Lane(Struct, eq=False):
 Transport = Any
 
 
-def wrap_transport(
+def _wrap_transport(
     transport: Transport,
     *,
     observe: Callable[[Mapping[str, str]], None] | None,

@@ -1,6 +1,6 @@
-"""Give ready requests to tasks as the bounds of the endpoints permit, send them, and decide what their ends mean.
+"""Send a request with a permit, and decide what its end means: for the endpoint's bounds, the money and the row.
 
-There is one task for each request on its way. Its end counts for the endpoint's bounds, the money and the row.
+Requests that are ready go to tasks as the bounds of the endpoints permit: one task for each request on its way.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ __all__ = [
 
 
 Next = Literal["finish", "again", "retry", "close"]
-
-_Picked = tuple[Job, Lane, LanePermit]
 
 
 class AttemptResult(Struct, frozen=True):
@@ -138,12 +136,7 @@ class Sender:
         return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
 
 
-def _tokens_of(reply: Reply) -> float | None:
-    """Return the tokens that a reply counts for; None where they are not known."""
-    usage = reply.usage
-    if usage.total is not None:
-        return usage.total
-    return None if usage.input is None or usage.output is None else usage.input + usage.output
+_Picked = tuple[Job, Lane, LanePermit]
 
 
 class Dispatcher:
@@ -252,3 +245,11 @@ class Dispatcher:
                 self._waiters.append(waiter)
                 following = await waiter
             picked = following
+
+
+def _tokens_of(reply: Reply) -> float | None:
+    """Return the tokens that a reply counts for; None where they are not known."""
+    usage = reply.usage
+    if usage.total is not None:
+        return usage.total
+    return None if usage.input is None or usage.output is None else usage.input + usage.output

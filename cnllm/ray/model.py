@@ -16,9 +16,6 @@ from cnllm.ray.node import node_error
 
 __all__ = [
     "Model",
-    "add_columns",
-    "as_table",
-    "read_rows",
 ]
 
 
@@ -89,20 +86,20 @@ class _BatchWorker:
         """Return the table of a batch and its rows; a faulty one is its result."""
         if self._pid != os.getpid():  # threads and connections do not outlive a fork
             self._open()
-        table = as_table(batch)
+        table = _as_table(batch)
         for name in ADDED:
             if self.settings.prefix + name in table.column_names:
                 raise ValueError(
                     f"the dataset has a column {self.settings.prefix + name} already; rename it, or let the added "
                     'columns begin with another word: prefix="answer_"'
                 )
-        return table, [self._asker.row(row) for row in read_rows(table, list(dict.fromkeys(self._asker.columns)))]
+        return table, [self._asker.row(row) for row in _read_rows(table, list(dict.fromkeys(self._asker.columns)))]
 
     def _write(self, table: Any, rows: list[PendingRow | dict[str, Any]], answers: list[Any]) -> Any:
         """Return the table with the columns of all rows."""
         left = iter(answers)
         results = [next(left) if isinstance(row, PendingRow) else row for row in rows]
-        return add_columns(table, results, self.settings.prefix)
+        return _add_columns(table, results, self.settings.prefix)
 
 
 def _pending(rows: list[PendingRow | dict[str, Any]]) -> list[PendingRow]:
@@ -136,7 +133,7 @@ def _bind(settings: ModelSettings) -> _Bound:
 copyreg.pickle(_Bound, lambda bound: (_bind, (bound.settings,)))
 
 
-def as_table(batch: Any) -> Any:
+def _as_table(batch: Any) -> Any:
     """Return a batch of any of Ray's formats as a pyarrow table."""
     import pyarrow
     from ray.data.block import BlockAccessor
@@ -146,7 +143,7 @@ def as_table(batch: Any) -> Any:
     return BlockAccessor.for_block(BlockAccessor.batch_to_block(batch)).to_arrow()
 
 
-def read_rows(table: Any, names: Sequence[str]) -> list[dict[str, Any]]:
+def _read_rows(table: Any, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of a table with these of its columns. Keys of messages that a row does not have are left out."""
     rows: list[dict[str, Any]] = table.select([name for name in names if name in table.column_names]).to_pylist()
     for row in rows:
@@ -166,7 +163,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) -> Any:
+def _add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) -> Any:
     """Return the table with the columns of the results."""
     import pyarrow
 

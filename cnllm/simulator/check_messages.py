@@ -12,7 +12,7 @@ from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas.whole import whole_matcher
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
-from cnllm.simulator.read import is_genuine_seal
+from cnllm.simulator.codec import is_genuine_seal
 from cnllm.simulator.request import ParsedMessage
 from cnllm.simulator.violations import RequestContext, Violation
 

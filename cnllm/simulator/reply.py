@@ -31,7 +31,6 @@ __all__ = [
     "command_tool",
     "finish_word",
     "make_reply",
-    "own_words",
     "with_harmless_command",
 ]
 
@@ -111,7 +110,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
     tools = [] if results or request.choice == "none" else _tools_to_call(request)
     schema = _schema(request)
     values = {
-        "echo": shorten(own_words(request.prompt), 60) or texts["nothing"],
+        "echo": shorten(_own_words(request.prompt), 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
         "quote": shorten(" ".join(t for _, t in results), 200),
         "model": model,
@@ -321,7 +320,7 @@ def with_harmless_command(tool: ParsedTool, arguments: Any, number: int) -> Any:
     return {**arguments, name: [command] if isinstance(value, list) else command}
 
 
-def own_words(prompt: str) -> str:
+def _own_words(prompt: str) -> str:
     """Return a prompt without the blocks in tags with which a client begins it, unless there is nothing else."""
     end = 0
     while (match := _CONTEXT.match(prompt, end)) is not None:

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator import chat
+from cnllm.simulator import chat, codec
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
-from cnllm.simulator.read import read_request
+from cnllm.simulator.codec import read_request
 from cnllm.simulator.reply import SimulatedReply, make_reply
 from cnllm.simulator.request import ParsedRequest, flags_for
 from cnllm.simulator.violations import Violation
@@ -163,7 +163,7 @@ def _success(model: Model, request: ParsedRequest, name: str, change: Change | N
     reply = make_reply(name, flags, request, thinks=thinks)
     if change is not None:
         reply = change(request, reply)
-    encoder = chat if server_codec(model.protocol).dialects else write
+    encoder = chat if server_codec(model.protocol).dialects else codec
     if request.stream:
         kind, pieces = "text/event-stream", encoder.encode_frames(model, flags, request, reply)
         if flags.stream is not None and flags.stream.framing == "ndjson":

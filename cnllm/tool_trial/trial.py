@@ -22,7 +22,6 @@ from cnllm.types import Cost, Event, Finished, Reply, TextDelta, ToolCallDelta, 
 __all__ = [
     "MAX_TOKENS",
     "AllowanceSpent",
-    "CountingTransport",
     "TrialAllowance",
     "TrialReport",
     "currency_of",
@@ -64,7 +63,7 @@ def try_tools(
     It ends early when the allowance is spent, and where the first task's first request fails: an endpoint without key
     or network would fail in all the others.
     """
-    counting = CountingTransport(transport, allowance)
+    counting = _CountingTransport(transport, allowance)
     before = allowance.requests
     reports: dict[Mode, list[TaskResult]] = {}
     stopped: str | None = None
@@ -96,7 +95,7 @@ def _describe_tools(flags: Flags) -> Flags:
 
 
 def _try_task(
-    client: Client, transport: CountingTransport, model: Model, task: Task, allowance: TrialAllowance
+    client: Client, transport: _CountingTransport, model: Model, task: Task, allowance: TrialAllowance
 ) -> TaskResult:
     """Try one task. Raise `AllowanceSpent`; every other error is how the task ended."""
     world = task.begin()
@@ -126,7 +125,7 @@ def _try_task(
 class _ReplyWatch:
     """Watches one task: when pieces arrive, and what each reply was meant to be."""
 
-    def __init__(self, world: World, transport: CountingTransport, tools: Sequence[Tool]) -> None:
+    def __init__(self, world: World, transport: _CountingTransport, tools: Sequence[Tool]) -> None:
         self.replies: list[ReplyResult] = []
         self._world = world
         self._transport = transport
@@ -194,7 +193,7 @@ def highest_cost(model: Model, size: int) -> Decimal:
     return (size * Decimal(str(price.input)) + MAX_TOKENS * Decimal(str(price.output))) / _MILLION
 
 
-class CountingTransport:
+class _CountingTransport:
     """Sends over another transport what the allowance permits. `sent_at` is the time of the last request."""
 
     def __init__(self, transport: Any, allowance: TrialAllowance) -> None:

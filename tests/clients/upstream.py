@@ -21,7 +21,7 @@ from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.simulator import chat
 from cnllm.simulator.check_request import check_request
-from cnllm.simulator.read import read_request
+from cnllm.simulator.codec import read_request
 from cnllm.simulator.reply import SimulatedReply, command_tool, make_reply, with_harmless_command
 from cnllm.simulator.request import ParsedRequest, ParsedTool, RequestCall, flags_for
 from cnllm.simulator.schema_sample import sample_match, sample_value

@@ -16,7 +16,7 @@ from cnllm.jsonpath import get
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry_files.check import check
 from cnllm.simulator.check_request import check_request
-from cnllm.simulator.read import read_request
+from cnllm.simulator.codec import read_request
 
 WIRES = PROTOCOLS
 POLICIES: tuple[Literal["adjust", "error", "send"], ...] = ("adjust", "error", "send")

@@ -25,7 +25,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.param_rules import state
 from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import ErrorResponse, check_request
-from cnllm.simulator.read import read_request
+from cnllm.simulator.codec import read_request
 from cnllm.simulator.violations import refusals_of
 
 Json = dict[str, Any]

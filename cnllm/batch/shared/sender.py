@@ -14,12 +14,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.pricing import request_price
 from cnllm.batch.controller import Controller
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lanes import HeaderLimits, Lane, open_client
 from cnllm.batch.outcome import Outcome, fault_outcome
 from cnllm.batch.output import LineError
+from cnllm.batch.pricing import request_price
 from cnllm.batch.readers.tables import columns_content
 from cnllm.batch.rows import PromptTemplate, RowFault, id_digest
 from cnllm.batch.sender import AttemptResult, Sender

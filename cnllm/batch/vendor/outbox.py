@@ -27,12 +27,7 @@ from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
 
 __all__ = [
-    "NotSubmitted",
     "Outbox",
-    "Packed",
-    "UnsureJob",
-    "settle_part",
-    "submit_part",
 ]
 
 
@@ -60,7 +55,7 @@ class Outbox:
         self._batch = batch = context.exchange.batch
         self._most_rows = min(batch.max_rows or _MOST_ROWS, _MOST_ROWS)
         self._most_bytes = min(batch.max_bytes or _MOST_BYTES, _MOST_BYTES) - _MARGIN
-        self._packed: list[Packed] = []  # the part that is being filled
+        self._packed: list[_Packed] = []  # the part that is being filled
         self._bytes = 0
         probe = context.exchange.probe
         self._model = f"{probe.model.name} over {probe.model.protocol}"
@@ -82,8 +77,8 @@ class Outbox:
             found: JobPart | None = part
             if part.state != SUBMITTED:
                 try:
-                    found = await settle_part(self._context.exchange, self._parts, part)
-                except UnsureJob as error:
+                    found = await _settle_part(self._context.exchange, self._parts, part)
+                except _UnsureJob as error:
                     if self._session.settings.unsure == "skip":
                         self.messages.append(f"{error}; its rows were left unanswered")
                         continue
@@ -139,10 +134,10 @@ class Outbox:
         row, setting = job.row, self._session.number
         retake = row.number <= self._session.comparison.scanned
         mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, setting, None, retake=retake)
-        self._packed.append(Packed(mark, job.prepared.plan.content, job.reserved))
+        self._packed.append(_Packed(mark, job.prepared.plan.content, job.reserved))
         self._bytes += size
 
-    def _take(self) -> list[Packed]:
+    def _take(self) -> list[_Packed]:
         """Return the rows of the part, and begin another."""
         rows, self._packed, self._bytes = self._packed, [], 0
         return rows
@@ -167,8 +162,8 @@ class Outbox:
             self.release(part)
             return
         try:
-            part = await submit_part(self._context.exchange, self._parts, part, kept)
-        except NotSubmitted as failure:
+            part = await _submit_part(self._context.exchange, self._parts, part, kept)
+        except _NotSubmitted as failure:
             self.release(part)
             error = failure.error
             self.refusal = f"the vendor took no job: {type(error).__name__}: {error}"
@@ -176,7 +171,7 @@ class Outbox:
         self.open.append(part)
 
 
-class Packed(Struct, frozen=True):
+class _Packed(Struct, frozen=True):
     """A row of a part: what the state keeps of it, its body, and the most that it can cost, in units."""
 
     mark: RowMark
@@ -184,7 +179,7 @@ class Packed(Struct, frozen=True):
     cost: int | None
 
 
-class NotSubmitted(Exception):
+class _NotSubmitted(Exception):
     """The vendor certainly has no job of a part. `error` says why."""
 
     def __init__(self, error: CnllmError) -> None:
@@ -192,16 +187,16 @@ class NotSubmitted(Exception):
         self.error = error
 
 
-class UnsureJob(CnllmError):
+class _UnsureJob(CnllmError):
     """Nobody can tell whether the vendor has a job of a part."""
 
 
-async def submit_part(
-    exchange: VendorConnection, parts: VendorParts, part: JobPart, packed: Sequence[Packed]
+async def _submit_part(
+    exchange: VendorConnection, parts: VendorParts, part: JobPart, packed: Sequence[_Packed]
 ) -> JobPart:
     """Upload and submit a part that is stored. Return it with its job.
 
-    Raises `NotSubmitted`. After any other error the part stays as it is, and `settle_part` goes on with it.
+    Raises `_NotSubmitted`. After any other error the part stays as it is, and `_settle_part` goes on with it.
     """
     batch = exchange.batch
     assert batch.row is not None
@@ -222,10 +217,10 @@ async def submit_part(
             error = UnreadableAnswer("the answer to the submission has no id of a job")
         except (TransportError, EndpointError, UnreadableAnswer) as failure:
             error = failure
-        if not _is_refused(error) and (found := await settle_part(exchange, parts, part)) is not None:
+        if not _is_refused(error) and (found := await _settle_part(exchange, parts, part)) is not None:
             return found
         if tries >= _ATTEMPTS or not error.meaning.again:
-            raise NotSubmitted(error)
+            raise _NotSubmitted(error)
         await exchange.sleep(delay_of(error, tries))
 
 
@@ -234,18 +229,18 @@ async def _upload(exchange: VendorConnection, part: JobPart, rows: list[bytes]) 
     try:
         answer = await exchange.repeat(upload_plan(exchange.batch, exchange.probe, part.mark, rows))
     except (TransportError, EndpointError, UnreadableAnswer) as error:
-        raise NotSubmitted(error) from error
+        raise _NotSubmitted(error) from error
     file = read_file_id(exchange.batch, answer)
     if file is None:
         hint = "check batch.upload in the registry"
-        raise NotSubmitted(UnreadableAnswer("the answer to the upload has no id", hint=hint))
+        raise _NotSubmitted(UnreadableAnswer("the answer to the upload has no id", hint=hint))
     return file
 
 
-async def settle_part(exchange: VendorConnection, parts: VendorParts, part: JobPart) -> JobPart | None:
+async def _settle_part(exchange: VendorConnection, parts: VendorParts, part: JobPart) -> JobPart | None:
     """Return a part with its job, which is looked for at the vendor. None: there is no such job.
 
-    Raises `UnsureJob` where nobody can tell.
+    Raises `_UnsureJob` where nobody can tell.
     """
     if part.state == INTENT and exchange.batch.input == "file":
         return None  # its file was not even uploaded
@@ -253,8 +248,8 @@ async def settle_part(exchange: VendorConnection, parts: VendorParts, part: JobP
     return None if job is None else parts.advance(part, SUBMITTED, job=job.id)
 
 
-def _unsure(part: JobPart, reason: str) -> UnsureJob:
-    return UnsureJob(
+def _unsure(part: JobPart, reason: str) -> _UnsureJob:
+    return _UnsureJob(
         f"{part.size:,} rows may be in a job of the vendor with the mark {part.mark}: {reason}",
         hint="look for it at the vendor; --unsure ask asks the rows again, --unsure skip leaves them",
     )
@@ -275,7 +270,7 @@ async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[
 
     A job that carries a mark is known by it. One without is known by the ids of its rows, which stand in its results:
     every job since the part was stored is waited for. A job that is not found is looked for once more when the list is
-    sure to have it. Raises `UnsureJob` where nobody can tell.
+    sure to have it. Raises `_UnsureJob` where nobody can tell.
     """
     batch, listing = exchange.batch, exchange.batch.list_
     if listing is None:

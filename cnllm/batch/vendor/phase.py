@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
-from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.lanes import Lane
+from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import VendorProgress
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow

@@ -1,4 +1,4 @@
-"""Parse a request through the server side of its wire."""
+"""Parse a request and encode a reply through the server side of its wire."""
 
 from __future__ import annotations
 
