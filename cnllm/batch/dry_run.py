@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.jobs import Job
-from cnllm.batch.lanes import Lane
+from cnllm.batch.lane import Lane
 from cnllm.batch.pace import SHARE
 from cnllm.batch.pricing import RequestPrice
 from cnllm.engine.decode.cost import cost_of

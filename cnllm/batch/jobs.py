@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.identity import plan_identity
-from cnllm.batch.lanes import Lane
+from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest

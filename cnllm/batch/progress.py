@@ -8,7 +8,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
-from cnllm.batch.lanes import Lane
+from cnllm.batch.lane import Lane
 from cnllm.batch.report import Tally
 from cnllm.estimates.money import amount_of
 

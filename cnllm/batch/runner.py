@@ -17,7 +17,7 @@ from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
-from cnllm.batch.lanes import Lane
+from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest

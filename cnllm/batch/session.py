@@ -22,7 +22,8 @@ from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
 from cnllm.batch.final import finish_files
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
-from cnllm.batch.lanes import Lane, open_lanes
+from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import open_lanes
 from cnllm.batch.output import Output
 from cnllm.batch.plot import draw_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price

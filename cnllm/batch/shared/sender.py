@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.jobs import RowRequest
-from cnllm.batch.lanes import HeaderLimits, Lane, open_client
+from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import HeaderLimits, open_client
 from cnllm.batch.outcome import Outcome, fault_outcome
 from cnllm.batch.output import LineError
 from cnllm.batch.pricing import request_price

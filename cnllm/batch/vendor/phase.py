@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
-from cnllm.batch.lanes import Lane
+from cnllm.batch.lane import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import VendorProgress
 from cnllm.batch.report import Tally
