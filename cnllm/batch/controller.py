@@ -27,9 +27,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cnllm.batch.pace import RequestPace
+__all__ = ["SHARE", "Controller", "Kind", "RequestPace", "Ticket", "Trail"]
 
-__all__ = ["Controller", "Kind", "Ticket", "Trail"]
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
 """The outcomes of a request that concern the bounds."""
@@ -53,6 +52,10 @@ _SLOW_START = 0.7  # requests a second that each answer adds to a pace that is i
 _NO_MINUTE = 90.0  # seconds of refusals, after which they have another reason than a limit of a minute
 _FEW = 30  # requests before a refusal that say little
 _IN_A_ROW = 3  # refusals after which a learned pace is learned anew
+
+SHARE = 0.985
+"""The share of a known limit that is used. The rest is for clocks that differ and for requests on their way."""
+_CREDIT = 0.25  # seconds of the limit that may be made up for, where a request could not be sent in time
 
 
 class Ticket(Struct, frozen=True):
@@ -357,3 +360,34 @@ class _Latency:
 def _cubic(share: float) -> float:
     """Return the factor of a learned pace after a share of its period: from below, flat at 1, then steep."""
     return 1 + _BELOW * (share - 1) ** 3
+
+
+class RequestPace:
+    """A rate of requests or of tokens. `rate` is for a second; None: no limit is known."""
+
+    def __init__(self, per_minute: float | None = None) -> None:
+        self.rate: float | None = None if per_minute is None else per_minute * SHARE / 60
+        self._next = 0.0
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until the next one may be sent."""
+        return 0.0 if self.rate is None else max(0.0, self._next - now)
+
+    def is_binding(self, now: float) -> bool:
+        """Whether a request that is sent now was held back, or would have been a moment ago."""
+        return self.rate is not None and self._next > now - _CREDIT / 2
+
+    def use(self, now: float, amount: float = 1.0) -> None:
+        """Count what is sent now."""
+        if self.rate is not None:
+            self._next = max(self._next, now - _CREDIT) + amount / self.rate
+
+    def give_back(self, amount: float) -> None:
+        """Correct what was counted too high, or with a negative amount too low."""
+        if self.rate is not None:
+            self._next -= amount / self.rate
+
+    def hold(self, until: float) -> None:
+        """Send nothing before a time."""
+        if self.rate is not None:
+            self._next = max(self._next, until)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnllm.batch.controller import Controller, Trail
-from cnllm.batch.pace import RequestPace
+from cnllm.batch.controller import Controller, RequestPace, Trail
 
 Server = Callable[[float], tuple[bool, float | None]]
 """Answers a request at a time: whether it is taken, and the seconds to wait."""
