@@ -19,13 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnllm.batch.shared import Asker, PendingRow, model_settings
-from cnllm.batch.shared.allowance import LEASE, Allowance, RunLedger
-from cnllm.batch.shared.messages import (
+from cnllm.batch.shared.allowance import (
+    LEASE,
+    Allowance,
     Done,
     EndpointLimits,
     Hello,
     Need,
     Permissions,
+    RunLedger,
     WorkerReport,
     decode_grant,
     decode_report,

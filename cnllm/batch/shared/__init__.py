@@ -7,8 +7,7 @@ out the permissions to send, so that all processes together keep the limits of t
 A `RemoteSender` is another division: the process that runs a batch builds the requests, and others send them.
 """
 
-from cnllm.batch.shared.allowance import Allowance
-from cnllm.batch.shared.messages import Permissions, WorkerReport, decode_grant, decode_report, encode
+from cnllm.batch.shared.allowance import Allowance, Permissions, WorkerReport, decode_grant, decode_report, encode
 from cnllm.batch.shared.remote import Outgoing, RemoteSender, Response, stand_in
 from cnllm.batch.shared.sender import ADDED, COUNTS, Asker, Link, LinkLost, PendingRow
 from cnllm.batch.shared.settings import ModelOptions, ModelSettings, model_settings

@@ -24,7 +24,7 @@ from cnllm.batch.pricing import request_price
 from cnllm.batch.readers.tables import columns_content
 from cnllm.batch.rows import PromptTemplate, RowFault, id_digest
 from cnllm.batch.sender import AttemptResult, Sender
-from cnllm.batch.shared.messages import Done, EndpointLimits, Hello, Need, Permissions, WorkerReport
+from cnllm.batch.shared.allowance import Done, EndpointLimits, Hello, Need, Permissions, WorkerReport
 from cnllm.batch.shared.settings import ModelSettings
 from cnllm.batch.state import DONE, FAILED
 from cnllm.config.keys import find_key
