@@ -26,8 +26,7 @@ from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
-from cnllm.tool_trial.measures import fits_schema
-from cnllm.tool_trial.trial import MAX_TOKENS, AllowanceSpent
+from cnllm.tool_trial.trial import MAX_TOKENS, AllowanceSpent, fits_schema
 from cnllm.types import Message, Reasoning, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
 
 __all__ = [

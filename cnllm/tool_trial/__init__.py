@@ -8,9 +8,17 @@ by their schema), the share of tasks that end right, and times.
 
 from __future__ import annotations
 
-from cnllm.tool_trial.measures import MODES, Mode, ModeReport, measure
 from cnllm.tool_trial.tasks import TASKS, Task, TaskResult
-from cnllm.tool_trial.trial import AllowanceSpent, TrialAllowance, TrialReport, try_tools
+from cnllm.tool_trial.trial import (
+    MODES,
+    AllowanceSpent,
+    Mode,
+    ModeReport,
+    TrialAllowance,
+    TrialReport,
+    measure,
+    try_tools,
+)
 
 __all__ = [
     "MODES",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,17 +17,23 @@ from cnllm.client.sync_client import Client
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Flags, Tools
 from cnllm.registry.model import Model
-from cnllm.tool_trial.measures import MODES, Mode, ModeReport, fits_schema, measure
+from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
 from cnllm.tools import Tool, as_tools
 from cnllm.types import Cost, Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
 
 __all__ = [
     "MAX_TOKENS",
+    "MODES",
     "AllowanceSpent",
+    "Mode",
+    "ModeReport",
+    "Seconds",
     "TrialAllowance",
     "TrialReport",
     "currency_of",
+    "fits_schema",
+    "measure",
     "try_tools",
 ]
 
@@ -35,6 +44,10 @@ MAX_TOKENS = 4096
 """The most output tokens of a request, so that its highest price is known before it is sent."""
 
 _MILLION = Decimal(1_000_000)
+
+Mode = Literal["native", "prompt"]
+MODES: tuple[Mode, ...] = ("native", "prompt")
+"""Tools of the wire, and tools that the prompt describes."""
 
 
 class TrialReport(Struct, frozen=True):
@@ -212,3 +225,87 @@ class _CountingTransport:
         """Close the other transport."""
         if (close := getattr(self._transport, "close", None)) is not None:
             close()
+
+
+class Seconds(Struct, frozen=True):
+    """A median, and the time within which 95 of 100 are."""
+
+    median: float
+    p95: float
+
+
+class ModeReport(Struct, frozen=True):
+    """The results of the tasks with one kind of tools, and their measures; null where nothing was there to count.
+
+    `first` is the time to the first piece of text or of a call, by reply; `task` the time of a whole task. `success` is
+    the share of tasks that ended right.
+    """
+
+    tools: Mode
+    tasks: int
+    right: int
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    true_negatives: int
+    valid: int
+    first: Seconds | None
+    task: Seconds | None
+    success: float | None
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    schema_accuracy: float | None
+    results: tuple[TaskResult, ...]
+
+    @property
+    def called(self) -> int:
+        """Return the number of replies that called."""
+        return self.true_positives + self.false_positives
+
+
+def measure(tools: Mode, results: Sequence[TaskResult]) -> ModeReport:
+    """Return the report on tasks with one kind of tools."""
+    replies = [reply for result in results for reply in result.replies]
+    counts = Counter((reply.expected, reply.called) for reply in replies)
+    hits, misplaced, missed = counts[True, True], counts[False, True], counts[True, False]
+    right = sum(result.problem is None for result in results)
+    valid = sum(reply.called and reply.valid for reply in replies)
+    return ModeReport(
+        tools=tools,
+        tasks=len(results),
+        right=right,
+        true_positives=hits,
+        false_positives=misplaced,
+        false_negatives=missed,
+        true_negatives=counts[False, False],
+        valid=valid,
+        first=_seconds(reply.first for reply in replies),
+        task=_seconds(result.seconds for result in results),
+        success=_share(right, len(results)),
+        precision=_share(hits, hits + misplaced),
+        recall=_share(hits, hits + missed),
+        f1=_share(2 * hits, 2 * hits + misplaced + missed),
+        schema_accuracy=_share(valid, hits + misplaced),
+        results=tuple(results),
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _seconds(values: Iterable[float | None]) -> Seconds | None:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    return Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
+
+
+def fits_schema(arguments: str, schema: dict[str, Any] | None) -> bool:
+    """Whether arguments of a call are JSON and fit the schema of its tool, as they arrived."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return schema is not None and not validation_errors(value, schema)
