@@ -9,17 +9,23 @@ from functools import cache
 from urllib.parse import unquote
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator.batch import BatchRequest, answer_step
-from cnllm.simulator.respond import ModelLookup, SimulatedResponse, json_response, reject
-from cnllm.simulator.served_models import ServedModels, batch_step
+from cnllm.simulator.batch import BatchRequest, BatchStep, BatchStore, answer_step
+from cnllm.simulator.respond import Endpoints, ModelLookup, SimulatedResponse, json_response, reject
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
-__all__ = ["route"]
+__all__ = [
+    "HiddenNames",
+    "ServedModels",
+    "batch_step",
+    "route",
+]
+
 
 _LIST_PATHS = ("/models", "/v1/models")
 
@@ -173,3 +179,41 @@ def _list(catalog: ServedModels, method: str, provider: str | None) -> Simulated
         data.append({"id": name if provider is None else id, "object": "model", "created": 0, "owned_by": owner})
     body = msgspec.json.encode({"object": "list", "data": data})
     return json_response(body)
+
+
+class HiddenNames(Struct, frozen=True):
+    """Neutral names: `models` are served as model-1, model-2, … on paths without a provider.
+
+    With `only` no other model of the registry is served. Otherwise clients reach the others by their real names.
+    """
+
+    models: tuple[str, ...]
+    only: bool = False
+
+    def real(self, name: str) -> str | None:
+        """Return the registry's name for a client's name, or None for a model that is not served."""
+        number = name.removeprefix("model-")
+        if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
+            return self.models[int(number[:9]) - 1]
+        return None if self.only else name
+
+
+class ServedModels(Struct, frozen=True):
+    """The models that the server serves, and its batches."""
+
+    endpoints: Endpoints
+    batches: BatchStore
+    hidden_names: HiddenNames | None = None
+
+    @property
+    def registry(self) -> ModelLookup:
+        """Return the registry with the models."""
+        return self.batches.registry
+
+
+def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:
+    """Return the step of a provider's batch interface that a request is, or None."""
+    provider, slash, path = target.partition("?")[0][1:].partition("/")
+    if not slash or catalog.hidden_names is not None:
+        return None
+    return catalog.batches.find_step(provider, method, f"/{path}")

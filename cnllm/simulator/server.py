@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, NO_FAULT, InjectedFault, read_fault
 from cnllm.simulator.respond import NDJSON, Endpoints, ModelLookup, SimulatedResponse, reject
-from cnllm.simulator.routes import route
-from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
+from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step, route
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import is_loopback

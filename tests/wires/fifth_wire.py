@@ -10,8 +10,7 @@ from cnllm import Client, Registry, engine
 from cnllm.registry.model import Model
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.respond import Endpoints
-from cnllm.simulator.routes import route
-from cnllm.simulator.served_models import ServedModels
+from cnllm.simulator.routes import ServedModels, route
 
 TOOL = {
     "type": "function",
