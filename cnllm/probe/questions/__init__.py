@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from cnllm.probe.question import Question
-from cnllm.probe.questions import (
-    earlier,
-    effort,
-    history,
-    media,
-    messages,
-    output,
-    params,
-    reasoning,
-    stream,
-    tool_rules,
-    tools,
-)
+from cnllm.probe.questions import earlier, effort, media, messages, output, params, reasoning, stream, tool_rules, tools
 
 __all__ = ["QUESTIONS"]
 
@@ -61,8 +49,8 @@ QUESTIONS: tuple[Question, ...] = (
     effort.budget,
     effort.budget_under,
     media.kinds,
-    history.replay,
-    history.replay_off,
+    messages.replay,
+    messages.replay_off,
     tools.choice,
     tools.choice_reasoning,
     stream.stream_tools,
