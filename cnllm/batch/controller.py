@@ -18,6 +18,8 @@ growth slower; no limit is learned from it.
 
 A pause after a refusal is as long as the endpoint asks for, else it doubles. After a refusal without such a time, one
 request tries whether the endpoint takes any.
+
+A pace sends evenly: at most so many requests a minute, whatever kind of window the endpoint counts in.
 """
 
 from __future__ import annotations

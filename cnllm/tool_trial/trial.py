@@ -1,4 +1,7 @@
-"""Try tasks on a model, with native tools and with tools described in the prompt."""
+"""Try tasks on a model, with native tools and with tools described in the prompt, and measure the results.
+
+A trial keeps within a number of requests and a sum of money: its transport counts before it sends.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,6 @@ __all__ = [
     "AllowanceSpent",
     "Mode",
     "ModeReport",
-    "Seconds",
     "TrialAllowance",
     "TrialReport",
     "currency_of",
@@ -227,7 +229,7 @@ class _CountingTransport:
             close()
 
 
-class Seconds(Struct, frozen=True):
+class _Seconds(Struct, frozen=True):
     """A median, and the time within which 95 of 100 are."""
 
     median: float
@@ -249,8 +251,8 @@ class ModeReport(Struct, frozen=True):
     false_negatives: int
     true_negatives: int
     valid: int
-    first: Seconds | None
-    task: Seconds | None
+    first: _Seconds | None
+    task: _Seconds | None
     success: float | None
     precision: float | None
     recall: float | None
@@ -295,11 +297,11 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _seconds(values: Iterable[float | None]) -> Seconds | None:
+def _seconds(values: Iterable[float | None]) -> _Seconds | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    return Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
+    return _Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
 
 
 def fits_schema(arguments: str, schema: dict[str, Any] | None) -> bool:

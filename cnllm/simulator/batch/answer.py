@@ -1,4 +1,4 @@
-"""Answer the requests of a batch interface."""
+"""Answer the requests of a batch interface: run the rows of a job, and write their results in the vendor's form."""
 
 from __future__ import annotations
 
