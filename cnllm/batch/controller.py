@@ -20,6 +20,8 @@ A pause after a refusal is as long as the endpoint asks for, else it doubles. Af
 request tries whether the endpoint takes any.
 
 A pace sends evenly: at most so many requests a minute, whatever kind of window the endpoint counts in.
+Requests that are spread evenly stay below a limit whether the endpoint counts by the clock's minute, by the last sixty
+seconds, or with a bucket that is refilled. A burst at the start of a minute would only pass the first of these.
 """
 
 from __future__ import annotations

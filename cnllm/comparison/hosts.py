@@ -1,4 +1,7 @@
-"""Choose the hosts of a comparison, say what it would cost, and run it: `compare`."""
+"""Choose the hosts of a comparison, say what it would cost, and run it: `compare`.
+
+No host is judged by a connection that it had closed.
+"""
 
 from __future__ import annotations
 

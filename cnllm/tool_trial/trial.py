@@ -1,6 +1,15 @@
 """Try tasks on a model, with native tools and with tools described in the prompt, and measure the results.
 
 A trial keeps within a number of requests and a sum of money: its transport counts before it sends.
+
+Calls where they belong and calls valid by their schema are the two measures of Moonshot's K2 Vendor Verifier
+(https://github.com/MoonshotAI/K2-Vendor-Verifier, "Evaluation Metrics"):
+
+- A reply counts as positive if its finish is `tool_calls`. Precision is TP / (TP + FP), recall TP / (TP + FN), and F1
+  their harmonic mean. There the truth is what Moonshot's own API answered to the same request; here it is the script of
+  the task, which knows after each result whether another call is needed.
+- Schema accuracy is the share of the replies that called in which the arguments of every call are JSON and fit the
+  schema of the tool. Arguments count as they arrived: what cnllm repairs is still the endpoint's mistake.
 """
 
 from __future__ import annotations
