@@ -1,6 +1,6 @@
 """Build the simulator's reply from the request alone, so that the same request always gets the same reply.
 
-Choose calls that change nothing, for clients whose tools act on the user's machine.
+Calls change nothing, for clients whose tools act on the user's machine.
 
 A coding agent offers a tool that runs commands, beside many others. A call of the first tool with made-up arguments
 would start another agent, or run the user's words as a command.

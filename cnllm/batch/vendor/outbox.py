@@ -1,6 +1,6 @@
 """Bring rows to the vendor: pack them into parts and submit these, and go on with the parts of earlier runs.
 
-Bring a part to the vendor: store the intent, upload, submit. A crash does no harm.
+A part is brought there in three steps: store the intent, upload, submit. A crash does no harm.
 
 The job of a part that may have been submitted is looked for: after a crash, or where no answer came.
 """
