@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cnllm import Registry
-from cnllm.cli.matrix.details import source_address
+from cnllm.cli.matrix.page import source_address
 from cnllm.cli.output.flag_table import shown_value, source_label
 from cnllm.registry.model import Fact
 from cnllm.registry_export.document import (

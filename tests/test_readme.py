@@ -19,7 +19,7 @@ from listings import LISTINGS
 
 from cnllm import types
 from cnllm.bills import BillReport
-from cnllm.cli.cache_report import CacheReport
+from cnllm.cli.commands.logs_cache import CacheReport
 from cnllm.cli.output import answer
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cnllm.config import keys
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
-from cnllm.registry import ownership, sites
+from cnllm.registry import sites, trusted_files
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.registry.routing import origin_of
@@ -60,7 +60,7 @@ def check_origin(name: str, model: Model, url: str) -> None:
             hint = f"read it, then `cnllm registry trust {file}`; --key-env (in Python api_key=) sends a key on purpose"
         else:
             hint += "; for a server of your own: -m openai-compatible/ID"
-        advice = ownership.ownership_advice(file)
+        advice = trusted_files.ownership_advice(file)
         raise Untrusted(f"{name} must not go to {origin}: {reason}", origin=origin, hint=hint + advice)
     if not is_safe:
         raise Untrusted(

@@ -8,8 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from cnllm.mcp_client import names
-from cnllm.mcp_client.server import VARIABLE, McpServer, environment_pairs, split_target
+from cnllm.mcp_client.server import (
+    VARIABLE,
+    McpServer,
+    environment_pairs,
+    label_of,
+    label_of_command,
+    label_of_url,
+    split_target,
+)
 from cnllm.mcp_client.tool_set import Definition, McpTools
 from cnllm.types import checks
 
@@ -50,9 +57,9 @@ def mcp(
     fields = dict(checks.as_headers("headers", {} if headers is None else headers))
     if key_env is not None and not any("{key}" in value for value in fields.values()):
         fields["Authorization"] = "Bearer {key}"
-    label = names.label_of_url(url) if url is not None else names.label_of_command(command)
+    label = label_of_url(url) if url is not None else label_of_command(command)
     server = McpServer(
-        label=label if name is None else names.label_of(name),
+        label=label if name is None else label_of(name),
         command=command,
         url=url,
         env=environment_pairs(env),

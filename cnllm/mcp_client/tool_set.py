@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.errors import McpError
-from cnllm.mcp_client.names import tool_names
-from cnllm.mcp_client.server import McpServer
+from cnllm.mcp_client.server import McpServer, tool_names
 from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation
 from cnllm.tools import Tool, ToolSet, shown, undecided_parameters

@@ -15,7 +15,6 @@ from msgspec import Struct
 from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
 from cnllm.jsonpath import path_fault
-from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
 from cnllm.registry.data_rules import DataFile, data_faults
 from cnllm.registry.flags import (
     CallFlags,
@@ -32,7 +31,18 @@ from cnllm.registry.flags import (
 )
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
-from cnllm.registry.problem import Problem, ValueProblem, did_you_mean, dotted_path, write_hint
+from cnllm.registry.problem import (
+    Problem,
+    ValueProblem,
+    corrected_key,
+    corrected_line,
+    corrected_value,
+    did_you_mean,
+    dotted_path,
+    expected_type,
+    suggested_word,
+    write_hint,
+)
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document

@@ -79,12 +79,12 @@ class Document:
     @cached_property
     def is_own(self) -> bool:
         """Whether this is the file in the config folder, and only its user can write it: such a file is trusted."""
-        from cnllm.registry import ownership
+        from cnllm.registry import trusted_files
 
         return (
             self._status is not None
-            and ownership.is_user_file(self.path)
-            and ownership.ownership_fault(self.path, self._status) is None
+            and trusted_files.is_user_file(self.path)
+            and trusted_files.ownership_fault(self.path, self._status) is None
         )
 
     def line(self, path: list[str]) -> int | None:

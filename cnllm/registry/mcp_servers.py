@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.config import paths, redact
 from cnllm.errors import RegistryError
-from cnllm.registry import ownership
+from cnllm.registry import trusted_files
 from cnllm.registry.problem import Problem
 from cnllm.registry.read import overlay_paths, read
 
@@ -38,7 +38,7 @@ def mcp_server(name: str) -> dict[str, Any] | None:
     if faults:
         raise RegistryError(faults[0].message, file=document.label, line=faults[0].line)
     if not document.is_own:
-        reason = ownership.ownership_fault(document.path, document.path.stat()) or "somebody else can change it"
+        reason = trusted_files.ownership_fault(document.path, document.path.stat()) or "somebody else can change it"
         hint = f"make it yours alone: chmod go-w {document.path}"
         raise RegistryError(f"mcp.{name} is not used: {reason}", file=document.label, hint=hint)
     return dict(table)
@@ -58,7 +58,7 @@ def mcp_server_problems(document: Document) -> Iterator[Problem]:
     servers = document.data.get("mcp")
     for name, table in servers.items() if isinstance(servers, dict) else ():
         line = document.line(["mcp", name])
-        if not ownership.is_user_file(document.path):
+        if not trusted_files.is_user_file(document.path):
             message = f"mcp.{name}: only your own file may name a server to start: move it to {_own_path()}"
             yield Problem(document.label, line, message)
         elif isinstance(table, dict):
@@ -97,7 +97,7 @@ def _own_document() -> Document | None:
 def _refuse_others(name: str) -> None:
     """Raise `RegistryError` where another of the user's files has the table."""
     for path in overlay_paths():
-        if ownership.is_user_file(path):
+        if trusted_files.is_user_file(path):
             continue
         document = read(path)
         if name in document.data.get("mcp", {}):

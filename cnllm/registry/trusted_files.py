@@ -1,4 +1,8 @@
-"""Remember which registry files may name origins for keys: by path and content, in the config folder."""
+"""Tell which registry files may name origins for keys: those that the user trusted, and the user's own.
+
+The trusted ones are remembered by path and content, in the config folder. The registry file there counts only if nobody
+but the user can change it: then its own providers get keys without a confirmation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,17 @@ from cnllm.errors import RegistryError
 from cnllm.system import files
 from cnllm.system.files import read_bounded
 
-__all__ = ["is_trusted", "is_trusted_content", "trust"]
+__all__ = [
+    "is_trusted",
+    "is_trusted_content",
+    "is_user_file",
+    "ownership_advice",
+    "ownership_fault",
+    "trust",
+]
+
+
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def trust(path: str | os.PathLike[str]) -> None:
@@ -56,3 +70,46 @@ def _trusted_digests() -> dict[str, str]:
             f"cannot be read: {error}", file=str(_trust_file()), hint="delete it and trust again"
         ) from error
     return digests
+
+
+def is_user_file(path: Path) -> bool:
+    """Whether a path is that of the user's own registry file."""
+    return os.path.abspath(path) == os.path.abspath(os.path.join(paths.folder("config"), "providers.toml"))
+
+
+def ownership_fault(path: Path, status: os.stat_result) -> str | None:
+    """Return why somebody else can change a file; None where nobody can. `status` is that of the open file.
+
+    The check covers the file, every folder above it, and, for a link, the folders above its target.
+    """
+    if (user := files.user_id()) is None:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path} is not a regular file"
+    if status.st_uid != user and (status.st_uid != 0 or status.st_mode & stat.S_IWUSR):
+        return f"{path} belongs to another user"
+    if status.st_mode & _WRITABLE_BY_OTHERS:
+        return f"other users can write {path}"
+    real = Path(os.path.realpath(path))
+    for folder in dict.fromkeys([*Path(os.path.abspath(path)).parents, *real.parents]):
+        try:
+            folder_status = folder.stat()
+        except OSError as error:
+            return f"{folder} cannot be checked: {error.strerror}"
+        if folder_status.st_uid not in (user, 0):
+            return f"{folder} belongs to another user"
+        if folder_status.st_mode & _WRITABLE_BY_OTHERS and not folder_status.st_mode & stat.S_ISVTX:
+            return f"other users can write {folder}"
+    return None
+
+
+def ownership_advice(file: str) -> str:
+    """Return a hint where the file is the user's own but others can change it; empty otherwise."""
+    path = Path(file)
+    if not file or not is_user_file(path):
+        return ""
+    try:
+        fault = ownership_fault(path, path.stat())
+    except OSError:
+        return ""
+    return f"; {fault}" if fault is not None else ""

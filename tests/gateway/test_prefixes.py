@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from cnllm import Registry
-from cnllm.cli.cache_report import cache_report
+from cnllm.cli.commands.logs_cache import cache_report
 from cnllm.errors import CnllmError
 from cnllm.estimates.cache_loss import loss_cost
 from cnllm.estimates.money import UNITS

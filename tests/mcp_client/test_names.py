@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm.mcp_client import names
+from cnllm.mcp_client import server
 
 VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @given(st.text(), st.lists(st.text(), unique=True))
 def test_names_are_valid_and_differ_and_stay_the_same(label: str, tools: list[str]) -> None:
-    made = names.label_of(label)
-    offered = names.tool_names(made, tools)
+    made = server.label_of(label)
+    offered = server.tool_names(made, tools)
     assert all(VALID.fullmatch(name) for name in offered)
     assert len(set(offered)) == len(offered)
-    assert offered == [names.tool_names(made, [tool])[0] for tool in tools]
+    assert offered == [server.tool_names(made, [tool])[0] for tool in tools]
     assert all(name.partition("__")[0] == made for name in offered)
 
 

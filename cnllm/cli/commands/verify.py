@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import client_factory, completion, options
-from cnllm.cli.commands import verify_claims
-from cnllm.cli.output import errors
+from cnllm.cli import client_factory, completion, options, probe_target
+from cnllm.cli.language.messages import translate_word
+from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import truncate_end
+from cnllm.config import keys
+from cnllm.errors import CnllmError, KeyMissing
 
-__all__ = ["verify"]
+if TYPE_CHECKING:
+    from cnllm.probe.claims import ClaimVerdict
+    from cnllm.probe.place import ProbeTarget
+    from cnllm.probe.runner import ProbeStep
+    from cnllm.probe.verify import Verification
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Model
+
+__all__ = [
+    "verify",
+]
+
 
 EXAMPLES = options.examples(
     "cnllm verify glm-4.7 deepseek-flash",
@@ -18,6 +37,9 @@ EXAMPLES = options.examples(
     "cnllm verify --tools glm-4.7 --max-requests 100 --json",
     "cnllm verify --tools glm-4.7 --simulate",
 )
+
+_REQUESTS = 200
+"""The most requests for one model, where the user sets no limit."""
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
@@ -54,13 +76,154 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
     for model in chosen:
         client_factory.print_site(model)
     if every:
-        chosen = verify_claims.models_with_key(registry)
+        chosen = _models_with_key(registry)
     if tools:
         from cnllm.cli.commands import verify_tools
 
         status = verify_tools.verify_tools(registry, chosen, options) if chosen else verify_tools.print_plan()
     elif chosen:
-        status = verify_claims.verify_claims(registry, chosen, options)
+        status = _verify_claims(registry, chosen, options)
     else:
-        status = verify_claims.print_plan(verify_claims.models_with_key(registry))
+        status = _print_plan(_models_with_key(registry))
     ctx.exit(status)
+
+
+def _models_with_key(registry: Registry) -> list[Model]:
+    """Return every described model whose key is set, and those that need none."""
+    models = [registry.resolve(name) for name in registry.names()]
+    current = [m for m in models if m.flags.status is None or m.flags.status.is_ != "retired"]
+    return [m for m in current if m.flags.keys and keys.find_key(m.flags.keys) is not None]
+
+
+def _print_plan(models: Sequence[Model]) -> int:
+    """Print what verifying these models would take, and ask nothing."""
+    from cnllm.probe.report import estimate
+
+    stdio.print_line(f"{len(models)} models have a key; each takes up to {_REQUESTS} requests. Nothing was asked.")
+    for model in models:
+        price = probe_target.price_of(model)
+        currency = (model.flags.price.currency if model.flags.price is not None else None) or ""
+        cost = "price unknown" if price is None else f"about {estimate(_REQUESTS, price):.2g} {currency}"
+        answer.print_message(f"{model.name}: {_REQUESTS} requests, {cost}")
+    stdio.print_line("Name models, or add --all with --max-requests or --max-cost.")
+    return errors.WHOLE
+
+
+def _verify_claims(registry: Registry, models: Sequence[Model], options: Mapping[str, Any]) -> int:
+    """Verify models one after the other, print what came of it, and return the exit status.
+
+    0: every claim that was asked is right. 1: one is contradicted, or an endpoint does not answer. 3: something was
+    not asked.
+    """
+    if options["output"] is not None:
+        probe_target.require_own(options["output"])
+    with _simulator(registry) if options["simulate"] else contextlib.nullcontext() as url:
+        results, status = _verify_all(registry, models, options, url)
+    if options["as_json"]:
+        answer.print_json([_row(result) for result in results])
+    text = "\n".join(result.patch for result in results if result.patch)
+    if text and options["output"] is not None:
+        probe_target.replace_own(Path(options["output"]), text.encode())
+        stdio.print_line(f"{options['output']}: what was contradicted, as a registry file")
+    elif text and not options["as_json"]:
+        answer.print_line(text.rstrip("\n"))
+    return status
+
+
+@contextlib.contextmanager
+def _simulator(registry: Registry) -> Iterator[str]:
+    """Run a strict simulator of every endpoint, and yield its address."""
+    from cnllm.simulator.server import running
+
+    with running(registry, strict=True) as server:
+        yield server.url
+
+
+def _verify_all(
+    registry: Registry, models: Sequence[Model], options: Mapping[str, Any], simulator: str | None
+) -> tuple[list[Verification], int]:
+    """Verify models within one allowance, and return what came of it with the exit status."""
+    from cnllm.probe.run import ProbeSettings
+    from cnllm.probe.verify import verify
+
+    results: list[Verification] = []
+    status, left, money = errors.WHOLE, options["max_requests"], options["max_cost"]
+    for model in models:
+        if left is not None and left < 1:
+            stdio.print_line(f"{model.name} and those after it were not asked: --max-requests is reached")
+            status = errors.worst_status(status, errors.PARTIAL)
+            break
+        target = _target(model, simulator)
+        if target is None:
+            status = errors.worst_status(status, errors.FAILED)
+            continue
+        if money is not None and target.price is None:
+            raise errors.UsageError(f"--max-cost: the price of {model.name} is unknown", "use --max-requests")
+        try:
+            most = min(_REQUESTS, left) if left is not None else _REQUESTS
+            show = None if options["as_json"] else partial(_show, model.name)
+            result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))
+        except CnllmError as error:
+            errors.print_error(f"{model.name}: {error.message}", error.hint)
+            status = errors.worst_status(status, errors.FAILED)
+            continue
+        results.append(result)
+        left = None if left is None else left - result.requests
+        money = None if money is None else max(0.0, money - result.spent)
+        status = errors.worst_status(status, _status(result))
+        if not options["as_json"]:
+            _print(result)
+    return results, status
+
+
+def _target(model: Model, simulator: str | None) -> ProbeTarget | None:
+    """Return what to ask for a model; None where its key is missing, which is said."""
+    if simulator is not None:
+        return probe_target.of_simulated(model, simulator)
+    try:
+        return probe_target.of_model(model)
+    except KeyMissing as error:
+        errors.print_error(f"{model.name}: {error.message}", error.hint)
+        return None
+
+
+def _show(model: str, step: ProbeStep) -> None:
+    stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {model} · {translate_word(step.question)}", 79))
+
+
+def _status(result: Verification) -> int:
+    if result.contradicted:
+        return errors.FAILED
+    return errors.PARTIAL if result.stopped else errors.WHOLE
+
+
+# ── what is printed ──────────────────────────────────────────────────────────
+def _print(result: Verification) -> None:
+    answer.print_message(
+        f"{result.model}: {len(result.agreed)} claims agreed, {len(result.contradicted)} contradicted, "
+        f"{len(result.not_asked)} not asked; {result.requests} requests"
+    )
+    for verdict in result.contradicted:
+        answer.print_message(f"  {_sentence(verdict)}")
+    if result.stopped:
+        stdio.print_line(f"cnllm: {result.stopped}")
+
+
+def _sentence(verdict: ClaimVerdict) -> str:
+    claimed = json.dumps(verdict.claimed, ensure_ascii=False)
+    seen = json.dumps(verdict.seen, ensure_ascii=False)
+    place = f" ({verdict.where})" if verdict.where else ""
+    quote = f': "{verdict.quote[:100]}"' if verdict.quote else ""
+    return f"{verdict.flag}: claimed {claimed}{place}, seen {seen}{quote}"
+
+
+def _row(result: Verification) -> dict[str, Any]:
+    return {
+        "model": result.model,
+        "agreed": result.agreed,
+        "contradicted": result.contradicted,
+        "unclaimed": [{"flag": v.flag, "value": v.seen, "answer": v.answer} for v in result.unclaimed],
+        "not_asked": result.not_asked,
+        "requests": result.requests,
+        "stopped": result.stopped,
+    }

@@ -1,5 +1,8 @@
 """Put the matrix page together: markup, style, texts, scripts and data in one file.
 
+The list is one column of values for each field, with texts that occur often stored once. The page of a single model has
+its facts with their sources, prices, and known issues.
+
 What a registry file says reaches the page as data only: escaped in the markup, or in blocks that no browser runs. The
 script writes it as text, and follows no link but http and https.
 """
@@ -7,27 +10,52 @@ script writes it as text, and follows no link but http and https.
 from __future__ import annotations
 
 import base64
+import datetime
 import html
 import json
+import re
 import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.matrix.details import DetailData
-from cnllm.cli.matrix.rows import ListData, PageEntry
-from cnllm.model_facts.capabilities import capabilities
+from msgspec import Struct
+
+from cnllm.cli.language.messages import translate_issue, translate_to
+from cnllm.cli.output import terminal
+from cnllm.cli.output.flag_table import shown_value
+from cnllm.model_facts.capabilities import KINDS, Capability, capabilities
 from cnllm.model_facts.known_issues import known_issues
-from cnllm.model_facts.summary import short_names
+from cnllm.model_facts.summary import endpoint, levels, short_names
 
 if TYPE_CHECKING:
+    from cnllm.model_facts.known_issues import KnownIssue
     from cnllm.registry import Registry
+    from cnllm.registry.model import Fact, Model
 
-__all__ = ["render_page"]
+__all__ = [
+    "render_page",
+    "source_address",
+]
+
 
 SCRIPTS = ("data.js", "words.js", "list.js", "model.js", "compare.js", "main.js")
 """The scripts, in the order in which they stand in the page: they share one scope."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+NUMBERS = ("status.released", "limits.context", "limits.input", "limits.output", "price.input", "price.output")
+"""The flags that a model's page shows with their source, after the capabilities."""
+
+_MAX_VALUE = 160
+_REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<path>[^@\s]+))?(?:@(?P<commit>[^\s@]+))?")
+_THREAD = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)#(?P<number>\d+)")
+
+EPOCH = datetime.date(2020, 1, 1)
+_LETTERS = {True: "1", False: "0", None: "?"}
+_STATUS = (None, "preview", "retired")
 
 
 def render_page(registry: Registry, *, manual: str = "") -> str:
@@ -36,11 +64,11 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     `manual` is the address of the manual, "" for no link; the Chinese manual is in the folder zh beside the page.
     """
     short = short_names(registry.aliases)
-    rows, details = ListData(), DetailData()
+    rows, details = _ListData(), _DetailData()
     for name in registry.names():
         model = registry.resolve(name)
         explained = model.explain()
-        entry = PageEntry(
+        entry = _PageEntry(
             model, explained, capabilities(model, explained), known_issues(model, explained), short.get(model.name, ())
         )
         rows.add(entry)
@@ -92,3 +120,195 @@ def _json(data: Any) -> str:
 def _packed(data: Any) -> str:
     """Return data as compressed JSON in base 64."""
     return base64.b64encode(zlib.compress(_json(data).encode(), 9)).decode()
+
+
+class _DetailData:
+    """The details of the models, filled model by model; facts, sources and texts are stored once."""
+
+    def __init__(self) -> None:
+        self._facts, self._sources, self._texts = _ValueTable(), _ValueTable(), _ValueTable()
+        self._chinese: dict[int, str] = {}
+        self._models: list[list[Any]] = []
+
+    def add(self, entry: _PageEntry) -> None:
+        """Add a model."""
+        model, flags, status = entry.model, entry.model.flags, entry.model.flags.status
+        explained = {fact.flag: fact for fact in entry.facts}
+        numbers = [self._fact(capability.fact) for capability in entry.capabilities.values()]
+        numbers += [self._fact(explained.get(flag)) for flag in NUMBERS]
+        issues = [
+            [self._issue(issue.text), self._source(issue.source, issue.seen, issue.how)] for issue in entry.issues
+        ]
+        row = [
+            self._text(model.protocol),
+            self._text(endpoint(model)),
+            [self._text(key) for key in flags.keys or ()],
+            numbers,
+            issues,
+            list(_prices(model)),
+            terminal.escape(status.use) if status and status.use else "",
+            str(status.since) if status and status.since else "",
+            " ".join(levels(model)),
+        ]
+        self._models.append(row)
+
+    def data(self, order: Sequence[int]) -> dict[str, Any]:
+        """Return the details in this order, as JSON takes them.
+
+        A model has: its wire, its endpoint, the variables of its keys, the numbers of its facts (one for each
+        capability, then those of `numbers`; -1 for none), its issues (numbers of text and source), its other prices,
+        its successor, the first day of its state, and its levels of reasoning. `chinese` has texts of issues by number.
+        """
+        return {
+            "numbers": NUMBERS,
+            "facts": self._facts.values,
+            "sources": self._sources.values,
+            "texts": self._texts.values,
+            "chinese": self._chinese,
+            "models": [self._models[at] for at in order],
+        }
+
+    def last_seen(self) -> str:
+        """Return the last day on which one of the sources was read, "" where there is none."""
+        return max((seen for _, _, seen, _ in self._sources.values), default="")
+
+    def _fact(self, fact: Fact | None) -> int:
+        if fact is None:
+            return -1
+        value = terminal.escape(shown_value(fact)[:_MAX_VALUE])
+        return self._facts.add((fact.flag, value, self._source(fact.source, fact.seen, fact.how)))
+
+    def _source(self, source: str | None, seen: object, how: str | None) -> int:
+        text = terminal.escape(source or "")
+        address = source_address(text)
+        link = "=" if address and address == text else address  # "=": the source itself, stored once
+        return self._sources.add((text, link, str(seen or ""), how or ""))
+
+    def _issue(self, text: str) -> int:
+        number = self._text(text)
+        if number not in self._chinese:
+            translated = translate_issue(text, partial(translate_to, "zh_CN"))
+            self._chinese[number] = terminal.escape(translated).replace("`", "")
+        return number
+
+    def _text(self, text: str) -> int:
+        return self._texts.add(terminal.escape(text))
+
+
+def _prices(model: Model) -> Iterator[list[Any]]:
+    """Yield the prices beside those of input and output: a kind, its condition, and its amounts."""
+    price = model.flags.price
+    if price is None:
+        return
+    if price.cached is not None:
+        yield ["cached", "", price.cached]
+    if price.cache_write is not None:
+        yield ["cache_write", "", price.cache_write]
+    for tier in price.tiers or ():
+        yield ["above", tier.get("above"), tier.get("input"), tier.get("output")]
+    for kind, other in (("promotion", price.promotion), ("off_peak", price.off_peak)):
+        if other:
+            yield [kind, terminal.escape(str(other.get("until") or "")), other.get("input"), other.get("output")]
+
+
+def source_address(source: str) -> str:
+    """Return the address of a source: itself, or that of a repository or a thread on GitHub; "" where it has none."""
+    if source.startswith(("https://", "http://")):
+        return source
+    if thread := _THREAD.fullmatch(source):
+        return f"https://github.com/{thread['name']}/issues/{thread['number']}"
+    if repository := _REPOSITORY.fullmatch(source):
+        place = f"/tree/{repository['commit'] or 'HEAD'}/{repository['path'] or ''}".rstrip("/")
+        return f"https://github.com/{repository['name']}{place if repository['commit'] or repository['path'] else ''}"
+    return ""
+
+
+class _PageEntry(Struct, frozen=True):
+    """A model on the page: the model, its facts, its capabilities, its known issues, and its short names."""
+
+    model: Model
+    facts: Sequence[Fact]
+    capabilities: Mapping[str, Capability]
+    issues: Sequence[KnownIssue]
+    short: Sequence[str] = ()
+
+
+class _ValueTable:
+    """Values that are each stored once. A cell refers to one by its number."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    def add(self, value: Any) -> int:
+        """Return the number of a hashable value; store it if it is new."""
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+
+class _ListData:
+    """The rows of the list, filled model by model: the facts of all at once take much memory."""
+
+    def __init__(self) -> None:
+        self._titles: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._vendors, self._states, self._currencies = _ValueTable(), _ValueTable(), _ValueTable()
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, entry: _PageEntry) -> None:
+        """Add a model."""
+        model, flags = entry.model, entry.model.flags
+        limits, price, status = flags.limits, flags.price, flags.status
+        released = status.released if status is not None else None
+        self._titles[model.provider][flags.title or model.provider] += 1
+        row = {
+            "id": terminal.escape(model.id),
+            "vendor": self._vendors.add(model.provider),
+            "released": (released - EPOCH).days if released is not None else None,
+            "status": _STATUS.index(status.is_ if status and status.is_ in _STATUS else None),
+            "states": self._states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
+            "context": limits.context if limits else None,
+            "output": limits.output if limits else None,
+            "input": price.input if price else None,
+            "reply": price.output if price else None,
+            "border": min((int(tier.get("above", 0)) for tier in (price.tiers if price else None) or ()), default=0),
+            "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
+            "text": None if flags.input is None else int("text" in flags.input),
+            "title": flags.title or model.provider,
+            "quirks": len(entry.issues),
+            "short": [terminal.escape(name) for name in entry.short] or 0,
+        }
+        self._rows.append(row)
+
+    def current(self) -> tuple[int, int]:
+        """Return the number of the models that are not retired, and that of their vendors."""
+        vendors = [row["vendor"] for row in self._rows if row["status"] != _STATUS.index("retired")]
+        return len(vendors), len(set(vendors))
+
+    def newest_first(self) -> list[int]:
+        """Return the places of the models by day of release, the newest first; those without a day come last."""
+        days = [row["released"] for row in self._rows]
+        return sorted(range(len(days)), key=lambda at: (days[at] is None, -(days[at] or 0)))
+
+    def data(self, order: Sequence[int]) -> dict[str, Any]:
+        """Return the list in this order, as JSON takes it.
+
+        `models` has one list for each field: `vendor`, `states` and `currency` are numbers in the lists of these names,
+        `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired). A vendor has the title of most
+        of its models, and `title` is that of a model that has its own.
+        """
+        titles = [self._titles[vendor].most_common(1)[0][0] for vendor in self._vendors.values]
+        rows = [
+            row | {"title": terminal.escape(row["title"]) if row["title"] != titles[row["vendor"]] else 0}
+            for row in (self._rows[at] for at in order)
+        ]
+        return {
+            "epoch": EPOCH.isoformat(),
+            "kinds": [[kind.name, kind.group] for kind in KINDS.values()],
+            "vendors": [list(map(terminal.escape, pair)) for pair in zip(self._vendors.values, titles, strict=True)],
+            "states": self._states.values,
+            "currencies": self._currencies.values,
+            "models": {name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
+        }

@@ -12,7 +12,6 @@ flag says what is done when something happens.
 from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.batch import Batch
-from cnllm.registry.flags.call import CallFlags
 from cnllm.registry.flags.describe import EVERY_WIRE, WRITE_PATH, Base, about, flag_texts, inner_table
 from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
@@ -26,10 +25,9 @@ from cnllm.registry.flags.reply import (
     StreamFlags,
     UsagePaths,
 )
-from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
-from cnllm.registry.flags.settings import GatewayFlags, Mcp
+from cnllm.registry.flags.request import Body, CallFlags, Messages, Param, Prefill, Schema
+from cnllm.registry.flags.settings import GatewayFlags, Mcp, Source, SourceFacts
 from cnllm.registry.flags.simulator import RefusalWords, Simulator
-from cnllm.registry.flags.sources import Source, SourceFacts
 from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearchFlags
 from cnllm.registry.levels import LEVELS
 
