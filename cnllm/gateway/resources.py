@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qsl
 
+from cnllm.errors import UnknownModel, Untrusted
+from cnllm.gateway.admission import allows_model
 from cnllm.gateway.endpoints import ROUTES, Endpoint
-from cnllm.gateway.failures import Failure, RequestFailed
+from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.limits.keys import Rights
-from cnllm.gateway.listing import model_body, models_body
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.responses import delete_response, response_body, response_items
 from cnllm.gateway.state import Steps
+from cnllm.protocols import server_api
+from cnllm.protocols.server_interface import ModelCard
+from cnllm.registry.model import Model
 
-__all__ = ["require_method", "resource_body"]
+__all__ = [
+    "model_body",
+    "models_body",
+    "require_method",
+    "resource_body",
+]
 
 
 def require_method(endpoint: Endpoint, method: str) -> None:
@@ -39,3 +49,51 @@ def resource_body(
         case "delete-response":
             return (yield from delete_response(identity, endpoint.name))
     raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
+
+
+def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
+    """Return the list of models, without those that are retired, and those that the client's key may not use.
+
+    The first list takes long, because it reads what the files say of each model.
+    """
+
+    def read() -> list[ModelCard]:
+        """Return what the list says of each model."""
+        cards = (_card(names, name, listed=True, rights=rights) for name in names.names())
+        return [card for card in cards if card is not None]
+
+    cards, _ = yield read
+    return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
+
+
+def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
+    """Return one model. Raises `RequestFailed` for an unknown one."""
+    try:
+        names.resolve(name)
+    except UnknownModel as error:
+        raise RequestFailed(failure_of(error, protocol)) from error
+    card = _card(names, name, listed=False)
+    assert card is not None
+    return server_api(protocol).write_model(card)
+
+
+def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None = None) -> ModelCard | None:
+    """Return what a list says of a model; None for one that a list leaves out."""
+    try:
+        model = names.resolve(name)
+    except Untrusted:
+        return None
+    if not isinstance(model, Model):  # a tier: its models differ
+        return ModelCard(name, "cnllm")
+    flags = model.flags
+    if listed and flags.status is not None and flags.status.is_ == "retired":
+        return None
+    if rights is not None and not allows_model(rights, names, name, model):
+        return None
+    limits = flags.limits
+    return ModelCard(
+        name,
+        model.provider,
+        limits.context if limits is not None else None,
+        limits.output if limits is not None else None,
+    )
