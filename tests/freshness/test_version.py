@@ -77,7 +77,7 @@ def test_telemetry_and_a_cassette_carry_it(tmp_path: Path) -> None:
 
 def test_the_gateway_s_log_carries_it() -> None:
     from cnllm.gateway.monitoring.entry import Entry
-    from cnllm.gateway.monitoring.facts import set_reply
+    from cnllm.gateway.monitoring.monitor import set_reply
 
     with Client(simulate=True) as client:
         reply = client.call("zai/glm-4.7", "hi")

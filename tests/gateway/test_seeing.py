@@ -29,7 +29,7 @@ from cnllm.gateway import monitoring
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.limits.key_use import KeyUse, use_data
 from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.monitoring.facts import Round, last_round
+from cnllm.gateway.monitoring.monitor import Round, last_round
 from cnllm.gateway.monitoring.recent import Recent, hide_secrets
 from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
 from cnllm.gateway.monitoring.updates import METRICS
