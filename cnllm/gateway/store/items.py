@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -17,6 +19,7 @@ from cnllm.types import Part, checks
 
 __all__ = [
     "Ambiguous",
+    "FailureLog",
     "Item",
     "StateStore",
     "StoreBounds",
@@ -38,6 +41,9 @@ __all__ = [
 
 _RESPONSE = b"response"
 """The digest of all responses: a later one replaces an earlier one, and makes nothing ambiguous."""
+
+_REPEAT_SECONDS = 60.0
+_log = logging.getLogger("cnllm.gateway")
 
 
 class TurnRecord(Struct, frozen=True):
@@ -258,3 +264,26 @@ class StateStore(ABC):
         """Delete a response. Return whether there was one, and a failure where nobody knows."""
         was_kept = self._delete(response_key(identity_hash(identity), id))
         return StoreFailure(self.failure or "") if was_kept is None else was_kept
+
+
+class FailureLog:
+    """The present failure of a store, and the log lines about it."""
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        self._logged: str | None = None
+        self._logged_at = 0.0
+
+    def failed(self, failure: str) -> None:
+        """Log a failure, unless the last line said the same within a minute."""
+        self.failure = failure
+        now = time.monotonic()
+        if failure != self._logged or now - self._logged_at >= _REPEAT_SECONDS:
+            self._logged, self._logged_at = failure, now
+            _log.warning("the gateway's store fails, and requests go on without state: %s", failure)
+
+    def worked(self) -> None:
+        """Log the end of a failure."""
+        if self.failure is not None:
+            self.failure = self._logged = None
+            _log.info("the gateway's store works again")

@@ -21,8 +21,7 @@ from urllib.parse import unquote, urlsplit
 from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
-from cnllm.gateway.store.failure_log import FailureLog
-from cnllm.gateway.store.items import Item, StateStore, StoreBounds, item_size
+from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, item_size
 
 __all__ = [
     "DELETE",

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.gateway.store.failure_log import FailureLog
-from cnllm.gateway.store.items import Item, StateStore, StoreBounds, check_of, item_size
+from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, check_of, item_size
 from cnllm.store.file import DatabaseFile
 from cnllm.system import files
 from cnllm.system.processes import fork_safe
