@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
-from cnllm.gateway import key_file
+from cnllm.gateway import tokens
 from cnllm.gateway.tokens import MAX_PAYLOAD, PREFIX, Keyring
 
 KEY = bytes(range(32))
@@ -231,7 +231,7 @@ def test_a_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> No
 def test_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = RING.seal("me", b"x")
     padded, hexadecimal = base64.b64encode(KEY).decode(), KEY.hex()
-    other = key_file.new_key().hex()
+    other = tokens.new_key().hex()
     for text in (TEXT, padded, hexadecimal, f" {TEXT} ", f"{TEXT},{other}", f"{TEXT}\n{other}", f"{TEXT}, {other},"):
         monkeypatch.setenv("CNLLM_GATEWAY_KEY", text)
         ring = Keyring.load(tmp_path / "serve.keys")

@@ -29,7 +29,7 @@ from cnllm.batch.shared.allowance import RunLedger
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
 from cnllm.config import default_model, keys, log_mode, templates
-from cnllm.gateway.key_file import keys_in_file
+from cnllm.gateway.tokens import keys_in_file
 from cnllm.launch.setup import ClientFile, Setup, write_files
 from cnllm.mcp_client import Definition
 from cnllm.registry.trusted_files import is_trusted_content, trust
