@@ -27,9 +27,8 @@ from cnllm.gateway.operator_pages import operator_page
 from cnllm.gateway.prefixes import Thread
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.service import Receive, Scope, Send, Service
-from cnllm.gateway.state import keep_turn, restored_request
+from cnllm.gateway.state import continued_body, keep_response, keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.protocols.event_order import reply_events
 from cnllm.registry.model import Model

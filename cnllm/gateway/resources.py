@@ -11,8 +11,7 @@ from cnllm.gateway.endpoints import ROUTES, Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.limits.keys import Rights
 from cnllm.gateway.model_names import ModelNames
-from cnllm.gateway.responses import delete_response, response_body, response_items
-from cnllm.gateway.state import Steps
+from cnllm.gateway.state import Steps, delete_response, response_body, response_items
 from cnllm.protocols import server_api
 from cnllm.protocols.server_interface import ModelCard
 from cnllm.registry.model import Model

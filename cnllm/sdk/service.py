@@ -26,8 +26,7 @@ from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.responses import continued_body, keep_response
-from cnllm.gateway.state import Steps, keep_turn, restored_request
+from cnllm.gateway.state import Steps, continued_body, keep_response, keep_turn, restored_request
 from cnllm.gateway.store import StateStore, open_store
 from cnllm.protocols import server_api
 from cnllm.types import Event, Note, Reply, Request
