@@ -17,7 +17,7 @@ from cnllm.store.call_log import CallLog
 from cnllm.types import Note, Reply, Usage
 
 if TYPE_CHECKING:
-    from cnllm.store.calls import LoggedCall
+    from cnllm.store.call_log import LoggedCall
 
 __all__ = ["CallLog", "CallRecorder"]
 
@@ -53,7 +53,7 @@ def _logged_call(
     recorder: CallRecorder, ended: CallEnded, place: tuple[str, object], notes: Sequence[Note], began: float
 ) -> LoggedCall:
     """Return the record of a call for the store."""
-    from cnllm.store.calls import LoggedCall
+    from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import TurnError
 
     failure = ended.error or (None if ended.finish else "Interrupted")

@@ -21,7 +21,7 @@ from cnllm.gateway.monitoring.entry import Entry
 from cnllm.system.files import open_private
 
 if TYPE_CHECKING:
-    from cnllm.store.calls import LoggedCall
+    from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import PrefixRecord
 
 __all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "logged_call"]
@@ -165,7 +165,7 @@ def logged_call(
     entry: Entry, conversation: str, prefix: PrefixRecord | None, price: object, *, is_simulated: bool
 ) -> LoggedCall:
     """Return the record of a call for the store. Without a tag of the client's it has the name of the key."""
-    from cnllm.store.calls import LoggedCall
+    from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import TurnError
 
     began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
