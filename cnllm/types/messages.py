@@ -89,7 +89,7 @@ def _add_object(out: list[Message], item: Any) -> None:
 
 def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
     """Add the messages of an item. Each request of a conversation may repeat its instructions, which come once."""
-    from cnllm.types.foreign_parts import is_parts_message
+    from cnllm.types.foreign import is_parts_message
 
     repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
     out += found[1:] if repeats else found
