@@ -38,7 +38,6 @@ from cnllm.engine.run.effects import (
     Steps,
     map_events,
 )
-from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.types import (
     BlockEnd,
@@ -52,7 +51,7 @@ from cnllm.types import (
     ToolCall,
     ToolCallEnd,
 )
-from cnllm.types.delivered import Delivered, text_events
+from cnllm.types.delivered import Delivered, corrected_events, final_events, is_verdict, text_events
 from cnllm.types.policy import Retry, Timeouts
 from cnllm.types.totals import with_costs
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.effects import CheckInputs, Effect, FinalEvents, HoldContent, InputCheck, InputVerdict, Steps
-from cnllm.engine.run.endings import call_events
 from cnllm.errors import CnllmError
 from cnllm.types import (
     BlockEnd,
@@ -40,7 +39,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_grammar, custom_input
-from cnllm.types.delivered import text_events
+from cnllm.types.delivered import call_events, text_events
 from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = [

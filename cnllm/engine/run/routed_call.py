@@ -16,7 +16,6 @@ from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
-from cnllm.engine.run.endings import final_events
 from cnllm.engine.run.retry_policy import CooldownState, context_obstacle, may_wait
 from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply
 from cnllm.errors import (
@@ -47,7 +46,7 @@ from cnllm.types import (
     ToolCallEnd,
     Usage,
 )
-from cnllm.types.delivered import Diverged
+from cnllm.types.delivered import Diverged, final_events
 from cnllm.types.totals import total_usage, with_costs
 
 __all__ = ["RouteTarget", "RoutedCall"]

@@ -26,7 +26,6 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
-from cnllm.engine.run.endings import closing_events
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
@@ -50,7 +49,7 @@ from cnllm.types import (
     ToolUse,
     Usage,
 )
-from cnllm.types.delivered import Delivered, text_events
+from cnllm.types.delivered import Delivered, closing_events, text_events
 from cnllm.types.policy import Recovery
 from cnllm.types.totals import sum_costs
 
