@@ -1,4 +1,8 @@
-"""Read JSON from a text and validate it by a schema; errors use the words of the validator. Arguments of calls, too."""
+"""Read JSON from a text and validate it by a schema; errors use the words of the validator. Arguments of calls, too.
+
+To check a schema by the schema of its dialect takes a hundred times as long, and a client of a gateway may send many
+long ones.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,18 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
-from cnllm.schemas.usual import is_usual
-
 __all__ = [
     "InvalidAnswer",
     "Undecided",
     "UnusableSchema",
     "build_value",
+    "is_usual",
     "read_json",
     "undecided_patterns",
     "validates_itself",
     "validation_errors",
 ]
+
 
 _MAX_LISTED = 3  # errors that a message lists
 _MAX_ERRORS = 50  # errors that are collected
@@ -35,6 +39,42 @@ _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is che
 _MAX_SCHEMA_STEPS = 3_000_000
 _LONGEST_KEPT = 64 * 1024  # bytes of a schema
 _MIN_DEPTH = 8  # levels of a value; an endless validation of a flatter value is the schema's fault
+
+_MOST_LEVELS = 32
+_DIALECTS = {
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-07/schema#",
+}
+_KEYWORDS = {
+    "types": ["type"],
+    "schema": [
+        *("items", "additionalProperties", "not", "propertyNames", "contains", "if", "then", "else"),
+        *("additionalItems", "unevaluatedProperties", "unevaluatedItems"),
+    ],
+    "schemas": ["anyOf", "allOf", "oneOf", "prefixItems"],
+    "named schemas": ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"],
+    "text": ["title", "description", "format", "pattern", "$comment", "contentEncoding", "contentMediaType"],
+    "count": [
+        *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+        *("minContains", "maxContains"),
+    ],
+    "number": ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
+    "names": ["required"],
+    "values": ["enum", "examples"],
+    "flag": ["uniqueItems", "deprecated", "readOnly", "writeOnly"],
+    "reference": ["$ref"],
+    "dialect": ["$schema"],
+    "rare": [
+        *("$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"),
+        *("dependencies", "dependentRequired", "contentSchema", "multipleOf"),
+    ],
+}
+_KINDS = {keyword: kind for kind, keywords in _KEYWORDS.items() for keyword in keywords}
+"""The kinds of the values that keywords have in all these dialects. Further keywords may have any value."""
+
+_TYPES = {"null", "boolean", "object", "array", "number", "string", "integer"}
 
 
 class InvalidAnswer(ValueError):
@@ -251,3 +291,58 @@ def _short(text: str) -> str:
     """Return a text in one line, shortened."""
     text = " ".join(text.split())
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
+
+
+def is_usual(schema: Any) -> bool:
+    """Whether a schema is surely valid, apart from its patterns. False says nothing: the whole check decides."""
+    level = [schema]
+    for _ in range(_MOST_LEVELS):
+        inner: list[Any] = []
+        for part in level:
+            if type(part) is bool:
+                continue
+            if type(part) is not dict:
+                return False
+            for key, value in part.items():
+                kind = _KINDS.get(key)
+                if kind == "schema":
+                    inner.append(value)
+                elif kind == "schemas":
+                    if type(value) is not list or not value:
+                        return False
+                    inner += value
+                elif kind == "named schemas":
+                    if type(value) is not dict:
+                        return False
+                    inner += value.values()
+                elif kind is not None and not _is_valid_keyword(kind, value):
+                    return False
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def _is_valid_keyword(kind: str, value: Any) -> bool:
+    """Whether a keyword has a value of its kind."""
+    match kind:
+        case "text":
+            return type(value) is str
+        case "reference":
+            return type(value) is str and value.isascii() and value.startswith("#/") and "%" not in value
+        case "count":
+            return type(value) is int and value >= 0
+        case "number":
+            return type(value) is int or (type(value) is float and value - value == 0)
+        case "flag":
+            return type(value) is bool
+        case "names":
+            return type(value) is list and all(type(name) is str for name in value) and len({*value}) == len(value)
+        case "types":
+            names = [value] if type(value) is str else value
+            return _is_valid_keyword("names", names) and len(names) > 0 and _TYPES.issuperset(names)
+        case "values":
+            return type(value) is list and len(value) > 0
+        case "dialect":
+            return type(value) is str and value in _DIALECTS
+    return False

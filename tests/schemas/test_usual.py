@@ -13,8 +13,7 @@ import pytest
 from examples import share
 from hypothesis import given, settings
 
-from cnllm.schemas.usual import is_usual
-from cnllm.schemas.validate import undecided_patterns, validation_errors
+from cnllm.schemas.validate import is_usual, undecided_patterns, validation_errors
 
 DIALECTS = [
     None,
