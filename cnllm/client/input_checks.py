@@ -171,8 +171,7 @@ def _end_all(processes: list[_Process]) -> None:
 
 def _check_regex(check: InputCheck) -> InputVerdict:
     """Return the verdict on an input by a regular expression. The search takes linear time."""
-    from cnllm.schemas.patterns import compile_pattern
-    from cnllm.schemas.whole import whole_matcher, whole_problem
+    from cnllm.schemas.patterns import compile_pattern, whole_matcher, whole_problem
 
     if (fault := whole_problem(check.definition)) is not None:
         return InputVerdict(unknown=f"the regular expression cannot be judged: {fault[0]}"[:_LONGEST_PROBLEM])

@@ -129,7 +129,7 @@ def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
 
 def _matches_pattern(pattern: str, id: str) -> bool:
     """Whether an id matches a pattern."""
-    from cnllm.schemas.whole import whole_matcher  # a request without calls needs none
+    from cnllm.schemas.patterns import whole_matcher
 
     matches = whole_matcher(pattern)
     return matches is None or matches(id)

@@ -16,7 +16,7 @@ from cnllm.registry.problem import Problem, dotted_path, problem_from_error
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.check_references import citation_problems, reference_problems
-from cnllm.schemas.whole import whole_problem
+from cnllm.schemas.patterns import whole_problem
 from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:

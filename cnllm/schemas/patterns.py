@@ -11,10 +11,18 @@ Chinese text are written so.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Pattern", "compile_pattern", "ignore_case"]
+__all__ = [
+    "Pattern",
+    "compile_pattern",
+    "ignore_case",
+    "whole_matcher",
+    "whole_problem",
+]
+
 
 _MAX_LENGTH = 10_000  # characters of a pattern
 _MAX_SIZE = 100_000  # the size of a pattern
@@ -27,6 +35,10 @@ _CONTROL = re.compile(r"c([A-Za-z])")
 _SAME_ESCAPES = frozenset("wWsSnrtfv")
 _UNICODE_CLASS_SIZE = 150  # the size of a class of Unicode such as \w
 _CLASS_SIZE = 8  # the size of any other class
+
+_ATOM = r"(?:\[\^?(?:[^\]\[\\^&~|]|\\[sSdDwW.-])+\]|[A-Za-z0-9_-])"
+_SIMPLE = re.compile(rf"(?:{_ATOM}(?:\{{[0-9]{{1,3}}\}})?)*{_ATOM}(?:\{{[0-9]{{1,3}}(?:,[0-9]{{0,3}})?\}}|[+*?])?")
+"""Characters and classes. Only the last one may have a range of counts, so that nothing is ever tried twice."""
 
 
 class _Unsupported(Exception):
@@ -269,3 +281,31 @@ class _Translator:
             size += 1
         self._at += 1
         self._put("".join(out) + "]", size)
+
+
+@lru_cache(maxsize=64)
+def whole_matcher(source: str) -> Callable[[str], bool] | None:
+    """Return a function that tells whether a text matches a pattern as a whole; None if the pattern is unusable."""
+    if _SIMPLE.fullmatch(source):
+        try:
+            fullmatch = re.compile(source).fullmatch
+        except re.error:
+            return None
+        return lambda text: fullmatch(text) is not None
+    pattern = _anchor(source)
+    return None if pattern.problem is not None else lambda text: pattern.matches(text) is True
+
+
+def whole_problem(source: str) -> tuple[str, bool] | None:
+    """Return the reason why a pattern cannot be matched, and whether it is invalid; None if it can."""
+    if whole_matcher(source) is not None:
+        return None
+    pattern = _anchor(source)
+    return pattern.problem or "it cannot be read", pattern.is_broken or pattern.problem is None
+
+
+def _anchor(source: str) -> Pattern:
+    """Return a pattern with anchors around it."""
+
+    alone = Pattern(source)  # alone, so that a bracket in it cannot close the group around it
+    return alone if alone.problem is not None else Pattern(rf"\A(?:{source})\Z")

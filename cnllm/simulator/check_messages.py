@@ -10,7 +10,7 @@ from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
-from cnllm.schemas.whole import whole_matcher
+from cnllm.schemas.patterns import whole_matcher
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.codec import is_genuine_seal
 from cnllm.simulator.request import ParsedMessage
