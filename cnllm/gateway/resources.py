@@ -17,8 +17,6 @@ from cnllm.protocols.server_interface import ModelCard
 from cnllm.registry.model import Model
 
 __all__ = [
-    "model_body",
-    "models_body",
     "require_method",
     "resource_body",
 ]
@@ -38,9 +36,9 @@ def resource_body(
     """Return the body of an answer to a client, with the limits of its key. Raises `RequestFailed`."""
     match endpoint.verb:
         case "models":
-            return (yield from models_body(endpoint.protocol, names, query, rights))
+            return (yield from _models_body(endpoint.protocol, names, query, rights))
         case "model":
-            return model_body(endpoint.protocol, names, endpoint.name)
+            return _model_body(endpoint.protocol, names, endpoint.name)
         case "response":
             return (yield from response_body(identity, endpoint.name))
         case "response-items":
@@ -50,7 +48,7 @@ def resource_body(
     raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
 
 
-def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
+def _models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
     """Return the list of models, without those that are retired, and those that the client's key may not use.
 
     The first list takes long, because it reads what the files say of each model.
@@ -65,7 +63,7 @@ def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | N
     return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
 
 
-def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
+def _model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
     """Return one model. Raises `RequestFailed` for an unknown one."""
     try:
         names.resolve(name)

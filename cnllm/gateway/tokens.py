@@ -37,13 +37,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 __all__ = [
-    "KEY_BYTES",
     "MAX_PAYLOAD",
     "PREFIX",
     "Keyring",
-    "key_file_path",
     "keys_in_file",
-    "keys_in_variable",
     "new_key",
 ]
 
@@ -58,7 +55,7 @@ _COMPRESSED_FROM = 1024  # bytes
 _ID, _NONCE, _TAG = 6, 12, 16
 _PLAIN, _ZLIB = b"\0", b"\1"
 
-KEY_BYTES = 32
+_KEY_BYTES = 32
 
 _MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
@@ -82,8 +79,8 @@ class Keyring:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """Take keys of 32 bytes. Raise `ValueError` for others, `CnllmError` where `cryptography` is missing."""
-        if not keys or any(len(key) != KEY_BYTES for key in keys):
-            raise ValueError(f"keys: one or more keys of {KEY_BYTES} random bytes are expected")
+        if not keys or any(len(key) != _KEY_BYTES for key in keys):
+            raise ValueError(f"keys: one or more keys of {_KEY_BYTES} random bytes are expected")
         _require_package()
         self._cipher = _ciphers(keys)
         self._count = len({*keys})
@@ -98,9 +95,9 @@ class Keyring:
         users can read.
         """
         if text := read_secret("gateway_key"):
-            return cls(keys_in_variable(text))
+            return cls(_keys_in_variable(text))
         _require_package()  # before a file is created
-        return cls(keys_in_file(Path(path) if path is not None else key_file_path()))
+        return cls(keys_in_file(Path(path) if path is not None else _key_file_path()))
 
     def seal(self, identity: str, payload: bytes) -> str:
         """Return a token that holds the payload. Raise `ValueError` for more than `MAX_PAYLOAD` bytes."""
@@ -198,20 +195,20 @@ def _decompress(content: bytes) -> bytes | None:
 
 def new_key() -> bytes:
     """Return a new random key."""
-    return os.urandom(KEY_BYTES)
+    return os.urandom(_KEY_BYTES)
 
 
-def key_file_path() -> Path:
+def _key_file_path() -> Path:
     """Return the default path of the file, whether or not it exists."""
     return paths.config_dir() / "serve.keys"
 
 
-def keys_in_variable(text: str) -> list[bytes]:
+def _keys_in_variable(text: str) -> list[bytes]:
     """Return the keys of the variable's text, separated by commas or white space. Raise `CnllmError` for other text."""
     keys = [_parse_key(word) for word in re.split(r"[\s,]+", text.strip(" ,"))]
     if None in keys:
         raise CnllmError(
-            f"CNLLM_GATEWAY_KEY holds a key that is not {KEY_BYTES} random bytes in base64 or hex",
+            f"CNLLM_GATEWAY_KEY holds a key that is not {_KEY_BYTES} random bytes in base64 or hex",
             hint=f"make one with: {_MAKE}; separate several with commas, the first one seals",
         )
     return [key for key in keys if key is not None]
@@ -225,7 +222,7 @@ def keys_in_file(path: Path) -> list[bytes]:
     try:
         if not path.exists():
             new = _HEAD.encode() + base64.urlsafe_b64encode(new_key()).rstrip(b"=") + b"\n"
-            files.change_file(path, lambda old: new if old is None else old, narrow=path == key_file_path())
+            files.change_file(path, lambda old: new if old is None else old, narrow=path == _key_file_path())
         text = _read(path)
     except OSError as error:
         raise CnllmError(
@@ -257,7 +254,7 @@ def _parse(path: Path, text: str) -> list[bytes]:
         key = _parse_key(word)
         if key is None:
             raise CnllmError(
-                f"{path}:{number}: this line is not a key of {KEY_BYTES} bytes in base64url",
+                f"{path}:{number}: this line is not a key of {_KEY_BYTES} bytes in base64url",
                 hint="correct this line, or delete the file: a new one is created, and tokens of now open no more",
             )
         keys.append(key)

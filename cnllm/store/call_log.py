@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CallLog",
     "LoggedCall",
-    "add_calls",
 ]
 
 
@@ -148,7 +147,7 @@ class _OpenFile:
             self._store = Store.open(self._path)
             self._id = _file_id(self._store.path)
         try:
-            add_calls(self._store.file, calls)
+            _add_calls(self._store.file, calls)
         except BaseException:
             self.close()
             raise
@@ -197,7 +196,7 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     price: object = None
 
 
-def add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
+def _add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
     """Write calls that have ended, in one transaction."""
     rows = [_row(call) for call in calls]
     if not rows:

@@ -20,15 +20,12 @@ from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, 
 __all__ = [
     "FOREIGN",
     "as_json",
-    "block_parts",
     "call_of",
     "foreign_messages",
     "has_foreign_form",
     "is_foreign",
     "is_parts_message",
     "media_of",
-    "parts_of",
-    "read_parts_message",
 ]
 
 
@@ -79,7 +76,7 @@ def has_foreign_form(data: Mapping[str, Any]) -> bool:
 def foreign_messages(item: Any) -> list[Message]:
     """Return the messages of an object, or of a dict that it became. Raises `TypeError` or `ValueError`."""
     if is_parts_message(item):
-        return read_parts_message(item)
+        return _read_parts_message(item)
     if isinstance(item, Mapping):
         data = checks.as_dict("data", item)
     else:
@@ -90,7 +87,7 @@ def foreign_messages(item: Any) -> list[Message]:
         except Exception as error:
             raise checks.unreadable("model_dump", error) from error
         if is_parts_message(data):
-            return read_parts_message(data)
+            return _read_parts_message(data)
     return _of_dict({key: value for key, value in data.items() if value is not None}, type(item).__name__)
 
 
@@ -105,14 +102,14 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
     if isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE:
         return _by_type(data, _ROLE_BY_TYPE[kind.lower()])
     if isinstance(kind, str) and kind in _ITEMS:
-        return _split("assistant", block_parts(data))
+        return _split("assistant", _block_parts(data))
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
-        return _split("assistant" if role == "model" else "user", parts_of(data.get("parts")))
+        return _split("assistant" if role == "model" else "user", _parts_of(data.get("parts")))
     if role not in _ROLES:
         raise TypeError(f"{label} is not a message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
         rest = Message.from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
-        parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts_of(data["content"])]
+        parts = [*(p for p in rest.parts if type(p) is Reasoning), *_parts_of(data["content"])]
         return _split(role, [*parts, *rest.tool_calls], data.get("name"))
     return [Message.from_dict({key: value for key, value in data.items() if key in _KEPT or key == "content"})]
 
@@ -125,11 +122,11 @@ def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
     extra = data.get("additional_kwargs") or {}
     name = data.get("name")
     if role == "tool":
-        result = parts_of(data.get("content"))
+        result = _parts_of(data.get("content"))
         texts = "\n\n".join(part.text for part in result if isinstance(part, Text))
         error = data.get("status") == "error"
         return [Message.tool(str(data.get("tool_call_id", "")), _media_too(texts, result), name=name, error=error)]
-    parts = parts_of(data.get("content"))
+    parts = _parts_of(data.get("content"))
     if role == "system":
         other = extra.get("__openai_role__")
         return [Message(cast(Role, other) if other == "developer" else "system", parts)]
@@ -181,7 +178,7 @@ def is_parts_message(value: Any) -> bool:
     return get("kind") in ("request", "response") and isinstance(get("parts"), list | tuple)
 
 
-def read_parts_message(value: Any) -> list[Message]:
+def _read_parts_message(value: Any) -> list[Message]:
     """Return the messages of a value: a request may hold several. Raises `TypeError` or `ValueError`."""
     get = _getter(value)
     if get("kind") == "response":
@@ -258,17 +255,17 @@ def _item(item: Any) -> Part:
     return Opaque({"kind": str(kind)}, FOREIGN)
 
 
-def parts_of(content: Any) -> list[Part]:
+def _parts_of(content: Any) -> list[Part]:
     """Return the parts of a content: a string, a list of blocks, or None."""
     if content is None:
         return []
     if isinstance(content, str):
         return [Text(str.__str__(content))] if content else []
     blocks = checks.as_list("content", content, "a string or a list of blocks")
-    return [part for block in blocks for part in block_parts(block)]
+    return [part for block in blocks for part in _block_parts(block)]
 
 
-def block_parts(block: Any) -> list[Part]:
+def _block_parts(block: Any) -> list[Part]:
     """Return the parts of one block; a block that nobody else understands is an `Opaque` with a foreign seal."""
     if isinstance(block, str):
         return [Text(str.__str__(block))] if block else []
@@ -327,7 +324,7 @@ def _joined(items: Iterable[Any]) -> str:
 def _result(id: Any, name: Any, content: Any, *, error: bool) -> ToolResult:
     """Return the result of a call; its content is text, a list of blocks, or any other value."""
     if isinstance(content, list | tuple):
-        parts = parts_of(content)
+        parts = _parts_of(content)
     else:
         parts = [] if content is None else [Text(as_json(content))]
     return result_of(str(id or ""), parts, name if isinstance(name, str) else None, error=error)

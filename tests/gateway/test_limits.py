@@ -18,7 +18,7 @@ from cnllm.errors import CnllmError
 from cnllm.estimates.money import UNITS, amount_of, format_units, units_of
 from cnllm.estimates.worst_case import settled_cost, worst_case, worst_cost
 from cnllm.gateway.access import digest
-from cnllm.gateway.limits import account
+from cnllm.gateway.limits import window
 from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Operation
 from cnllm.gateway.limits.account import update as update_at
 from cnllm.gateway.limits.key_use import account_of
@@ -71,17 +71,17 @@ def test_retry_after_is_the_moment_at_which_it_fits() -> None:
         counts: list[int] = []
         for _ in range(chance.randrange(1, 30)):
             now += chance.randrange(1, 4_000_000)
-            account.trim(counts, now)
-            account.add(counts, account.slot_of(now), chance.randrange(1, 9))
+            window.trim(counts, now)
+            window.add(counts, window.slot_of(now), chance.randrange(1, 9))
         need = chance.randrange(1, 12)
-        seconds = account.seconds_until(counts, need, 40, now)
+        seconds = window.seconds_until(counts, need, 40, now)
         assert seconds is not None
         for wait, fits in ((round(seconds * 1e6), True), (round(seconds * 1e6) - 1, False)):
             later = list(counts)
-            account.trim(later, now + wait)
+            window.trim(later, now + wait)
             if wait >= 0:
-                assert (account.total(later) + need <= 40) is fits, (seconds, wait)
-    assert account.seconds_until([], 41, 40, 10**15) is None
+                assert (window.total(later) + need <= 40) is fits, (seconds, wait)
+    assert window.seconds_until([], 41, 40, 10**15) is None
 
 
 # ── money ────────────────────────────────────────────────────────────────────

@@ -8,48 +8,21 @@ expires: what it sent may have been charged, and unknown is not zero.
 A book reads an account, carries an operation out on it, and writes it back, all or nothing. Two clocks count. That of
 deadlines ("now", in microseconds) only ever goes on, except where the machine or the store was started anew; that of
 the wall ("wall", in seconds since 1970) decides when a budget begins anew and when a key expires, and nothing else.
-
-A count is added when a worker leases it, and a lease is used within `LEASE_SECONDS`. So a slot counts for a minute
-and for the time of a lease: whenever a minute begins, no more than the limit is used in it.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from cnllm.gateway.limits import window
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
-__all__ = [
-    "FLIGHTS",
-    "HEADROOM_SHARE",
-    "LEASE_SECONDS",
-    "LIFE",
-    "SLOT",
-    "Account",
-    "Grant",
-    "Lease",
-    "Operation",
-    "add",
-    "look",
-    "seconds_until",
-    "slot_of",
-    "total",
-    "trim",
-    "update",
-]
-
+__all__ = ["FLIGHTS", "HEADROOM_SHARE", "Account", "Grant", "Lease", "Operation", "look", "update"]
 
 HEADROOM_SHARE = 500
 """What a worker may lease beyond its need is at most this fraction of what is left."""
 FLIGHTS = "requests"
 """The place among amounts of money, by currency, that requests in flight have: they are lent, and come back."""
-
-SLOT = 250_000
-"""The microseconds of a slot."""
-LEASE_SECONDS = 0.5
-"""The seconds for which a worker may use what it leased."""
-LIFE = 243
-"""The slots after which one no longer counts: a minute, the time of a lease, and the slot itself."""
 
 
 class Operation(Struct, array_like=True):
@@ -242,50 +215,3 @@ def _take(counts: list[int], slot: int, limit: int, need: int, spare: int) -> in
     granted = min(need, free) + min(spare, limit // HEADROOM_SHARE, max(0, free - need))
     window.add(counts, slot, granted)
     return granted
-
-
-def slot_of(now: int) -> int:
-    """Return the slot of a time in microseconds."""
-    return now // SLOT
-
-
-def trim(window: list[int], now: int) -> None:
-    """Remove the slots that no longer count, and those in the future: the clock was set back since."""
-    newest = slot_of(now)
-    first, last = 0, len(window)
-    while first < last and window[first] <= newest - LIFE:
-        first += 2
-    while last > first and window[last - 2] > newest:
-        last -= 2
-    window[:] = window[first:last]
-
-
-def total(window: list[int]) -> int:
-    """Return the sum of the counts."""
-    return sum(window[1::2])
-
-
-def add(window: list[int], slot: int, count: int) -> None:
-    """Add a count to a slot that is there, or to a new one at the end. A count never falls below 0."""
-    for index in range(len(window) - 2, -1, -2):
-        if window[index] == slot:
-            window[index + 1] = max(0, window[index + 1] + count)
-            return
-        if window[index] < slot:
-            break
-    if count > 0 and (not window or window[-2] < slot):
-        window += [slot, count]
-
-
-def seconds_until(window: list[int], need: int, limit: int, now: int) -> float | None:
-    """Return the seconds until a need fits below the limit; None where it never does."""
-    if need > limit:
-        return None
-    excess = total(window) + need - limit
-    for index in range(0, len(window), 2):
-        if excess <= 0:
-            break
-        excess -= window[index + 1]
-        if excess <= 0:
-            return max(0, (window[index] + LIFE) * SLOT - now) / 1_000_000
-    return 0.0

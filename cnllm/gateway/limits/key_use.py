@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
+from cnllm.gateway.limits import window
 from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Lease, look
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
@@ -79,7 +80,7 @@ def use_of(record: KeyRecord, account: Account, now: int, wall: float) -> KeyUse
         for currency, units in lease.open.items():
             open[currency] = open.get(currency, 0) + units
     flights = open.pop(FLIGHTS, 0)
-    minute = account.total(account.requests), account.total(account.tokens)
+    minute = window.total(account.requests), window.total(account.tokens)
     counts = account.calls, account.used, account.unpriced
     return KeyUse(
         record, account.spent, open, *counts, account.seen or None, account.starts, account.past, *minute, flights, wall

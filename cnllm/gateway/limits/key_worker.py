@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import WorstCase
-from cnllm.gateway.limits import account, refusal
+from cnllm.gateway.limits import refusal, window
 from cnllm.gateway.limits.account import FLIGHTS, Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
@@ -373,8 +373,8 @@ class KeyWorker:
             grant.requests,
             grant.tokens,
             {currency: units for currency, units, _ in grant.money},
-            account.slot_of(grant.now),
-            sent + account.LEASE_SECONDS,
+            window.slot_of(grant.now),
+            sent + window.LEASE_SECONDS,
         )
         now = min(self._loop.time(), self._balance.until - 0.001)  # those that waited may pass, however late it is
         for waiter in waiters:
@@ -409,12 +409,12 @@ class KeyWorker:
         if worst is None and record.concurrency is not None and balance.money.get(FLIGHTS, 0) < 1:
             return self._close(refusal.too_many_at_once(record), _CLOSED_SECONDS)
         if worst is None and record.rpm is not None and balance.requests < 1:
-            seconds = account.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
+            seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
             return self._close(refusal.too_many_requests(record, seconds), seconds)
         if record.tpm is not None and balance.tokens < waiter.tokens:
             used = list(grant.token_window)
-            account.add(used, account.slot_of(grant.now), -balance.tokens)
-            seconds = account.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
+            window.add(used, window.slot_of(grant.now), -balance.tokens)
+            seconds = window.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
             refused = refusal.too_many_tokens(record, seconds)
             if balance.tokens < 1:
                 self._is_full = True
@@ -452,7 +452,7 @@ class KeyWorker:
         now = self._loop.time()
         holds = self._holds
         is_stuck = self._stuck is not None and now >= self._paused_until
-        is_idle = holds and now - self._active > account.LEASE_SECONDS
+        is_idle = holds and now - self._active > window.LEASE_SECONDS
         if is_stuck or is_idle or (self._epoch.open and now - self._renewed > self._lease / 3):
             self._start()
         return bool(holds or self._epoch.open or self._task or self._stuck or not self._report.is_empty)

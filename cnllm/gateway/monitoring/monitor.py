@@ -19,14 +19,14 @@ from cnllm.types import Message, Note, Reply, Request, ToolCall, ToolResult
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
 
-__all__ = ["RECOVERIES", "Monitor", "RequestMonitor", "Round", "end_entry", "last_round", "set_reply"]
+__all__ = ["Monitor", "RequestMonitor", "Round", "last_round", "set_reply"]
 
 
 _NAME_LENGTH = 200  # characters of a refused model name that are kept
 
 _UNCOUNTED = ("alive", "ready", "metrics", "ui")
 
-RECOVERIES = frozenset(["again-whole", "reply-continued"])
+_RECOVERIES = frozenset(["again-whole", "reply-continued"])
 """The codes of notes on a reply that was cut and became whole."""
 
 
@@ -127,7 +127,7 @@ class RequestMonitor:
             entry.tool_errors = (entry.tool_errors or 0) + round.errors
         if entry.error in ("StreamCut", "IdleTimeout"):
             entry.cut = True
-        end_entry(entry, round)
+        _end_entry(entry, round)
 
 
 class Round(Struct, frozen=True):
@@ -173,13 +173,13 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
     calls = [*reply.tool_calls, *reply.incomplete]
     entry.tool_calls = len(calls)
     entry.tool_errors = (entry.tool_errors or 0) + sum([call.problem is not None for call in reply.tool_calls])
-    entry.recovered = not RECOVERIES.isdisjoint([note.code for note in notes]) or None
+    entry.recovered = not _RECOVERIES.isdisjoint([note.code for note in notes]) or None
     entry.cut = entry.recovered or reply.finish == "cut" or None
     if reply.incomplete and not entry.broken:
         entry.broken = "call-incomplete"
 
 
-def end_entry(entry: Entry, round: Round) -> None:
+def _end_entry(entry: Entry, round: Round) -> None:
     """Enter what only the end of a request shows: its speed, and whether a chain of tool calls broke."""
     if entry.usage is not None and entry.usage.output and entry.finish not in ("cut", "error"):
         seconds = entry.seconds - (entry.first or 0.0)

@@ -24,9 +24,6 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, item_size
 
 __all__ = [
-    "DELETE",
-    "FIND",
-    "KEEP",
     "RedisStore",
     "connect",
     "describe_error",
@@ -62,7 +59,7 @@ local function drop(member)
 end
 """
 
-FIND = (
+_FIND = (
     _COMMON
     + """
 local rows = {}
@@ -76,7 +73,7 @@ return rows
 )
 """Keys → for each its digest and content, or nil."""
 
-DELETE = (
+_DELETE = (
     _COMMON
     + """
 local member = redis.call('GET', key_name(ARGV[1]))
@@ -87,7 +84,7 @@ return 1
 )
 """A key → whether there was an item."""
 
-KEEP = (
+_KEEP = (
     _COMMON
     + """
 local owner, digest, blob, id, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -169,7 +166,7 @@ class RedisStore(StateStore):
         self._bounds = bounds or StoreBounds()
         self._client = connect(url)
         self._server = _Server(url)
-        self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
+        self._scripts = {text: self._client.register_script(text) for text in (_KEEP, _FIND, _DELETE)}
 
     @property
     def failure(self) -> str | None:
@@ -182,12 +179,12 @@ class RedisStore(StateStore):
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         """Return key, digest and content of the items under these keys; None for a failure."""
-        rows = self._call(FIND, [key.hex() for key in keys])
+        rows = self._call(_FIND, [key.hex() for key in keys])
         return None if rows is None else [(key, *row) for key, row in zip(keys, rows, strict=False) if row]
 
     def _delete(self, key: bytes) -> bool | None:
         """Delete the item under a key. Return whether there was one; None for a failure."""
-        count = self._call(DELETE, [key.hex()])
+        count = self._call(_DELETE, [key.hex()])
         return None if count is None else bool(count)
 
     def close(self) -> None:
@@ -216,7 +213,7 @@ class RedisStore(StateStore):
         lifetime = max(1, int(bounds.seconds * 1000))
         id_ = os.urandom(8).hex()
         arguments = [owner.hex(), digest, blob, id_, lifetime, *limits, *(key.hex() for key in keys)]
-        return bool(self._call(KEEP, arguments))
+        return bool(self._call(_KEEP, arguments))
 
 
 class _Server:
