@@ -147,8 +147,7 @@ EDGE: dict[str, dict[str, str]] = {
         "transports/content_encoding": "bounds on what a compressed body may become",
         "transports/errors": "the error for a proxy that cannot be used",
         "transports/httpx_async": "the pieces of a body, decoded in time",
-        "transports/proxies": "the environment's proxies as for every request",
-        "transports/tls": "certificates as for every request",
+        "transports/address": "the environment's proxies and the certificates, as for every request",
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
     },
     "ray": {

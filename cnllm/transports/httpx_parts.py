@@ -14,11 +14,10 @@ from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.system.processes import generation
-from cnllm.transports import errors, tls
-from cnllm.transports.address import read_url
+from cnllm.transports import address, errors
+from cnllm.transports.address import MAX_URLS, proxy_for, read_url
 from cnllm.transports.headers import FRAMING, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
-from cnllm.transports.proxies import MAX_URLS, proxy_for
 from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE
 from cnllm.types.policy import Timeouts
 
@@ -209,10 +208,10 @@ def _settings(httpx: Any, proxy: str | None, *, encrypted: bool) -> dict[str, An
     idle = read_setting("idle_connections") or IDLE_CONNECTIONS
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=MAX_IDLE)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
-        verify = tls.client_context()
+        verify = address.client_context()
         if proxy is not None and proxy.startswith("https:"):
             with contextlib.suppress(httpx.InvalidURL, ValueError):
-                proxy = httpx.Proxy(url=proxy, ssl_context=tls.client_context())
+                proxy = httpx.Proxy(url=proxy, ssl_context=address.client_context())
     else:  # Reading the certificate store takes 20 ms. This context trusts no certificate; plain http never uses it.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {"limits": limits, "proxy": proxy, "verify": verify}

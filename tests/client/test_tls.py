@@ -109,7 +109,7 @@ def test_a_stream_that_stalls_keeps_what_came(make: Make, server: ssl.SSLContext
 def test_whom_to_trust_is_what_httpx_says(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """The system's list, a file or a folder: the same certificates, and the same strictness."""
     pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
-    from cnllm.transports.tls import client_context
+    from cnllm.transports.address import client_context
 
     for name, value in (("", ""), ("SSL_CERT_FILE", str(folder / "cert.pem")), ("SSL_CERT_DIR", str(folder))):
         if name:
