@@ -3,8 +3,8 @@
 What is done with a store is written once, as generators that yield `StoreCall`s, and functions that may take long.
 `State` and `SyncState` carry them out.
 
-Each is kept with the whole input that it answered, by the client's identity. All functions are steps of a store; see
-`cnllm.gateway.state`.
+A response that a client of the Responses protocol may continue is kept with the whole input that it answered, by the
+client's identity.
 """
 
 from __future__ import annotations

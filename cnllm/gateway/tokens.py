@@ -8,8 +8,8 @@ time on machines without AES instructions. A repeated nonce would give away two 
 nonce, where AES-GCM would give away the key of all tags. With random nonces of 96 bits, 2^32 tokens of one key hold a
 repeated one with a probability of 2^-33; 100 tokens a second take 16 months for so many. Rotate the key before that.
 
-It is written once, whole, and never exists with a wider mode than 0600. Of several processes that start at once one
-wins, and the others read its file.
+The file of the keys has one key a line, in base64url: the first one seals, all open. It is written once, whole, and
+never exists with a wider mode than 0600. Of several processes that start at once one wins, and the others read it.
 """
 
 from __future__ import annotations

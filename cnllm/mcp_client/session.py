@@ -21,7 +21,7 @@ from cnllm.mcp_client.failures import StderrTail, leaf_error, reason_of
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation
 from cnllm.transports import errors
-from cnllm.transports.address import proxy_for
+from cnllm.transports.address import client_context, proxy_for
 from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.httpx_async import plain_pieces
 
@@ -310,7 +310,7 @@ def _http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
             headers=headers,
             timeout=httpx2.Timeout(_HTTP_TIMEOUT, read=_HTTP_SILENCE),
             proxy=proxy,
-            verify=address.client_context(),
+            verify=client_context(),
             trust_env=False,
             event_hooks={"response": [bound]},
         )

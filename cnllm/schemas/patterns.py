@@ -1,4 +1,4 @@
-"""Match the patterns of JSON Schemas in linear time.
+"""Match the patterns of JSON Schemas in linear time, and patterns against a whole text, such as those of call ids.
 
 JSON Schema writes patterns as ECMA-262 does. pydantic's engine is Rust's `regex`: it never backtracks, and it bounds
 the memory of a compiled pattern. A pattern that this engine spells in another way is translated here. A pattern that

@@ -1,7 +1,7 @@
 """Read JSON from a text and validate it by a schema; errors use the words of the validator. Arguments of calls, too.
 
-To check a schema by the schema of its dialect takes a hundred times as long, and a client of a gateway may send many
-long ones.
+A schema of usual keywords is recognised first: to check it by the schema of its dialect takes a hundred times as long,
+and a client of a gateway may send many long ones.
 """
 
 from __future__ import annotations

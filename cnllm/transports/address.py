@@ -1,7 +1,7 @@
 """Find out where a request goes: the parts of its URL, the proxy of an address, and the trusted certificates.
 
-The proxy is that of the environment, or of the system; NO_PROXY counts as in curl. Certificates are loaded as httpx does:
-from SSL_CERT_FILE, SSL_CERT_DIR, or certifi.
+The proxy is that of the environment, or of the system; NO_PROXY counts as in curl. Certificates are loaded as httpx
+does: from SSL_CERT_FILE, SSL_CERT_DIR, or certifi.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Destinations:
         """Return the TLS context of all connections."""
         with self._lock:
             if self._tls_context is None:
-                self._tls_context = tls.client_context()
+                self._tls_context = client_context()
             return self._tls_context
 
 

@@ -1,4 +1,7 @@
-"""Compare a reply that begins again with what was delivered of it, so that nothing is delivered twice."""
+"""Compare a reply that begins again with what was delivered of it, so that nothing is delivered twice.
+
+A reply that did not come from its own stream ends with events that are built from it.
+"""
 
 from __future__ import annotations
 

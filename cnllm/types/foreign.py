@@ -1,4 +1,4 @@
-"""Read messages of other libraries: objects with `model_dump`, and objects with `kind` and `parts`.
+"""Read messages of other libraries, and their blocks of content: objects with `model_dump`, or with `kind` and `parts`.
 
 The shape decides, not the library: a role with content or with blocks, contents with `parts`, items of Responses,
 messages whose `type` is human or ai, and those whose `kind` is request or response.

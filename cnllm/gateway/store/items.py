@@ -1,4 +1,4 @@
-"""Define the items of a store: turns and responses, the keys that find them, and the bounds."""
+"""Define the items of a store: turns and responses, the keys that find them, the bounds, and the log of failures."""
 
 from __future__ import annotations
 
