@@ -1,4 +1,4 @@
-"""The monitoring of a gateway as one part: what is counted of a request, metrics, the last requests, who may see them."""
+"""The monitoring of a gateway as one part: what is counted of a request, metrics, the last requests, who sees them."""
 
 from __future__ import annotations
 
