@@ -9,7 +9,7 @@ import msgspec
 
 __all__ = ["break_off", "decode_arguments"]
 
-_decode = msgspec.json.Decoder().decode
+_decode_text = msgspec.json.Decoder().decode
 
 
 def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
@@ -21,7 +21,7 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     if text in ("", "null"):
         return {}, None
     try:
-        value = _decode(text)
+        value = _decode_text(text)
     except UnicodeEncodeError:
         return None, "the arguments are not JSON: they hold half of a character"
     except (msgspec.DecodeError, RecursionError) as error:
@@ -31,13 +31,13 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     return None, "the arguments are not a JSON object"
 
 
-_MARKS = re.compile(r""""(?:[^"\\]|\\.)*+"|["{}\[\]]""", re.DOTALL)
+_OPENERS = re.compile(r""""(?:[^"\\]|\\.)*+"|["{}\[\]]""", re.DOTALL)
 
 
 def break_off(raw: str) -> bool:
     """Whether arguments that are not JSON end inside of a text, an object or a list."""
     depth = 0
-    for mark in _MARKS.finditer(raw):
+    for mark in _OPENERS.finditer(raw):
         if mark[0] == '"':
             return True
         depth += (mark[0] in "{[") - (mark[0] in "}]")
