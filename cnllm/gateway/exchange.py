@@ -50,8 +50,8 @@ from cnllm.types import (
     ToolCallStart,
     checks,
 )
-from cnllm.types.arguments import break_off
 from cnllm.types.delivered import delta_runs
+from cnllm.types.lenient_json import break_off
 from cnllm.types.media import media_kind
 from cnllm.types.message_memory import LONG
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 import msgspec
 
 from cnllm.types import checks
-from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 

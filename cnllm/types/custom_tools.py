@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.parts import ToolCall
 
 __all__ = ["custom_arguments", "custom_function", "custom_grammar", "custom_input"]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from cnllm.types import checks
-from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import message_fields, result_of
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.message import Message
 from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
 

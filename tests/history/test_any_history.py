@@ -57,7 +57,7 @@ arguments = st.sampled_from(
 
 @st.composite
 def calls(draw: Any) -> ToolCall:
-    from cnllm.types.arguments import decode_arguments
+    from cnllm.types.lenient_json import decode_arguments
 
     raw = draw(arguments)
     decoded, problem = decode_arguments(raw)

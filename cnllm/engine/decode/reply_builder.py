@@ -56,8 +56,7 @@ from cnllm.types import (
     Restarted,
     ToolCallEnd,
 )
-from cnllm.types.arguments import break_off, decode_arguments
-from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.lenient_json import break_off, decode_arguments, replace_surrogates
 
 _COUNTED = (TextPiece, ReasoningPiece, CallPieces)
 

@@ -18,8 +18,7 @@ from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, ToolCall, Usage
-from cnllm.types.arguments import decode_arguments
-from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 from cnllm.types.note_codes import NoteCode
 
 __all__ = ["Settled", "build_reply", "price_note", "settle", "silence_note"]

@@ -18,7 +18,7 @@ from cnllm.leaks.rules import Markup, filter_markers, unite_rules
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Note, ToolResult
-from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import decode_arguments
 
 if TYPE_CHECKING:
     from cnllm.engine.decode.collector import Collector

@@ -19,7 +19,7 @@ from cnllm.protocols import UsualMessage, wire
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Finish, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
-from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import decode_arguments
 
 __all__ = ["read_usual_reply"]
 

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.tools.encoded import decode_values, unwrap_object
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.arguments import decode_arguments
-from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 
 __all__ = [
     "INTERRUPTED",

@@ -15,7 +15,7 @@ from msgspec.json import encode as encode_json
 
 from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.registry.flags import CallPaths, Flags, Messages, ReasoningFlags, ReplyPaths, Tools
-from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
 

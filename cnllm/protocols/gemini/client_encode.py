@@ -16,9 +16,9 @@ from cnllm.jsonpath import get, merge_patch
 from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.arguments import decode_arguments
 from cnllm.types.documents import decoded_text
 from cnllm.types.function import Function
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]

@@ -13,10 +13,10 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.function import Function
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind
 
 __all__ = ["encode_body"]

@@ -21,10 +21,10 @@ from cnllm.protocols.responses.server_tools import (
 )
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
-from cnllm.types.arguments import decode_arguments
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of, url_media
 from cnllm.types.custom_tools import custom_arguments
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media
 from cnllm.types.web_search import WebSearch
 
