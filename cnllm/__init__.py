@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         UsageSeen,
     )
     from cnllm.types.call_options import CallOptions, RunOptions
-    from cnllm.types.message_types import MessageDict, Messages
+    from cnllm.types.messages import MessageDict, Messages
     from cnllm.types.note_codes import NoteCode
     from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
     from cnllm.types.route import Fallback
@@ -118,7 +118,7 @@ _MODULES = {
     "cnllm.mcp_client": "mcp",
     "cnllm.registry.model": "Fact Model",
     "cnllm.types.call_options": "CallOptions RunOptions",
-    "cnllm.types.message_types": "MessageDict Messages",
+    "cnllm.types.messages": "MessageDict Messages",
     "cnllm.types.note_codes": "NoteCode",
     "cnllm.types.policy": "Limits Recovery Retry Timeouts",
     "cnllm.types.route": "Fallback",

@@ -19,7 +19,7 @@ from cnllm.types import Note, Reply
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
-    from cnllm.types.message_types import Messages
+    from cnllm.types.messages import Messages
 
 __all__ = ["Fitted", "call", "fit", "run", "stream"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import httpx
 
     from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
-    from cnllm.types.message_types import Messages
+    from cnllm.types.messages import Messages
 
     AsyncHttpTransport = AsyncTransport | httpx.AsyncBaseTransport
 else:

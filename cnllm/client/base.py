@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cnllm.client.tool_sets import HeldSets
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
-    from cnllm.types.message_types import Messages
+    from cnllm.types.messages import Messages
     from cnllm.types.route import Fallback
 
 __all__ = ["BaseClient", "is_httpx_transport"]

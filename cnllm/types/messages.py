@@ -1,16 +1,29 @@
-"""Read what a verb takes as messages: strings, messages, dicts, objects of other libraries."""
+"""Read what a verb takes as messages: strings, messages, dicts, objects of other libraries.
+
+A dict that is written in the call, or annotated as `MessageDict`, is checked by type checkers: its role and its keys. A
+dict whose values are `Any` (from JSON) is accepted as it is, and so is a TypedDict or an object of another library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Required, TypedDict
 
 from cnllm.types import checks
 from cnllm.types.convert import message_fields
 from cnllm.types.message import Message
-from cnllm.types.parts import Role, Text
+from cnllm.types.parts import Media, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
-__all__ = ["as_messages"]
+__all__ = [
+    "ForeignMessage",
+    "ForeignTypedDict",
+    "MessageDict",
+    "MessageLike",
+    "Messages",
+    "SDKObject",
+    "as_messages",
+]
+
 
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _EXPECTED_ITEM = "a string, a cnllm.Message, a dict, or a message of an SDK"
@@ -93,3 +106,58 @@ def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
 
     repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
     out += found[1:] if repeats else found
+
+
+class MessageDict(TypedDict, total=False):
+    """A message as an OpenAI-style dict."""
+
+    role: Required[Role]
+    content: str | Sequence[str | Text | Media | Reasoning | ToolCall | ToolResult | Opaque | Mapping[str, Any]] | None
+    tool_calls: Sequence[Mapping[str, Any]] | None
+    tool_call_id: str
+    name: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    by: str | None
+    parts: Sequence[Any]
+    refusal: str | None
+    error: bool
+    prefix: bool
+    partial: bool
+    cache_control: Mapping[str, Any]
+
+
+class _Untyped:
+    """Nothing is one: a `Mapping[str, _Untyped]` is a mapping whose values are `Any`."""
+
+
+class ForeignTypedDict(Protocol):
+    """A TypedDict of another library, such as those of OpenAI's SDK."""
+
+    __total__: ClassVar[Any]  # Any: a subtype of this protocol is still a member of its own in a union
+
+
+class SDKObject(Protocol):
+    """An object of pydantic, as an SDK returns it."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+
+
+class ForeignMessage(Protocol):
+    """A message of pydantic-ai: `kind` is request or response."""
+
+    @property
+    def kind(self) -> str:
+        """Return the kind."""
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """Return the parts."""
+
+
+MessageLike = str | Message | MessageDict | ForeignTypedDict | Mapping[str, _Untyped] | SDKObject | ForeignMessage
+"""One message, in any of the forms that a verb takes. A string is a message of the user."""
+
+Messages = MessageLike | Sequence[MessageLike] | Iterator[MessageLike]
+"""The messages of a call: a string, a `Message`, a dict, an SDK's object, or a list of these."""

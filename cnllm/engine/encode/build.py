@@ -43,7 +43,7 @@ from cnllm.types.policy import Limits
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions
-    from cnllm.types.message_types import Messages
+    from cnllm.types.messages import Messages
 
 __all__ = ["build_request"]
 
