@@ -22,8 +22,8 @@ from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, Usage
+from cnllm.types.custom_tools import Function
 from cnllm.types.delivered import DeltaKey
-from cnllm.types.function import Function
 from cnllm.types.web_search import WebSearch
 
 if TYPE_CHECKING:

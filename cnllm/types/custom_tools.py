@@ -9,11 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.parts import ToolCall
+from cnllm.types.web_search import WebSearch
 
-__all__ = ["custom_arguments", "custom_function", "custom_grammar", "custom_input"]
+__all__ = [
+    "Function",
+    "custom_arguments",
+    "custom_function",
+    "custom_grammar",
+    "custom_input",
+]
+
 
 _FIELD = "input"
 
@@ -60,3 +69,21 @@ def custom_input(call: ToolCall) -> str:
     arguments = call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
     value = None if arguments is None else arguments.get(_FIELD)
     return value if isinstance(value, str) else call.raw
+
+
+class Function(Struct, frozen=True):
+    """A tool as offered.
+
+    `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
+    holds the keys beside the function (cache marks). `custom` is set for a function that stands for a custom tool: the
+    tool's own description and format. `search` is set for a web search that has no endpoint's form yet.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    definition: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
+    search: WebSearch | None = None

@@ -19,7 +19,7 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
-from cnllm.types.function import Function
+from cnllm.types.custom_tools import Function
 from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
 
 if TYPE_CHECKING:

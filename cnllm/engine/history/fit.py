@@ -21,7 +21,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.function import Function
+from cnllm.types.custom_tools import Function
 from cnllm.types.parts import SYSTEM_ROLES
 
 __all__ = ["Target", "fit", "is_plain"]

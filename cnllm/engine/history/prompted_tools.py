@@ -18,7 +18,7 @@ from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
-from cnllm.types.function import Function
+from cnllm.types.custom_tools import Function
 from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = [
