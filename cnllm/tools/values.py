@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.custom_tools import custom_function
-from cnllm.types.web_search import SEARCH, WebSearch
+from cnllm.types.custom_tools import SEARCH, WebSearch, custom_function
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
