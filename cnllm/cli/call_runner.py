@@ -136,7 +136,7 @@ class CallRunner:
     # ── showing ──────────────────────────────────────────────────────────────
     def _show_quote(self) -> int:
         """Print what the call has in tokens and may cost."""
-        from cnllm.estimates.quote import quote
+        from cnllm.estimates.worst_case import quote
 
         found = quote(self.plan)
         if self.form == "json":

@@ -226,7 +226,7 @@ class BaseClient(Generic[AnyTransport]):
         the system message of an earlier call of this client. With `fallback` each model may be charged, one after the
         other. A simulated client quotes the model's price.
         """
-        from cnllm.estimates.quote import quote, quote_route
+        from cnllm.estimates.worst_case import quote, quote_route
 
         rules, given = self._fallback_rules(options), as_messages(messages)
         targets = [model] if rules is None else [model, *rules.targets]
