@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.errors import RegistryError, UnknownModel
-from cnllm.registry import data_layer, key_trust, merge, provenance
+from cnllm.registry import data_layer, merge, provenance, routing
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.flags import Flags
 from cnllm.registry.layers import Layers, SharedTables
@@ -105,7 +105,7 @@ class Resolver:
                     return ["when", key, *keys]
             return keys
 
-        trust = key_trust.KeyTrust(layers)
+        trust = routing.KeyTrust(layers)
         return Model(
             id=id,
             provider=provider,
@@ -357,7 +357,7 @@ class Resolver:
     def _origins_of(self, env: str) -> set[str] | None:
         """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
         if env not in self._key_origins:
-            self._key_origins[env] = key_trust.builtin_origins(Layers([d for d in self.documents if d.builtin]), env)
+            self._key_origins[env] = routing.builtin_origins(Layers([d for d in self.documents if d.builtin]), env)
         return self._key_origins[env]
 
 
