@@ -10,8 +10,7 @@ checked for. `bound` builds the function's arguments. `shown` makes a result tex
 tools holds a set of them.
 """
 
-from cnllm.tools.arguments import bound, decode_encoded_arguments, problem_with, undecided_parameters
-from cnllm.tools.results import shown
+from cnllm.tools.arguments import bound, decode_encoded_arguments, problem_with, shown, undecided_parameters
 from cnllm.tools.values import Tool, ToolSet, as_tools, has_sets, tool, web_search
 
 __all__ = [
