@@ -20,8 +20,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
 from cnllm.simulator.chat_paths import place_choice, place_message
 from cnllm.simulator.reply import SimulatedReply, finish_word
-from cnllm.simulator.request import ParsedRequest
-from cnllm.simulator.tokenize import split_pieces
+from cnllm.simulator.request import ParsedRequest, split_pieces
 
 __all__ = ["DONE", "encode_body", "encode_frames"]
 

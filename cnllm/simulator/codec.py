@@ -20,8 +20,15 @@ from cnllm.registry.reasoning_form import form
 from cnllm.simulator import chat_request
 from cnllm.simulator.chat_paths import usual_body, usual_messages
 from cnllm.simulator.reply import SimulatedReply, finish_word
-from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, ParsedTool, RequestCall, read_choice
-from cnllm.simulator.tokenize import split_pieces
+from cnllm.simulator.request import (
+    Form,
+    ParsedMessage,
+    ParsedRequest,
+    ParsedTool,
+    RequestCall,
+    read_choice,
+    split_pieces,
+)
 from cnllm.types import (
     Finished,
     Media,

@@ -24,12 +24,14 @@ from cnllm.simulator.request import (
     ParsedRequest,
     ParsedTool,
     RequestCall,
+    is_cjk,
     param_path,
+    shorten,
+    split_pieces,
     tool_tokens,
     turn_tokens,
 )
 from cnllm.simulator.schema_sample import sample_match, sample_value
-from cnllm.simulator.tokenize import is_cjk, shorten, split_pieces
 from cnllm.types import Usage
 
 __all__ = [

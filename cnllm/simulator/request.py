@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +12,6 @@ from cnllm.jsonpath import contains, get, leaves
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.model import Model, conditions
-from cnllm.simulator.tokenize import split_pieces
 
 __all__ = [
     "ParsedMessage",
@@ -20,16 +20,24 @@ __all__ = [
     "RequestCall",
     "flags_for",
     "input_tokens",
+    "is_cjk",
     "is_thinking",
     "param_path",
     "read_choice",
+    "shorten",
+    "split_pieces",
     "tool_tokens",
     "turn_tokens",
     "turns_reasoning_off",
     "turns_reasoning_on",
 ]
 
+
 Form = Literal["absent", "null", "empty", "text", "parts", "other"]
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK = re.compile(f"[{_CJK}]")
+_PIECE = re.compile(rf"[{_CJK}]{{1,2}}| ?[^\s{_CJK}]{{1,12}}|\s")
 
 
 class RequestCall(Struct, frozen=True):
@@ -195,3 +203,19 @@ def turn_tokens(request: ParsedRequest) -> list[int]:
 def tool_tokens(request: ParsedRequest) -> int:
     """Count the tokens of the tools."""
     return len(msgspec.json.encode([t.parameters for t in request.tools or ()])) // 4 if request.tools else 0
+
+
+def is_cjk(text: str) -> bool:
+    """Whether the text holds a Chinese, Japanese or Korean character."""
+    return _HAS_CJK.search(text) is not None
+
+
+def split_pieces(text: str) -> list[str]:
+    """Split text into words, or one or two Chinese characters, as models stream it. No character is lost."""
+    return _PIECE.findall(text)
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text on one line, with an ellipsis if it is cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[:length] + "…"

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from cnllm.simulator.prompted_tools import write_calls
 from cnllm.simulator.reply import SimulatedReply
-from cnllm.simulator.request import ParsedRequest
-from cnllm.simulator.tokenize import split_pieces
+from cnllm.simulator.request import ParsedRequest, split_pieces
 
 __all__ = ["HostFaults", "UnfaithfulHost", "read_host_faults"]
 

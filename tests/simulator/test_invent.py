@@ -8,8 +8,8 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnllm.simulator.request import split_pieces
 from cnllm.simulator.schema_sample import sample_match, sample_value
-from cnllm.simulator.tokenize import split_pieces
 
 SCHEMAS: list[Any] = [
     {"type": "string"},
