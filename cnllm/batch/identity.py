@@ -7,9 +7,12 @@ so a run that goes on builds no request for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,13 +20,29 @@ from msgspec import Struct
 
 from cnllm.config.redact import redact_url
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
+from cnllm.system import files
 
-__all__ = ["RunSetting", "changed_parts", "describe_setting", "plan_identity"]
+__all__ = [
+    "AnswerCache",
+    "RunSetting",
+    "changed_parts",
+    "describe_setting",
+    "open_answers",
+    "plan_identity",
+    "readable_errors",
+    "writing",
+]
+
 
 _NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator", "batch")
 """Flags that no request depends on."""
 _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
+
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (identity BLOB PRIMARY KEY, reply BLOB NOT NULL) STRICT, WITHOUT ROWID"
+_BUSY_SECONDS = 10.0
+_HINT = "leave --cache out, or move that file away"
 
 
 class RunSetting(Struct, frozen=True):
@@ -114,3 +133,68 @@ def _kind(value: Any) -> str:
 
 def _digest(value: Any) -> str:
     return blake2b(msgspec.json.encode(value, enc_hook=str, order="sorted"), digest_size=8).hexdigest()
+
+
+def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: bool = False) -> sqlite3.Connection:
+    """Open a file of answers, and create it if there is none. Raises `CnllmError` for one of another program.
+
+    `is_exclusive`: this process alone may have it open.
+    """
+    files.make_private_folder(path.parent, narrow=False)
+    files.create_private_file(path)
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if names and "answers" not in names:
+            raise CnllmError(f"{path} is a database of another program", hint=hint)
+        if is_exclusive:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *tables):
+            database.execute(statement)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def writing(database: sqlite3.Connection) -> Iterator[None]:
+    """Run one transaction: all of it is stored, or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    with database:  # which commits, or rolls back
+        yield
+
+
+@contextmanager
+def readable_errors(path: Path, hint: str, file_hint: str | None = None) -> Iterator[None]:
+    """Raise `CnllmError` for an error of SQLite, or of the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise CnllmError(f"{path}: {error}", hint=hint) from error
+    except OSError as error:
+        raise CnllmError(f"{error.filename or path}: {error.strerror}", hint=file_hint) from error
+
+
+class AnswerCache:
+    """An open cache. Each method may be called in any thread, one at a time. Raises `CnllmError` for a bad file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with readable_errors(path, _HINT):
+            self._db = open_answers(path, _HINT, [_TABLE])
+
+    def find(self, identity: bytes) -> bytes | None:
+        """Return the reply of a request as JSON; None where no run has one."""
+        with readable_errors(self.path, _HINT):
+            row = self._db.execute("SELECT reply FROM answers WHERE identity = ?", (identity,)).fetchone()
+            return None if row is None else bytes(row[0])
+
+    def store(self, answers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Store replies as JSON. One that is there stays."""
+        with readable_errors(self.path, _HINT), writing(self._db):
+            self._db.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", answers)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

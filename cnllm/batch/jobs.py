@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.batch.answer_cache import AnswerCache
-from cnllm.batch.identity import plan_identity
+from cnllm.batch.identity import AnswerCache, plan_identity
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import msgspec
 
-from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import RunBudget
+from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane

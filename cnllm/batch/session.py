@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from cnllm._version import VERSION
 from cnllm.batch import identity
-from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
 from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
 from cnllm.batch.final import finish_files
+from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane

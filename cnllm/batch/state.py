@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.answer_cache import writing
+from cnllm.batch.identity import writing
 from cnllm.errors import CnllmError
 from cnllm.system.files import create_private_file
 

@@ -24,7 +24,7 @@ from batch.support import run as run_batch
 from cli.support import Machine
 
 from cnllm import CnllmError
-from cnllm.batch.answer_cache import AnswerCache
+from cnllm.batch.identity import AnswerCache
 from cnllm.batch.shared.allowance import RunLedger
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals

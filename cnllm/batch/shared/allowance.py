@@ -23,9 +23,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.batch.answer_cache import open_answers, readable_errors, writing
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Kind, Ticket
+from cnllm.batch.identity import open_answers, readable_errors, writing
 
 __all__ = [
     "LEASE",
