@@ -23,7 +23,7 @@ VAGUE = frozenset({"bad-request", "other"})
 
 RETRYABLE = frozenset({"rate", "overloaded"})
 """The kinds that may succeed later, where the rule does not decide."""
-_MAX_TEXT = 65_536  # characters that a rule searches
+_MAX_SEARCHED = 65_536  # characters that a rule searches
 
 
 def classify(rules: Iterable[ErrorRule], status: int, text: str, codes: Collection[str]) -> tuple[str, bool]:
@@ -31,7 +31,7 @@ def classify(rules: Iterable[ErrorRule], status: int, text: str, codes: Collecti
 
     `text` holds all texts of the error, its main sentence first; `codes` are its codes in lower case.
     """
-    text = text[:_MAX_TEXT]
+    text = text[:_MAX_SEARCHED]
     folded = text.lower()
     for rule in sorted(rules, key=_rank):  # stable: rules of a nearer layer stay first
         if (
