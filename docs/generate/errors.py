@@ -7,7 +7,7 @@ from functools import cache
 
 from cnllm import errors
 from cnllm.engine.decode.endpoint_errors import CLASSES, HINTS
-from cnllm.engine.decode.error_rules import RETRYABLE
+from cnllm.engine.decode.error_body import RETRYABLE
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from docs.generate.builtin import registry
 from docs.generate.markdown import cell, table

@@ -162,7 +162,7 @@ def build_error(
     The exception carries `reply` unless it is an HTTP error, which comes before any reply. `facts` describes the
     request, for a caller whose reasoning is missing. `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine.decode import error_rules, retry_delay, wrong_url
+    from cnllm.engine.decode import error_body, retry_delay, wrong_url
 
     fault = collected.fault
     flags = collected.flags
@@ -183,7 +183,7 @@ def build_error(
     hint = _hint(kind, collected, facts)
     if hint is None and (number == 404 or collected.model.id in message) and (near := collected.model.nearest_name):
         hint = f"{collected.model.name} is in no list of its provider; did you mean {near}?"
-    if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
+    if plan is not None and kind in error_body.VAGUE and wrong_url.is_suspected(number, message, fault.body):
         message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
         hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collected.model.protocol), False
     return CLASSES[kind](
@@ -275,10 +275,10 @@ def _effective_status(status: int, number: int | None) -> int:
 
 def _kind(rules: list[ErrorRule], status: int, fault: ReportedError) -> tuple[str, bool]:
     """Return the kind of a fault, and whether the same request may succeed later."""
-    from cnllm.engine.decode import error_rules  # a successful call need not load it
+    from cnllm.engine.decode import error_body
 
     text = fault.text if fault.message in fault.text else f"{fault.message}\n{fault.text}"
-    return error_rules.classify(rules, status, text, fault.codes | {(fault.code or "").lower()})
+    return error_body.classify(rules, status, text, fault.codes | {(fault.code or "").lower()})
 
 
 def _payloads(body: bytes) -> list[bytes]:
