@@ -2,7 +2,7 @@
 
 The identity is a digest of the URL, the model's id on the wire and the bytes of the body; no key is in it. To know it
 the request has to be built. A finished row of which neither the bytes nor the setting changed has the same identity,
-so a run that goes on builds no request for it.
+so a run that goes on builds no request for it. Several runs share answers by their identities, in an SQLite file.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane, wrap_transport
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
-from cnllm.engine.decode.retry_delay import delay_from_field
+from cnllm.engine.decode.error_body import delay_from_field
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry import Registry
 from cnllm.registry.flags import RateHeaders, Rates

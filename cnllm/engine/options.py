@@ -18,8 +18,8 @@ from cnllm.schemas.python_types import is_python_type, python_type
 from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
-from cnllm.types.custom_tools import Function, WebSearch
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
+from cnllm.types.tools import Function, WebSearch
 
 __all__ = [
     "CLIENT_OPTIONS",

@@ -14,8 +14,8 @@ from msgspec import Struct
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.custom_tools import Function
 from cnllm.types.documents import file_text
+from cnllm.types.tools import Function
 
 __all__ = [
     "Start",

@@ -15,7 +15,7 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model, ModelSource, conditions
 from cnllm.types import Message
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 __all__ = ["Bodies", "plain_model", "with_flags"]
 

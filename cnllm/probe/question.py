@@ -16,7 +16,7 @@ from cnllm.probe.observed import Learnt
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
 from cnllm.types import Message
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 __all__ = [
     "ASK_WEATHER",

@@ -22,8 +22,8 @@ from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, Usage
-from cnllm.types.custom_tools import Function, WebSearch
 from cnllm.types.delivered import DeltaKey
+from cnllm.types.tools import Function, WebSearch
 
 if TYPE_CHECKING:
     from cnllm.protocols.server_interface import ServerApi

@@ -10,7 +10,7 @@ from cnllm.protocols import fields
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note
 from cnllm.types.client_data import EMPTY, ClientData, counted
-from cnllm.types.custom_tools import WebSearch
+from cnllm.types.tools import WebSearch
 
 __all__ = ["KeyCounts", "client_options"]
 

@@ -1,4 +1,4 @@
-"""Find the entries of a registry table that decide where a request goes, and with which key."""
+"""Decide where a request goes and with which key: by entries of a registry table, and by the files that name both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define a request independently of its wire: messages, tools, choice, and the flags of its mode."""
+"""Define a request independently of its wire: messages, tools, choice, the flags of its mode, pieces like tokens."""
 
 from __future__ import annotations
 

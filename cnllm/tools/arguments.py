@@ -1,4 +1,4 @@
-"""Check the arguments of a call against the schema, and build the function's arguments."""
+"""Check the arguments of a call against the schema, build the function's arguments, and turn its result into text."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.custom_tools import SEARCH, WebSearch, custom_function
+from cnllm.types.tools import SEARCH, WebSearch, custom_function
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.types.custom_tools import WebSearch
+from cnllm.types.tools import WebSearch
 
 __all__ = ["EMPTY", "ClientData", "counted"]
 

@@ -1,4 +1,4 @@
-"""Decode the JSON of an endpoint: strictly and fast, leniently where that fails."""
+"""Decode the JSON of an endpoint, and of its calls: strictly and fast, leniently where that fails."""
 
 from __future__ import annotations
 

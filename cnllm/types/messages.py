@@ -15,12 +15,8 @@ from cnllm.types.message import Message
 from cnllm.types.parts import Media, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
 __all__ = [
-    "ForeignMessage",
-    "ForeignTypedDict",
     "MessageDict",
-    "MessageLike",
     "Messages",
-    "SDKObject",
     "as_messages",
 ]
 
@@ -131,20 +127,20 @@ class _Untyped:
     """Nothing is one: a `Mapping[str, _Untyped]` is a mapping whose values are `Any`."""
 
 
-class ForeignTypedDict(Protocol):
+class _ForeignTypedDict(Protocol):
     """A TypedDict of another library, such as those of OpenAI's SDK."""
 
     __total__: ClassVar[Any]  # Any: a subtype of this protocol is still a member of its own in a union
 
 
-class SDKObject(Protocol):
+class _SDKObject(Protocol):
     """An object of pydantic, as an SDK returns it."""
 
     def model_dump(self) -> dict[str, Any]:
         """Return the fields as a dict."""
 
 
-class ForeignMessage(Protocol):
+class _ForeignMessage(Protocol):
     """A message of pydantic-ai: `kind` is request or response."""
 
     @property
@@ -156,8 +152,8 @@ class ForeignMessage(Protocol):
         """Return the parts."""
 
 
-MessageLike = str | Message | MessageDict | ForeignTypedDict | Mapping[str, _Untyped] | SDKObject | ForeignMessage
+_MessageLike = str | Message | MessageDict | _ForeignTypedDict | Mapping[str, _Untyped] | _SDKObject | _ForeignMessage
 """One message, in any of the forms that a verb takes. A string is a message of the user."""
 
-Messages = MessageLike | Sequence[MessageLike] | Iterator[MessageLike]
+Messages = _MessageLike | Sequence[_MessageLike] | Iterator[_MessageLike]
 """The messages of a call: a string, a `Message`, a dict, an SDK's object, or a list of these."""

@@ -162,7 +162,7 @@ def build_error(
     The exception carries `reply` unless it is an HTTP error, which comes before any reply. `facts` describes the
     request, for a caller whose reasoning is missing. `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine.decode import error_body, retry_delay, wrong_url
+    from cnllm.engine.decode import error_body, wrong_url
 
     fault = collected.fault
     flags = collected.flags
@@ -191,7 +191,7 @@ def build_error(
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=delay if (delay := retry_delay.delay_from_headers(headers)) is not None else fault.delay,
+        retry_after=delay if (delay := error_body.delay_from_headers(headers)) is not None else fault.delay,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,

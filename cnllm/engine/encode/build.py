@@ -34,12 +34,12 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
-from cnllm.types.custom_tools import Function
 from cnllm.types.faults import message_fault
 from cnllm.types.message import system_message
 from cnllm.types.message_memory import MessageMemory, exact_bytes
 from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits
+from cnllm.types.tools import Function
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions

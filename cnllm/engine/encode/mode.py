@@ -19,7 +19,7 @@ from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
 from cnllm.types import Message
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 __all__ = ["MOST_PASSES", "Draft", "Step", "draft", "settle"]
 

@@ -19,8 +19,8 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
-from cnllm.types.custom_tools import Function
 from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
+from cnllm.types.tools import Function
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

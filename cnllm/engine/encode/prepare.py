@@ -40,8 +40,8 @@ from cnllm.registry.flags import Flags, RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
-from cnllm.types.custom_tools import Function
 from cnllm.types.policy import Recovery
+from cnllm.types.tools import Function
 
 __all__ = ["Prepared", "Rerouted", "address", "prepare"]
 

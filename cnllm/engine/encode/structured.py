@@ -15,7 +15,7 @@ from cnllm.registry.flags import Flags
 from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 __all__ = ["WRAPPER_KEY", "OutputMethod", "add_answer_tool", "add_instruction", "choose_method"]
 

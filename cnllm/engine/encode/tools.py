@@ -20,7 +20,7 @@ from cnllm.schemas.subschemas import children
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -14,7 +14,7 @@ from cnllm.engine.options import RequestOptions
 from cnllm.jsonpath import contains, merge_patch, set_value
 from cnllm.registry.flags import WebSearchFlags
 from cnllm.registry.web_search import usable_search
-from cnllm.types.custom_tools import SEARCH, Function, WebSearch
+from cnllm.types.tools import SEARCH, Function, WebSearch
 
 __all__ = ["Placed", "is_search", "place_search", "tool_type", "turn_off_reasoning"]
 

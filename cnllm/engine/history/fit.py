@@ -21,8 +21,8 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.custom_tools import Function
 from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.tools import Function
 
 __all__ = ["Target", "fit", "is_plain"]
 

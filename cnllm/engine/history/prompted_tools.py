@@ -18,8 +18,8 @@ from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
-from cnllm.types.custom_tools import Function
 from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.tools import Function
 
 __all__ = [
     "FLAG",

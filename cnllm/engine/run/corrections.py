@@ -38,8 +38,8 @@ from cnllm.types import (
     ToolResult,
     UsageSeen,
 )
-from cnllm.types.custom_tools import custom_grammar, custom_input
 from cnllm.types.delivered import call_events, text_events
+from cnllm.types.tools import custom_grammar, custom_input
 from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = [

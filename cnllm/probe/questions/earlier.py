@@ -24,7 +24,7 @@ from cnllm.probe.question import (
     question,
 )
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.custom_tools import Function
+from cnllm.types.tools import Function
 
 __all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls", "takes_calls"]
 

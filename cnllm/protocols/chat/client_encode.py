@@ -15,8 +15,8 @@ from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error
-from cnllm.types.custom_tools import Function
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
+from cnllm.types.tools import Function
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
 

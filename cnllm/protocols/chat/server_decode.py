@@ -27,8 +27,8 @@ from cnllm.types import (
     ToolResult,
 )
 from cnllm.types.convert import CACHE_MARK, call_of
-from cnllm.types.custom_tools import WebSearch, custom_arguments, custom_function
 from cnllm.types.media import as_media, is_file_part
+from cnllm.types.tools import WebSearch, custom_arguments, custom_function
 
 __all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
 

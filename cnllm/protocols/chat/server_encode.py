@@ -37,9 +37,9 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.custom_tools import custom_input
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
+from cnllm.types.tools import custom_input
 
 __all__ = ["PREFIX", "StreamEncoder", "media_keys", "write_reply"]
 

@@ -14,7 +14,7 @@ from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
-from cnllm.types.custom_tools import WebSearch
+from cnllm.types.tools import WebSearch
 
 __all__ = ["read_request", "read_search"]
 

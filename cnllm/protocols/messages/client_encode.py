@@ -14,10 +14,10 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import CACHE_MARK, result_text
-from cnllm.types.custom_tools import Function
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind
+from cnllm.types.tools import Function
 
 __all__ = ["encode_body"]
 

@@ -14,8 +14,8 @@ from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
-from cnllm.types.custom_tools import WebSearch
 from cnllm.types.media import as_media, is_file_part
+from cnllm.types.tools import WebSearch
 
 __all__ = ["read_request", "read_search"]
 

@@ -43,7 +43,7 @@ from cnllm.protocols.responses.client_items import (
     whole_text,
 )
 from cnllm.registry.flags import Flags
-from cnllm.types.custom_tools import custom_arguments
+from cnllm.types.tools import custom_arguments
 
 __all__ = ["ResponsesDecoder", "fast_decoder"]
 

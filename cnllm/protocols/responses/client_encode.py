@@ -16,9 +16,9 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text, text_with_error
-from cnllm.types.custom_tools import Function
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, upload_name
+from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
 

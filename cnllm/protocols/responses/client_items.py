@@ -30,7 +30,7 @@ from cnllm.protocols.pieces import (
 from cnllm.protocols.reported import read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
-from cnllm.types.custom_tools import custom_arguments
+from cnllm.types.tools import custom_arguments
 
 __all__ = [
     "ItemRecord",

@@ -23,9 +23,9 @@ from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of, url_media
-from cnllm.types.custom_tools import WebSearch, custom_arguments
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media
+from cnllm.types.tools import WebSearch, custom_arguments
 
 __all__ = ["read_request", "read_search"]
 

@@ -35,9 +35,9 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.custom_tools import custom_input
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import media_kind
+from cnllm.types.tools import custom_input
 
 __all__ = ["StreamEncoder", "takes_media", "token_fields", "write_reply"]
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from cnllm.protocols.client_tools import unique_name
 from cnllm.types import ToolCall
-from cnllm.types.custom_tools import custom_function, custom_input
 from cnllm.types.lenient_json import decode_arguments
+from cnllm.types.tools import custom_function, custom_input
 
 __all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
 

@@ -1,6 +1,7 @@
-"""Custom tools, whose input is plain text, as functions with one text argument.
+"""The tools of a request, in one form for all endpoints: functions, custom tools, and a web search of the endpoint.
 
-A function that stands for a custom tool has the key `custom` beside it, with the tool's own `description` and `format`.
+A custom tool, whose input is plain text, is a function with one text argument. Such a function has the key `custom`
+beside it, with the tool's own `description` and `format`.
 """
 
 from __future__ import annotations
