@@ -238,7 +238,7 @@ class _CountingTransport:
             close()
 
 
-class _Seconds(Struct, frozen=True):
+class Seconds(Struct, frozen=True):
     """A median, and the time within which 95 of 100 are."""
 
     median: float
@@ -260,8 +260,8 @@ class ModeReport(Struct, frozen=True):
     false_negatives: int
     true_negatives: int
     valid: int
-    first: _Seconds | None
-    task: _Seconds | None
+    first: Seconds | None
+    task: Seconds | None
     success: float | None
     precision: float | None
     recall: float | None
@@ -306,11 +306,11 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _seconds(values: Iterable[float | None]) -> _Seconds | None:
+def _seconds(values: Iterable[float | None]) -> Seconds | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    return _Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
+    return Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
 
 
 def fits_schema(arguments: str, schema: dict[str, Any] | None) -> bool:

@@ -103,7 +103,7 @@ def _total(report: CacheReport) -> str:
     return ": " + " + ".join([*amounts, *(["?"] if None in costs else [])])
 
 
-def _read(request: _RequestReport) -> str:
+def _read(request: RequestReport) -> str:
     if request.input is None:
         return ""
     cached = "unknown" if request.cached is None else f"{request.cached:,}"
@@ -114,7 +114,7 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "⏎")
 
 
-class _RequestReport(Struct, frozen=True, kw_only=True):
+class RequestReport(Struct, frozen=True, kw_only=True):
     """A request, compared with the last one before it to the same model.
 
     `kept`: its beginning is that request; null for the first one. `input` and `cached` are the tokens of the whole
@@ -140,7 +140,7 @@ class CacheReport(Struct, frozen=True, kw_only=True):
     """The requests of a conversation. `unstored` counts turns without stored requests."""
 
     conversation: str
-    requests: list[_RequestReport]
+    requests: list[RequestReport]
     unstored: int
 
 
@@ -148,7 +148,7 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
     """Compare each request of a conversation with the last one before it to the same model."""
     previous: dict[tuple[str, str], tuple[int, dict[str, Any], str, int | None]] = {}
     compared: dict[str, tuple[int, str]] = {}  # of a gateway's clients
-    reports: list[_RequestReport] = []
+    reports: list[RequestReport] = []
     for turn in record.turns:
         if turn.prefix is not None:
             reports.append(_gateway_report(turn, len(reports) + 1, compared))
@@ -176,7 +176,7 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 
 
-def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[int, str]]) -> _RequestReport:
+def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[int, str]]) -> RequestReport:
     """Return the report on a request of a gateway's client, which the gateway has compared."""
     prefix = turn.prefix
     assert prefix is not None
@@ -188,9 +188,9 @@ def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[i
 
 def _report(
     turn: RecordedTurn, number: int, usage: Usage | None, last: tuple[int, str] | None, when: str, **more: Any
-) -> _RequestReport:
+) -> RequestReport:
     """Return the report on a request; `last` is the number and the time of the one that it is compared with."""
-    return _RequestReport(
+    return RequestReport(
         turn=turn.number,
         request=number,
         model=turn.model,
