@@ -2,7 +2,7 @@
 
     report = try_tools(client_for, model, allowance=TrialAllowance(max_requests=200))
 
-`measures` defines what is counted: two measures of Moonshot's K2 Vendor Verifier (calls where they belong, calls valid
+`measure` counts: two measures of Moonshot's K2 Vendor Verifier (calls where they belong, calls valid
 by their schema), the share of tasks that end right, and times.
 """
 

@@ -62,7 +62,6 @@ SKIPPED = {
     "tools/arguments.py": "what a model reads of its own calls",
     "tools/docstring.py": "the headings of docstrings",
     "transports/headers.py": "bytes of HTTP",
-    "transports/request_head.py": "bytes of HTTP",
     "types/media.py": "names of files",
     "types/note_codes.py": "documentation",
 }

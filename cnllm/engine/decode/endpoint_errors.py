@@ -1,7 +1,7 @@
 """Build a typed error from what an endpoint reports, with the endpoint's own sentence.
 
 The meaning of sentences, codes and statuses is data (`errors` in the registry); this file only searches. All texts,
-codes and numbers of the error object count (`error_body`). The first rule that matches decides (`error_rules`), in this
+codes and numbers of the error object count (`error_body`). The first rule that matches decides (`classify`), in this
 order:
 
 1. rules about the sentence (`text`, `pattern`, `unless`), and rules with a code that has a meaning of its own;

@@ -1,7 +1,7 @@
 """Decode bodies and events of OpenAI Responses.
 
-A reply is a list of items. `client_records` has the record of each item, `client_items` reads items. This module
-decodes the events of a stream, and the reply as one object.
+A reply is a list of items. `client_items` reads items, and has the record of each one. This module decodes the events
+of a stream, and the reply as one object.
 """
 
 from __future__ import annotations
