@@ -327,3 +327,20 @@ def test_sound_has_its_own_price_also_where_it_was_cached(home: Home, rate: str,
     model = home(flags, more=price)
     reply = engine.parse_response(model, 200, {}, body, plan=engine.build_request(model, "Hi"))
     assert reply.cost == Cost(Decimal(expected), "USD")
+
+
+@each(
+    "value, amount",
+    [
+        (0.5, "0.5"),
+        ("0.25", "0.25"),
+        (0, "0"),
+        *((bad, None) for bad in (-1, "-0.5", "NaN", "Infinity", "-Infinity", "five", True, None, [1])),
+    ],
+)
+def test_a_bill_of_the_endpoint_counts_if_it_is_an_amount(home: Home, value: Any, amount: str | None) -> None:
+    model = home('usage.cost = { path = "cost", currency = "USD" }')
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": value}
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes."}}
+    reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice], "usage": usage}).encode())
+    assert reply.cost == (None if amount is None else Cost(Decimal(amount), "USD", by="endpoint"))

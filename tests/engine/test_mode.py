@@ -125,3 +125,15 @@ def test_a_narrowed_choice_stays_narrow_in_the_second_pass(tmp_path: Path, choic
     plan = engine.build_request(model, "Hi", tools=[TOOL, other], tool_choice=choice)
     names = [tool["function"]["name"] for tool in plan.body["tools"]]
     assert names == (["look"] if choice == "look" else ["look", "other"])
+
+
+def test_only_a_choice_that_demands_a_call_is_forced(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    head = '[providers.own]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\nkeys = []\n'
+    file.write_text(f'{head}[models."own/m"]\nwhen.forced.body.set = {{ is_forced = true }}\n')
+    model = cnllm.Registry.load(str(file)).resolve("own/m")
+    choices = {"required": True, "look": True, "auto": False, "none": False, None: False}
+    for choice, is_forced in choices.items():
+        chosen = {} if choice is None else {"tool_choice": choice}
+        plan = engine.build_request(model, "Hi", tools=[TOOL], **chosen)  # type: ignore[arg-type]
+        assert plan.body.get("is_forced", False) is is_forced, choice

@@ -412,3 +412,15 @@ def test_counts_beside_a_piece_of_text_are_read_at_their_own_place(
     reply = parser.close()
     assert reply.usage.input == 7
     assert reply.text.split()[-1] == "19"
+
+
+def test_counts_inside_a_delta_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    head = '[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\nkeys = []\n'
+    file.write_text(f'{head}usage = {{ at = ["choices.0.delta.counts"], input = ["took"] }}\n')
+    parser = engine.StreamParser(cnllm.Registry.load(str(file)).resolve("home/m"))
+    chunks = [chat_piece(f"word {i} ") for i in range(20)]
+    chunks[-1]["choices"][0]["delta"]["counts"] = {"took": 7}
+    for chunk in [*chunks, *ENDS["openai-chat"]]:
+        parser.feed(f"data: {json.dumps(chunk)}\n\n".encode())
+    assert parser.close().usage.input == 7

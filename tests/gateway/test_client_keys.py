@@ -61,6 +61,14 @@ def test_rules_of_parameters_hold_for_a_client_of_the_same_protocol(tmp_path: Pa
     }
 
 
+def test_a_key_that_is_left_out_is_noted_with_the_line_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    client = Client(Registry.load(str(tmp_path / "own.toml")), simulate=True)
+    plan = client.plan("own/m", "Hello.", params={"moderation": {"x": 1}, "thinking": {"type": "enabled"}})
+    notes = [(note.code, note.flag) for note in plan.notes if note.code == "param-dropped"]
+    assert notes == [("param-dropped", "body.drop"), ("param-dropped", "reasoning.mode")]
+
+
 def test_extra_body_of_a_caller_goes_out_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(OWN)
     extra = {"presence_penalty": -2, "frequency_penalty": 2, "moderation": {"x": 1}, "top_k": 5}
