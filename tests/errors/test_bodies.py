@@ -46,3 +46,10 @@ def test_the_sentence_of_an_error_that_was_cut_off_inside_another_one_is_read() 
     body = json.dumps({"error": {"message": cut, "code": 4}}).encode()
     error = failure(model("openai-compatible", "openai-chat", "http://127.0.0.1:9/v1"), 400, body)
     assert error.message.splitlines()[:2] == ['Say "hi"', "now."]
+
+
+def test_the_first_five_of_many_faults_are_told() -> None:
+    faults = [{"loc": ["body", number], "msg": f"problem {number}"} for number in range(7)]
+    body = json.dumps({"detail": faults}).encode()
+    error = failure(model("openai-compatible", "openai-chat", "http://127.0.0.1:9/v1"), 422, body)
+    assert error.message.splitlines()[0] == "; ".join(f"body.{number}: problem {number}" for number in range(5))

@@ -366,6 +366,7 @@ def test_why_a_request_is_refused(url: str) -> None:
         assert await code(WorstCase("p/m", 1, 1, unknown=("the price of p/m",))) == ("price_unknown", False)
         assert await code(WorstCase("p/m", 1, 1, "USD", 1, 1)) == ("currency_mismatch", False)
         assert await code(quoted(1), 1001) == ("request_too_large", False)
+        (await limiter.reserve(digest, record, quoted(1), 1000)).release()  # it fits exactly
         assert await code(quoted(cny("1.01"))) == ("insufficient_quota", True)
         held = await limiter.reserve(digest, record, quoted(cny("0.6")), 900)
         assert await code(quoted(cny("0.6"))) == ("budget_reserved", True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cnllm
-from cnllm import Client, Model, Registry
+from cnllm import Client, Model, Registry, engine
 from cnllm.simulator.server import Server, running
-from cnllm.types import Reasoning, ToolCallStart
+from cnllm.types import Opaque, Reasoning, ToolCallStart
 
 if TYPE_CHECKING:
     import openai  # it takes seconds: the tests that need it import it
@@ -261,3 +261,12 @@ def test_the_vendors_client_is_told_of_a_limit(sdk: openai.OpenAI) -> None:
     answer = ask(sdk, "Hello there", max_output_tokens=3)
     assert answer.status == "incomplete"
     assert answer.incomplete_details.reason == "max_output_tokens"
+
+
+def test_a_result_stays_as_it_is_where_its_call_is_only_named() -> None:
+    kept = [
+        {"type": "item_reference", "id": "fc_9"},
+        {"type": "function_call_output", "call_id": "call_9", "output": "rain"},
+    ]
+    (message,) = engine.decode_request(WIRE, {"model": "m", "input": kept}).messages
+    assert [part.data for part in message.parts if isinstance(part, Opaque)] == kept
