@@ -59,7 +59,18 @@ def test_a_call_comes_back_as_it_was_meant(writer: Callable[..., writers.Block],
 @given(data=st.data())
 def test_a_block_ends_at_its_own_closer(writer: Callable[..., writers.Block], data: st.DataObject) -> None:
     meant, _ = data.draw(writers.asked(writer))
-    rule, opener, block = writer(meant, data.draw)
+    assert_ends_at_its_closer(*writer(meant, data.draw))
+
+
+@pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
+@settings(QUICK, max_examples=share(4))
+@given(data=st.data())
+def test_no_single_piece_of_a_value_ends_a_block(writer: Callable[..., writers.Block], data: st.DataObject) -> None:
+    for piece in writers.PLAIN:
+        assert_ends_at_its_closer(*writer([("look", {"q": f"a{piece}b"})], data.draw))
+
+
+def assert_ends_at_its_closer(rule: Markup, opener: str, block: str) -> None:
     closers = Markers.copy(tuple(rule.close))
     found = closers.find(block, len(opener))
     while found and ends_inside_value(rule, block[: found[0]]):
