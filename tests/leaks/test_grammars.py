@@ -119,6 +119,17 @@ def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
         )
 
 
+@each("rule", [rules.PIPES, rules.TOKENS])
+@each("between", ["", " ", "\n"])
+def test_a_section_without_an_end_marker_ends_where_the_next_one_begins(rule: Markup, between: str) -> None:
+    begin, separator, end = rule.parts or ()
+    values = ["a", end, f"x{begin}y", f"{begin}{end}"]
+    for value in values:
+        first, second = (f"{begin}look{separator}{json.dumps({'q': text})}" for text in (value, "b"))
+        text = f"{rule.open[0]}{first}{between}{second}{end}{rule.close[0]}"
+        assert calls(rule, text) == [("look", {"q": value}), ("look", {"q": "b"})]
+
+
 # ── prose about markup ───────────────────────────────────────────────────────
 
 PROSE = [
