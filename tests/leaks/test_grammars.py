@@ -122,7 +122,8 @@ def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
 @each("rule", [rules.PIPES, rules.TOKENS])
 @each("between", ["", " ", "\n"])
 def test_a_section_without_an_end_marker_ends_where_the_next_one_begins(rule: Markup, between: str) -> None:
-    begin, separator, end = rule.parts or ()
+    assert isinstance(rule.parts, list)
+    begin, separator, end = rule.parts
     values = ["a", end, f"x{begin}y", f"{begin}{end}"]
     for value in values:
         first, second = (f"{begin}look{separator}{json.dumps({'q': text})}" for text in (value, "b"))
