@@ -234,7 +234,7 @@ def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coro
 
 
 def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
-    """Count the operations of the store for two thousand requests, one after the other and many at once."""
+    """Count the operations of the store for two thousand requests, many at once, and for more, one after the other."""
     book, _, digest = book_with(url, rpm=10**6, tpm=10**9, budgets={"CNY": cny("1000")})
 
     async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
@@ -246,10 +246,14 @@ def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
 
         await asyncio.gather(*[one() for _ in range(40)])
         assert counting.operations < 400
+        before = counting.operations
+        for _ in range(500):
+            (await limiter.reserve(digest, record, quoted(1000), 10)).settle(900, 12)
+        assert counting.operations - before < 250
 
     run(url, digest, steps)
     use = in_use(book)
-    assert (use.calls, use.tokens, use.spent) == (2000, 24_000, {"CNY": 1_800_000})
+    assert (use.calls, use.tokens, use.spent) == (2500, 30_000, {"CNY": 2_250_000})
     assert not any(use.open.values())
     book.close()
 
