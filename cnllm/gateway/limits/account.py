@@ -146,7 +146,7 @@ def _expire(account: Account, now: int) -> None:
     """Count the money of leases that have expired as spent."""
     for worker in [worker for worker, lease in account.leases.items() if lease.expires <= now]:
         for currency, units in account.leases.pop(worker).open.items():
-            if units > 0 and currency != FLIGHTS:
+            if currency != FLIGHTS:
                 _add(account.spent, currency, units)
 
 

@@ -66,7 +66,7 @@ class AsyncKeyBook:
     def __init__(self, book: KeyBook) -> None:
         self._book = book
         self._threads: ThreadPoolExecutor | None = None
-        self._generation = 0
+        self._generation = generation()
 
     async def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest; None for an unknown one."""

@@ -28,7 +28,7 @@ class AsyncStore:
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._threads: ThreadPoolExecutor | None = None
-        self._generation = 0
+        self._generation = generation()
         self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
 
     @property
