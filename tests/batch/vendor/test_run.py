@@ -122,6 +122,20 @@ def test_lines_that_are_no_requests_and_ids_that_stand_twice(machine: Machine, t
         assert (server.count("submit"), server.count("call")) == (1, 0)
 
 
+def test_a_part_whose_only_row_stands_twice_leaves_nothing_at_the_vendor(machine: Machine, tmp_path: Path) -> None:
+    with (tmp_path / "in.jsonl").open("a") as file:
+        file.write('{"id": "r1", "prompt": "again"}\n')
+    with vendor() as server:
+        configure(machine, server, FILE, flags="batch.max_rows = 1")
+        done = machine.run(*arguments(FILE, tmp_path))
+        assert done.status == 3
+        assert f"{ROWS} done, 1 failed" in done.out
+        assert (server.count("submit"), server.count("call")) == (ROWS, 0)
+        single = machine.run(*[a for a in arguments(FILE, tmp_path) if a != "--vendor-batch"])
+        assert single.status == 3, single  # it is not told to go on with a job
+        assert server.count("call") == 0
+
+
 def test_the_cap_counts_the_discounted_worst_case(machine: Machine, tmp_path: Path) -> None:
     command = (*arguments(FILE, tmp_path), "-p", "max_tokens=40")
     with vendor() as server:
