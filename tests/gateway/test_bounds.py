@@ -514,6 +514,38 @@ def test_a_refused_request_is_not_parsed(tmp_path: Path, monkeypatch: pytest.Mon
         assert parsed == []
 
 
+class Holding(Gateway):
+    """A gateway that reads nothing of a request until it may go on."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.goes_on = threading.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await asyncio.to_thread(self.goes_on.wait)
+        await super().__call__(scope, receive, send)
+
+
+def test_a_client_that_sends_faster_than_it_is_read_has_to_wait() -> None:
+    gateway = Holding(simulate=True, keys=[KEY])
+    body = memoryview(json.dumps(BODY).encode().ljust(60_000_000))
+    with running(gateway) as url, connected(url, SO_SNDBUF=65536) as peer:
+        peer.sendall(f"POST {PATH} HTTP/1.1\r\n{AUTHORIZED}content-length: {len(body)}\r\n\r\n".encode())
+        peer.settimeout(2)
+        sent = 0
+        try:
+            with contextlib.suppress(TimeoutError):
+                while sent < len(body):
+                    sent += peer.send(body[sent : sent + 65536])
+        finally:
+            gateway.goes_on.set()
+        assert sent < len(body), "the gateway took what nobody has read"
+        peer.settimeout(60)
+        peer.sendall(body[sent:])
+        assert status(peer.recv(65536)) == 200
+
+
 # ── clients that do not read ──────────────────────────────────────────────────
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("reads", [False, True], ids=["never", "one byte at a time"])

@@ -477,6 +477,17 @@ def test_a_stream_that_runs_is_drained_when_the_server_stops() -> None:
         assert process.wait(20) == 0
 
 
+def test_requests_that_came_at_once_and_were_answered_do_not_keep_the_server_from_its_end() -> None:
+    one = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+    with serving("--simulate", "--key", KEY) as (process, url):
+        answers = lines_sent(url, f"{one}\r\n" * 2 + f"{one}connection: close\r\n\r\n")
+        assert answers.count(b"200 OK") == 3
+        start = time.monotonic()
+        process.terminate()
+        assert process.wait(60) == 0
+        assert time.monotonic() - start < 10  # for requests that run it would wait longer
+
+
 def test_workers_that_are_stopped_before_they_serve_end() -> None:
     for _ in range(3):
         with serving("--simulate", "--key", KEY, "--workers", "2") as (process, _):
