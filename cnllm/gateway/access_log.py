@@ -29,7 +29,7 @@ __all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "logged_call"]
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT_BYTES = 6 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
 _ENTRY_BYTES = 2560  # of an entry with some short notes, about
-_NOTES_BYTES = 32 * 1024  # of the notes of one of them
+_LONGEST_ENTRY = _ENTRY_BYTES + 32 * 1024  # bytes of one with all its notes
 _LONGEST_TEXT = 1000  # characters of a text in an entry: clients choose some of its words
 _REPEAT_SECONDS = 60.0  # between two lines, or two tracebacks, about the same fault
 _MOST_FAULTS = 100
@@ -86,15 +86,15 @@ def _shorten(entry: Entry) -> int:
     Of very many notes the first ones stay.
     """
     entry.outcome = _short(entry.outcome)
-    size, notes = 0, []
+    size, notes = _ENTRY_BYTES, []
     for note in entry.notes:
         if len(note.said) > _LONGEST_TEXT or len(note.did) > _LONGEST_TEXT:
             note = replace(note, said=_short(note.said), did=_short(note.did))
-        if (size := size + len(note.said) + len(note.did)) > _NOTES_BYTES:
+        if (size := size + len(note.said) + len(note.did)) > _LONGEST_ENTRY:
             break
         notes.append(note)
     entry.notes = notes
-    return _ENTRY_BYTES + size
+    return size
 
 
 def _short(text: str) -> str:
