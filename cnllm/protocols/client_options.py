@@ -88,7 +88,7 @@ class _Place:
 
     def _silent(self, kind: str | None) -> frozenset[str]:
         """Return the keys that are not counted, in both spellings."""
-        keys = {row.rpartition(".")[2] for row in self.rows}
+        keys = {row.rpartition(".")[2] for row in self.rows if kind is None or row.partition(".")[0] in (kind, "*")}
         known = {key for key in keys if (row := self.row(kind, key)) is not None and row.outcome not in _COUNTED}
         return frozenset(["type", *known, *map(snake_case, known), *self.children])
 
