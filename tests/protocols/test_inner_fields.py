@@ -322,6 +322,29 @@ def test_each_key_inside_messages_and_tools_has_the_outcome_of_its_row(protocol:
     assert count > 10
 
 
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body", "key"),
+    [
+        (MESSAGES, said({**THOUGHT, "source": MARK}, "assistant"), "messages[].content[].source"),
+        (
+            RESPONSES,
+            items({"role": "assistant", "content": [{"type": "output_text", "text": "Hi", "image_url": MARK}]}),
+            "input[].content[].image_url",
+        ),
+    ],
+    ids=[MESSAGES, RESPONSES],
+)
+def test_a_key_of_blocks_of_another_type_is_named_and_one_of_the_block_itself_is_not(
+    protocol: str, body: Json, key: str
+) -> None:
+    request = engine.decode_request(protocol, body, path=PATHS.get(protocol, ""))
+    plan = engine.build_request(endpoint(CHAT), request.messages, **request.options)
+    assert [note.said for note in [*request.notes, *plan.notes] if note.code == "key-foreign"] == [key]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_place_says_what_becomes_of_any_other_key(protocol: str) -> None:
     for place, rows in fields(protocol).request.items():
