@@ -135,6 +135,9 @@ def _digest(value: Any) -> str:
     return blake2b(msgspec.json.encode(value, enc_hook=str, order="sorted"), digest_size=8).hexdigest()
 
 
+# ── answers that several runs share ──────────────────────────────────────────
+
+
 def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: bool = False) -> sqlite3.Connection:
     """Open a file of answers, and create it if there is none. Raises `CnllmError` for one of another program.
 

@@ -112,6 +112,9 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
     )
 
 
+# ── the tally ────────────────────────────────────────────────────────────────
+
+
 class Interval(Struct):
     """Counts of the events in a part of the run."""
 

@@ -136,6 +136,9 @@ class Sender:
         return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
 
 
+# ── tasks ────────────────────────────────────────────────────────────────────
+
+
 _Picked = tuple[Job, Lane, LanePermit]
 
 

@@ -245,6 +245,9 @@ def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal]) -> None:
             )
 
 
+# ── ways to a host ───────────────────────────────────────────────────────────
+
+
 class NewConnections:
     """A transport that sends each request on a connection of its own, which `warm` opens before.
 

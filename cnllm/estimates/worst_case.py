@@ -276,6 +276,9 @@ def _number(value: Any) -> float | None:
     return value if type(value) in (int, float) else None
 
 
+# ── a quote ──────────────────────────────────────────────────────────────────
+
+
 def quote(plan: Plan, begun: Iterable[Start] = ()) -> Quote:
     """Return the tokens and the bounds of the cost of a request that is built.
 

@@ -48,6 +48,9 @@ def resource_body(
     raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
 
 
+# ── models ───────────────────────────────────────────────────────────────────
+
+
 def _models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
     """Return the list of models, without those that are retired, and those that the client's key may not use.
 

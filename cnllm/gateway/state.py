@@ -174,6 +174,9 @@ def _opened(store: Any) -> Any:
     return open_store(store) if store is None or isinstance(store, str) else store
 
 
+# ── responses that are kept ──────────────────────────────────────────────────
+
+
 def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]:
     """Return a body whose input begins with the conversation that `previous_response_id` names.
 

@@ -193,6 +193,9 @@ def _decompress(content: bytes) -> bytes | None:
     return payload if stream.eof and not stream.unused_data and len(payload) <= MAX_PAYLOAD else None
 
 
+# ── the file of the keys ─────────────────────────────────────────────────────
+
+
 def new_key() -> bytes:
     """Return a new random key."""
     return os.urandom(_KEY_BYTES)

@@ -189,6 +189,9 @@ def _is_key(word: str) -> bool:
     return redact.looks_secret(word) and not re.search(r"[/\\.@]|^-", word) and len(word) >= 24
 
 
+# ── names ────────────────────────────────────────────────────────────────────
+
+
 def label_of(text: str) -> str:
     """Return a text as a label: letters, digits and single underscores or dashes, with a letter first."""
     label = re.sub(r"_{2,}", "_", _UNSAFE.sub("_", text)).strip("_-")[:_MAX_LABEL].strip("_-")

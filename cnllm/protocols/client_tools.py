@@ -86,6 +86,9 @@ def _character(escape: re.Match[str]) -> str:
     return units.decode("utf-16-be", "replace") if units else escape[0]  # without digits it is text
 
 
+# ── what a choice allows ─────────────────────────────────────────────────────
+
+
 def allow_tools(options: dict[str, Any], mode: Any, names: Collection[str], kinds: Collection[Any] = ()) -> None:
     """Keep the functions with these names, and other tools of these kinds; the choice becomes the mode."""
     options["tools"] = [tool for tool in options.get("tools", ()) if _is_allowed(tool, names, kinds)]

@@ -64,6 +64,9 @@ _STANDARD = str.maketrans("-_", "+/")
 """Clients may encode the bytes with the other alphabet of base64."""
 
 
+# ── opaque tokens ────────────────────────────────────────────────────────────
+
+
 def token_reader(
     protocol: str, kinds: Iterable[type], *fields: str, is_bytes: bool = False
 ) -> Callable[[Part], str | None]:

@@ -131,6 +131,9 @@ def write_model(card: ModelCard) -> dict[str, Any]:
     return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}
 
 
+# ── errors ───────────────────────────────────────────────────────────────────
+
+
 def error_status(error: Exception) -> int:
     """Return the status of an error: the endpoint's own, or the one for its class.
 

@@ -90,6 +90,9 @@ class ValueProblem(NamedTuple):
     corrected: str = ""
 
 
+# ── the corrected line ───────────────────────────────────────────────────────
+
+
 def expected_type(kind: Any) -> str:
     """Return a type of a flag in words, "" for one that has none."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)

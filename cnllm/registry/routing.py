@@ -81,6 +81,9 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
+# ── trust in addresses ───────────────────────────────────────────────────────
+
+
 class KeyTrust:
     """Decides for the layers of one model. What the layers set is searched once; which files are trusted may change."""
 

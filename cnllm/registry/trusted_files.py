@@ -72,6 +72,9 @@ def _trusted_digests() -> dict[str, str]:
     return digests
 
 
+# ── the user's own file ──────────────────────────────────────────────────────
+
+
 def is_user_file(path: Path) -> bool:
     """Whether a path is that of the user's own registry file."""
     return os.path.abspath(path) == os.path.abspath(os.path.join(paths.folder("config"), "providers.toml"))

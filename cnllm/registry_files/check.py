@@ -129,6 +129,9 @@ def _short_pattern(source: str) -> str:
     return repr(source) if len(source) < 60 else f"{source[:57]!r}…"
 
 
+# ── effects ──────────────────────────────────────────────────────────────────
+
+
 def _effect_problems(document: Document, registry: Registry) -> Iterator[Problem]:
     """Yield the flags of endpoints and models that have no effect."""
     suspects = {flag for wire in registry._layers.names("protocols") for flag in registry._layers.unread(wire)}

@@ -164,6 +164,9 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem(path, f"{dotted_path(path)}: {error.message}")
 
 
+# ── citations ────────────────────────────────────────────────────────────────
+
+
 def citation_problems(document: Document) -> Iterator[Problem]:
     """Yield the faults of citations: unknown and unused sources, flags that are not there."""
     named = document.data.get("sources", {})

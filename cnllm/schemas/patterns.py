@@ -283,6 +283,9 @@ class _Translator:
         self._put("".join(out) + "]", size)
 
 
+# ── a whole text ─────────────────────────────────────────────────────────────
+
+
 @lru_cache(maxsize=64)
 def whole_matcher(source: str) -> Callable[[str], bool] | None:
     """Return a function that tells whether a text matches a pattern as a whole; None if the pattern is unusable."""

@@ -293,6 +293,9 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
+# ── usual schemas ────────────────────────────────────────────────────────────
+
+
 def is_usual(schema: Any) -> bool:
     """Whether a schema is surely valid, apart from its patterns. False says nothing: the whole check decides."""
     level = [schema]

@@ -188,6 +188,9 @@ def _bound_problem(rule: Param | BudgetFlags, value: Any) -> str | None:
     return next((f"must be {words} {bound:g}" for bound, breaks, words in bounds if breaks(value, bound)), None)
 
 
+# ── tools ────────────────────────────────────────────────────────────────────
+
+
 def tool_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations in the tools, then in tool_choice."""
     tools = context.request.tools

@@ -53,6 +53,9 @@ __all__ = [
 ]
 
 
+# ── requests ─────────────────────────────────────────────────────────────────
+
+
 def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest:
     """Parse a body. Never raises: `broken` names the place that does not have the shape of the wire."""
     codec = server_codec(model.protocol)
@@ -161,6 +164,9 @@ def _seal_keys() -> frozenset[str]:
 def _token(model: Model) -> str:
     """Return the seal's text: this endpoint accepts only its own. It names no model."""
     return base64.b64encode(hashlib.sha256(f"simulated by {model.name}".encode()).hexdigest()[:48].encode()).decode()
+
+
+# ── replies ──────────────────────────────────────────────────────────────────
 
 
 def is_genuine_seal(model: Model, data: Any) -> bool:

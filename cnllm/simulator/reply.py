@@ -313,6 +313,9 @@ def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[R
     )
 
 
+# ── calls that change nothing ────────────────────────────────────────────────
+
+
 def command_tool(tools: list[ParsedTool]) -> ParsedTool | None:
     """Return the first tool that requires a command, or None."""
     return next((tool for tool in tools if _command_name(tool) is not None), None)

@@ -205,6 +205,9 @@ def tool_tokens(request: ParsedRequest) -> int:
     return len(msgspec.json.encode([t.parameters for t in request.tools or ()])) // 4 if request.tools else 0
 
 
+# ── pieces like tokens ───────────────────────────────────────────────────────
+
+
 def is_cjk(text: str) -> bool:
     """Whether the text holds a Chinese, Japanese or Korean character."""
     return _HAS_CJK.search(text) is not None

@@ -30,6 +30,42 @@ __all__ = [
 _LIST_PATHS = ("/models", "/v1/models")
 
 
+# ── what is served ───────────────────────────────────────────────────────────
+
+
+class HiddenNames(Struct, frozen=True):
+    """Neutral names: `models` are served as model-1, model-2, … on paths without a provider.
+
+    With `only` no other model of the registry is served. Otherwise clients reach the others by their real names.
+    """
+
+    models: tuple[str, ...]
+    only: bool = False
+
+    def real(self, name: str) -> str | None:
+        """Return the registry's name for a client's name, or None for a model that is not served."""
+        number = name.removeprefix("model-")
+        if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
+            return self.models[int(number[:9]) - 1]
+        return None if self.only else name
+
+
+class ServedModels(Struct, frozen=True):
+    """The models that the server serves, and its batches."""
+
+    endpoints: Endpoints
+    batches: BatchStore
+    hidden_names: HiddenNames | None = None
+
+    @property
+    def registry(self) -> ModelLookup:
+        """Return the registry with the models."""
+        return self.batches.registry
+
+
+# ── routes ───────────────────────────────────────────────────────────────────
+
+
 def route(
     catalog: ServedModels, method: str, target: str, headers: Mapping[str, str], content: bytes
 ) -> SimulatedResponse:
@@ -179,36 +215,6 @@ def _list(catalog: ServedModels, method: str, provider: str | None) -> Simulated
         data.append({"id": name if provider is None else id, "object": "model", "created": 0, "owned_by": owner})
     body = msgspec.json.encode({"object": "list", "data": data})
     return json_response(body)
-
-
-class HiddenNames(Struct, frozen=True):
-    """Neutral names: `models` are served as model-1, model-2, … on paths without a provider.
-
-    With `only` no other model of the registry is served. Otherwise clients reach the others by their real names.
-    """
-
-    models: tuple[str, ...]
-    only: bool = False
-
-    def real(self, name: str) -> str | None:
-        """Return the registry's name for a client's name, or None for a model that is not served."""
-        number = name.removeprefix("model-")
-        if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
-            return self.models[int(number[:9]) - 1]
-        return None if self.only else name
-
-
-class ServedModels(Struct, frozen=True):
-    """The models that the server serves, and its batches."""
-
-    endpoints: Endpoints
-    batches: BatchStore
-    hidden_names: HiddenNames | None = None
-
-    @property
-    def registry(self) -> ModelLookup:
-        """Return the registry with the models."""
-        return self.batches.registry
 
 
 def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:

@@ -250,6 +250,9 @@ def _string(schema: dict[str, Any], root: _Root, words: str, nth: int) -> str:
     return text[: _count(schema, "maxLength", 1 << 30)]
 
 
+# ── strings for a pattern ────────────────────────────────────────────────────
+
+
 class _UnsupportedPattern(Exception):
     """A construct that this generator does not support."""
 

@@ -168,6 +168,9 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+# ── calls in the store ───────────────────────────────────────────────────────
+
+
 class LoggedCall(Struct, frozen=True, kw_only=True):
     """One call. `began` is ISO 8601 in UTC, `key` the name of the client's key at a gateway.
 

@@ -174,6 +174,9 @@ class _ReplyWatch:
         self._expected, self._first, self._end = self._world.expects_call(), None, None
 
 
+# ── the allowance ────────────────────────────────────────────────────────────
+
+
 class AllowanceSpent(CnllmError):
     """The next request would go beyond --max-requests or --max-cost."""
 
@@ -273,6 +276,9 @@ class ModeReport(Struct, frozen=True):
     def called(self) -> int:
         """Return the number of replies that called."""
         return self.true_positives + self.false_positives
+
+
+# ── measures ─────────────────────────────────────────────────────────────────
 
 
 def measure(tools: Mode, results: Sequence[TaskResult]) -> ModeReport:

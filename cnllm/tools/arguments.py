@@ -188,6 +188,9 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
 
+# ── results ──────────────────────────────────────────────────────────────────
+
+
 def shown(value: Any) -> str:
     """Return a result as text: a string unchanged, everything else as JSON.
 

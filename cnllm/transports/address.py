@@ -139,6 +139,9 @@ def _address(host: str, port: int, name: str, target: str, *, encrypted: bool) -
     return Address(encrypted, host, port, name, target, (encrypted, host, port))
 
 
+# ── the proxy ────────────────────────────────────────────────────────────────
+
+
 def proxy_for(scheme: str, host: str, cache: dict[str, str | None], port: int | None = None) -> str | None:
     """Return the proxy of the environment or the system for an address. Each address is looked up once."""
     address = f"{scheme}://{host}:{port}"
@@ -218,6 +221,9 @@ def _ip_address(name: str) -> _IPAddress | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+# ── certificates ─────────────────────────────────────────────────────────────
 
 
 def client_context() -> ssl.SSLContext:

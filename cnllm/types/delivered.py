@@ -234,6 +234,9 @@ def text_events(reasoning: str, text: str) -> list[Event]:
     return [*out, TextDelta(text)] if text else out
 
 
+# ── the end of a reply ───────────────────────────────────────────────────────
+
+
 def final_events(reply: Reply) -> list[Event]:
     """Return the closing events of a reply that was read elsewhere, with `Finished`."""
     return [*closing_events(reply), Finished(reply.finish, reply.raw_finish)]

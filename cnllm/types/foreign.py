@@ -172,6 +172,9 @@ def _getter(value: Any) -> Get:
     return value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
 
 
+# ── messages with `kind` and `parts` ─────────────────────────────────────────
+
+
 def is_parts_message(value: Any) -> bool:
     """Whether a value is a message of this form."""
     get = _getter(value)
@@ -253,6 +256,9 @@ def _item(item: Any) -> Part:
     if isinstance(text := get("content"), str):
         return Text(text)
     return Opaque({"kind": str(kind)}, FOREIGN)
+
+
+# ── blocks of content ────────────────────────────────────────────────────────
 
 
 def _parts_of(content: Any) -> list[Part]:

@@ -169,6 +169,9 @@ class JsonPieces:
         return self._nesting.has_ended()
 
 
+# ── arguments of a call ──────────────────────────────────────────────────────
+
+
 def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     """Return (arguments, problem): the decoded object, or why the raw text is not usable.
 

@@ -29,6 +29,67 @@ _EXPECTED_MESSAGES = (
 )
 
 
+# ── types ────────────────────────────────────────────────────────────────────
+
+
+class MessageDict(TypedDict, total=False):
+    """A message as an OpenAI-style dict."""
+
+    role: Required[Role]
+    content: str | Sequence[str | Text | Media | Reasoning | ToolCall | ToolResult | Opaque | Mapping[str, Any]] | None
+    tool_calls: Sequence[Mapping[str, Any]] | None
+    tool_call_id: str
+    name: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    by: str | None
+    parts: Sequence[Any]
+    refusal: str | None
+    error: bool
+    prefix: bool
+    partial: bool
+    cache_control: Mapping[str, Any]
+
+
+class _Untyped:
+    """Nothing is one: a `Mapping[str, _Untyped]` is a mapping whose values are `Any`."""
+
+
+class _ForeignTypedDict(Protocol):
+    """A TypedDict of another library, such as those of OpenAI's SDK."""
+
+    __total__: ClassVar[Any]  # Any: a subtype of this protocol is still a member of its own in a union
+
+
+class _SDKObject(Protocol):
+    """An object of pydantic, as an SDK returns it."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+
+
+class _ForeignMessage(Protocol):
+    """A message of pydantic-ai: `kind` is request or response."""
+
+    @property
+    def kind(self) -> str:
+        """Return the kind."""
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """Return the parts."""
+
+
+_MessageLike = str | Message | MessageDict | _ForeignTypedDict | Mapping[str, _Untyped] | _SDKObject | _ForeignMessage
+"""One message, in any of the forms that a verb takes. A string is a message of the user."""
+
+Messages = _MessageLike | Sequence[_MessageLike] | Iterator[_MessageLike]
+"""The messages of a call: a string, a `Message`, a dict, an SDK's object, or a list of these."""
+
+
+# ── reading ──────────────────────────────────────────────────────────────────
+
+
 def as_messages(messages: Any) -> list[Message]:
     """Return a string, messages, dicts, or a mixture of them as messages.
 
@@ -102,58 +163,3 @@ def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
 
     repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
     out += found[1:] if repeats else found
-
-
-class MessageDict(TypedDict, total=False):
-    """A message as an OpenAI-style dict."""
-
-    role: Required[Role]
-    content: str | Sequence[str | Text | Media | Reasoning | ToolCall | ToolResult | Opaque | Mapping[str, Any]] | None
-    tool_calls: Sequence[Mapping[str, Any]] | None
-    tool_call_id: str
-    name: str | None
-    reasoning: str | None
-    reasoning_content: str | None
-    by: str | None
-    parts: Sequence[Any]
-    refusal: str | None
-    error: bool
-    prefix: bool
-    partial: bool
-    cache_control: Mapping[str, Any]
-
-
-class _Untyped:
-    """Nothing is one: a `Mapping[str, _Untyped]` is a mapping whose values are `Any`."""
-
-
-class _ForeignTypedDict(Protocol):
-    """A TypedDict of another library, such as those of OpenAI's SDK."""
-
-    __total__: ClassVar[Any]  # Any: a subtype of this protocol is still a member of its own in a union
-
-
-class _SDKObject(Protocol):
-    """An object of pydantic, as an SDK returns it."""
-
-    def model_dump(self) -> dict[str, Any]:
-        """Return the fields as a dict."""
-
-
-class _ForeignMessage(Protocol):
-    """A message of pydantic-ai: `kind` is request or response."""
-
-    @property
-    def kind(self) -> str:
-        """Return the kind."""
-
-    @property
-    def parts(self) -> Sequence[Any]:
-        """Return the parts."""
-
-
-_MessageLike = str | Message | MessageDict | _ForeignTypedDict | Mapping[str, _Untyped] | _SDKObject | _ForeignMessage
-"""One message, in any of the forms that a verb takes. A string is a message of the user."""
-
-Messages = _MessageLike | Sequence[_MessageLike] | Iterator[_MessageLike]
-"""The messages of a call: a string, a `Message`, a dict, an SDK's object, or a list of these."""

@@ -25,50 +25,6 @@ SEARCH = "web_search"
 """The name of the search as a tool, which a tool choice may name."""
 
 
-def custom_function(name: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the function for a custom tool. Its description holds the grammar, if the tool has one."""
-    own = {key: tool[key] for key in ("description", "format") if tool.get(key) is not None}
-    texts = [own["description"]] if isinstance(own.get("description"), str) and own["description"] else []
-    texts.append(f"Call this function with one argument, `{_FIELD}`: a string that holds the whole input, unchanged.")
-    if (grammar := custom_grammar(own)) is not None:
-        texts.append(f"The input follows this grammar ({grammar[0]}):\n{grammar[1]}")
-    parameters = {
-        "type": "object",
-        "properties": {_FIELD: {"type": "string", "description": "The whole input of the tool."}},
-        "required": [_FIELD],
-        "additionalProperties": False,
-    }
-    function = {"name": name, "description": "\n\n".join(texts), "parameters": parameters}
-    return {"type": "function", "function": function, "custom": own}
-
-
-def custom_grammar(custom: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the syntax and the definition of the grammar for a custom tool's input; None where it has none.
-
-    Chat completions write the grammar as an object of its own inside the format, Responses in the format itself.
-    """
-    format = custom.get("format")
-    if not isinstance(format, Mapping):
-        return None
-    grammar = format.get("grammar") if isinstance(format.get("grammar"), Mapping) else format
-    if not isinstance(grammar, Mapping) or not isinstance(grammar.get("definition"), str):
-        return None
-    return str(grammar.get("syntax", "lark")), grammar["definition"]
-
-
-def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
-    """Return the arguments of the function for an input, decoded and as JSON."""
-    arguments = {_FIELD: input}
-    return arguments, msgspec.json.encode(arguments).decode()
-
-
-def custom_input(call: ToolCall) -> str:
-    """Return the input of a call. Arguments in another form are the input themselves."""
-    arguments = call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
-    value = None if arguments is None else arguments.get(_FIELD)
-    return value if isinstance(value, str) else call.raw
-
-
 class Function(Struct, frozen=True):
     """A tool as offered.
 
@@ -121,3 +77,50 @@ class WebSearch(Struct, frozen=True):
         if not names:
             raise checks.wrong_value("domains", domains, "a list of domains with at least one, or None")
         return WebSearch(count, tuple(map(str.__str__, names)))
+
+
+# ── custom tools ─────────────────────────────────────────────────────────────
+
+
+def custom_function(name: str, tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the function for a custom tool. Its description holds the grammar, if the tool has one."""
+    own = {key: tool[key] for key in ("description", "format") if tool.get(key) is not None}
+    texts = [own["description"]] if isinstance(own.get("description"), str) and own["description"] else []
+    texts.append(f"Call this function with one argument, `{_FIELD}`: a string that holds the whole input, unchanged.")
+    if (grammar := custom_grammar(own)) is not None:
+        texts.append(f"The input follows this grammar ({grammar[0]}):\n{grammar[1]}")
+    parameters = {
+        "type": "object",
+        "properties": {_FIELD: {"type": "string", "description": "The whole input of the tool."}},
+        "required": [_FIELD],
+        "additionalProperties": False,
+    }
+    function = {"name": name, "description": "\n\n".join(texts), "parameters": parameters}
+    return {"type": "function", "function": function, "custom": own}
+
+
+def custom_grammar(custom: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the syntax and the definition of the grammar for a custom tool's input; None where it has none.
+
+    Chat completions write the grammar as an object of its own inside the format, Responses in the format itself.
+    """
+    format = custom.get("format")
+    if not isinstance(format, Mapping):
+        return None
+    grammar = format.get("grammar") if isinstance(format.get("grammar"), Mapping) else format
+    if not isinstance(grammar, Mapping) or not isinstance(grammar.get("definition"), str):
+        return None
+    return str(grammar.get("syntax", "lark")), grammar["definition"]
+
+
+def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
+    """Return the arguments of the function for an input, decoded and as JSON."""
+    arguments = {_FIELD: input}
+    return arguments, msgspec.json.encode(arguments).decode()
+
+
+def custom_input(call: ToolCall) -> str:
+    """Return the input of a call. Arguments in another form are the input themselves."""
+    arguments = call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
+    value = None if arguments is None else arguments.get(_FIELD)
+    return value if isinstance(value, str) else call.raw

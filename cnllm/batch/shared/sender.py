@@ -280,6 +280,9 @@ class RowSender:
         self._wake.set()
 
 
+# ── results ──────────────────────────────────────────────────────────────────
+
+
 def result_of(outcome: Outcome) -> dict[str, Any]:
     """Return the result of an outcome, as JSON can hold it."""
     reply = outcome.reply
@@ -292,6 +295,9 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         if reply.cost is not None:
             result["cost"] = {"amount": reply.cost.amount, "currency": reply.cost.currency}
     return result
+
+
+# ── asking ───────────────────────────────────────────────────────────────────
 
 
 class Asker:

@@ -176,6 +176,9 @@ class Outbox:
         self.open.append(part)
 
 
+# ── one part ─────────────────────────────────────────────────────────────────
+
+
 class _Packed(Struct, frozen=True):
     """A row of a part: what the state keeps of it, its body, and the most that it can cost, in units."""
 

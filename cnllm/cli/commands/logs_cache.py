@@ -114,6 +114,9 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "⏎")
 
 
+# ── the report ───────────────────────────────────────────────────────────────
+
+
 class RequestReport(Struct, frozen=True, kw_only=True):
     """A request, compared with the last one before it to the same model.
 

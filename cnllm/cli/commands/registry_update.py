@@ -185,6 +185,9 @@ def _report(
         stdio.print_line("nothing differs")
 
 
+# ── what is printed ──────────────────────────────────────────────────────────
+
+
 def _print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) -> None:
     """Print the changes on stdout: each question with its changes, then the others by action and kind.
 

@@ -88,6 +88,9 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
     ctx.exit(status)
 
 
+# ── the run ──────────────────────────────────────────────────────────────────
+
+
 def _models_with_key(registry: Registry) -> list[Model]:
     """Return every described model whose key is set, and those that need none."""
     models = [registry.resolve(name) for name in registry.names()]

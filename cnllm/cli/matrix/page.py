@@ -122,6 +122,9 @@ def _packed(data: Any) -> str:
     return base64.b64encode(zlib.compress(_json(data).encode(), 9)).decode()
 
 
+# ── the page of one model ────────────────────────────────────────────────────
+
+
 class _DetailData:
     """The details of the models, filled model by model; facts, sources and texts are stored once."""
 
@@ -221,6 +224,9 @@ def source_address(source: str) -> str:
         place = f"/tree/{repository['commit'] or 'HEAD'}/{repository['path'] or ''}".rstrip("/")
         return f"https://github.com/{repository['name']}{place if repository['commit'] or repository['path'] else ''}"
     return ""
+
+
+# ── the list ─────────────────────────────────────────────────────────────────
 
 
 class _PageEntry(Struct, frozen=True):

@@ -315,6 +315,9 @@ def exact_rate(rate: float) -> Decimal:
     return Decimal(repr(rate))
 
 
+# ── hours and days ───────────────────────────────────────────────────────────
+
+
 def _is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
     """Whether a time, in seconds since 1970, lies in one of the ranges; None where they cannot be read."""
     ranges, offset = _ranges(hours), _offset(zone)

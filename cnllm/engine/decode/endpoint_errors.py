@@ -324,6 +324,9 @@ def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> s
     return hint if retired is None else f"{hint}; {retired}"
 
 
+# ── the request that was refused ─────────────────────────────────────────────
+
+
 def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
     rules = flags.reasoning or ReasoningFlags()

@@ -291,6 +291,9 @@ def _as_status(value: Any) -> int | None:
     return None
 
 
+# ── the meaning ──────────────────────────────────────────────────────────────
+
+
 def classify(rules: Iterable[ErrorRule], status: int, text: str, codes: Collection[str]) -> tuple[str, bool]:
     """Return the kind of an error, and whether the same request may succeed later.
 
@@ -323,6 +326,9 @@ def _rank(rule: ErrorRule) -> int:
 def _compile(source: str) -> Pattern:
     """Compile a pattern that ignores case."""
     return ignore_case(source)
+
+
+# ── the delay before the next try ────────────────────────────────────────────
 
 
 def delay_from_headers(headers: Mapping[str, str]) -> float | None:

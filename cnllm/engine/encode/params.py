@@ -195,6 +195,9 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
+# ── parameters without a rule ────────────────────────────────────────────────
+
+
 def take_declared(options: RequestOptions, flags: Flags) -> RequestOptions:
     """Return the options with the registry's names for parameters that the caller gave by the endpoint's own."""
     rest: dict[str, Any] = {}

@@ -51,6 +51,9 @@ def may_recover(error: CnllmError) -> bool:
     return error.retryable or (broke_off and error.meaning.elsewhere is True)
 
 
+# ── the targets of a route ───────────────────────────────────────────────────
+
+
 class CooldownState(Protocol):
     """The memory of targets that failed; see `cnllm.client.fallback`."""
 

@@ -130,6 +130,9 @@ class RequestMonitor:
         _end_entry(entry, round)
 
 
+# ── what is counted ──────────────────────────────────────────────────────────
+
+
 class Round(Struct, frozen=True):
     """The results at the end of a conversation, and the calls that they answer.
 

@@ -266,6 +266,9 @@ class StateStore(ABC):
         return StoreFailure(self.failure or "") if was_kept is None else was_kept
 
 
+# ── failures ─────────────────────────────────────────────────────────────────
+
+
 class FailureLog:
     """The present failure of a store, and the log lines about it."""
 

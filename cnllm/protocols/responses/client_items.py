@@ -54,6 +54,9 @@ _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
 
 
+# ── records ──────────────────────────────────────────────────────────────────
+
+
 class ItemRecord:
     """The record of one item.
 
@@ -155,6 +158,9 @@ class RecordMatcher:
             position += 1
         self._next[kind] = position
         return records[position] if position < len(records) else None
+
+
+# ── items ────────────────────────────────────────────────────────────────────
 
 
 def as_function_call(item: dict[str, Any]) -> dict[str, Any]:

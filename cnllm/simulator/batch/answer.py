@@ -209,6 +209,9 @@ def _part_headers(text: bytes) -> EmailMessage:
     return message
 
 
+# ── the results of a job ─────────────────────────────────────────────────────
+
+
 def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
     """Return a job with its results, if it is over and has none yet."""
     phase = job.phase(store.clock())
