@@ -7,17 +7,15 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from cnllm.client.telemetry import CallEnded
 from cnllm.engine.encode.plan import Plan
-from cnllm.store.call_log import CallLog
+from cnllm.store.call_log import CallLog, LoggedCall
+from cnllm.store.records import TurnError
 from cnllm.types import Note, Reply, Usage
-
-if TYPE_CHECKING:
-    from cnllm.store.call_log import LoggedCall
 
 __all__ = ["CallLog", "CallRecorder"]
 
@@ -53,9 +51,6 @@ def _logged_call(
     recorder: CallRecorder, ended: CallEnded, place: tuple[str, object], notes: Sequence[Note], began: float
 ) -> LoggedCall:
     """Return the record of a call for the store."""
-    from cnllm.store.call_log import LoggedCall
-    from cnllm.store.records import TurnError
-
     failure = ended.error or (None if ended.finish else "Interrupted")
     status = f"HTTP {ended.status}" if ended.status is not None else ""
     return LoggedCall(

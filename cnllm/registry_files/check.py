@@ -16,7 +16,7 @@ from cnllm.registry.problem import Problem, dotted_path, problem_from_error
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.check_references import citation_problems, reference_problems
-from cnllm.schemas.patterns import whole_problem
+from cnllm.schemas.patterns import ignore_case, whole_problem
 from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
@@ -111,8 +111,6 @@ def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str]
 
 def _problem(source: str, *, is_whole: bool) -> str | None:
     """Return why a pattern cannot be matched; None where it can."""
-    from cnllm.schemas.patterns import ignore_case  # loads the pattern engine, which a listing does not need
-
     if is_whole:
         problem = whole_problem(source)
     else:

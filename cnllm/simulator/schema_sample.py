@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
+from cnllm.schemas.patterns import compile_pattern
+
 __all__ = [
     "sample_match",
     "sample_value",
@@ -264,8 +266,6 @@ def sample_match(pattern: str, seed: str, *, full_match: bool = True) -> tuple[s
     and counts. It checks the string before it returns it, so that lookaheads and the like give None and never a wrong
     string.
     """
-    from cnllm.schemas.patterns import compile_pattern
-
     steps = 1
     try:
         with warnings.catch_warnings():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,30 +11,15 @@ import click
 from msgspec.structs import replace
 
 from cnllm.cli import download, options, questions
-from cnllm.cli.language.messages import in_brackets, localize, localize_word
-from cnllm.cli.output import answer, stdio, terminal
-from cnllm.cli.output.table import table
-from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, value_text
+from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
-    from cnllm.registry_files.updates.changes import Action, Change, Kind, PublicList
+    from cnllm.registry_files.updates.changes import Change, PublicList
     from cnllm.registry_files.updates.review import ReviewQuestion
 
-__all__ = [
-    "update",
-]
-
+__all__ = ["update"]
 
 _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
-
-_ACTION_TITLES: dict[Action, str] = {
-    "automatic": "",
-    "ask": ": your decision",
-    "disputed": ": the lists differ from each other, so nothing changes",
-    "corrected": ": a correction stands, so nothing changes",
-    "caught-up": ": the lists have caught up, so the correction can go",
-    "by-hand": ": never changed from a list; write it into your own file, once you have read the vendor's page",
-}
 
 
 @click.command(
@@ -86,6 +71,7 @@ def update(
     less than a third. Addresses, ids, keys, headers and everything else that moves a call never change. Your own file
     stays as it is, and wins. In a pipe nothing is written without --yes.
     """
+    from cnllm.cli.output import registry_changes
     from cnllm.registry import Registry
     from cnllm.registry_files.updates.changes import find_changes
     from cnllm.registry_files.updates.patch_file import write_updates
@@ -97,7 +83,7 @@ def update(
     changes = find_changes(registry, lists, own_files)
     asked = questions_of(changes, lists)
     if not as_json:
-        _print_changes(changes, asked)
+        registry_changes.print_changes(changes, asked)
     chosen: list[Change] = []
     if not dry_run:
         asks = not (yes or as_json) and questions.can_ask()
@@ -183,49 +169,3 @@ def _report(
         )
     if not changes:
         stdio.print_line("nothing differs")
-
-
-# ── what is printed ──────────────────────────────────────────────────────────
-
-
-def _print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) -> None:
-    """Print the changes on stdout: each question with its changes, then the others by action and kind.
-
-    What nothing becomes of, because our source was read later, is counted elsewhere.
-    """
-    blocks = [
-        f"{_title(one.kind, 'ask', len(one.changes))}\n{localize(one.cause)}\n{_table(one.changes)}" for one in asked
-    ]
-    rest = [change for change in changes if change.action in _ACTION_TITLES and change.action != "ask"]
-    groups: dict[tuple[Action, Kind], list[Change]] = {}
-    for change in rest:
-        groups.setdefault((change.action, change.kind), []).append(change)
-    for (action, kind), found in groups.items():
-        lines = "".join(f"\n{line}" for line in _by_hand(found)) if action == "by-hand" else ""
-        blocks.append(f"{_title(kind, action, len(found))}\n{_table(found)}{lines}")
-    if blocks:
-        answer.print_line("\n\n".join(blocks))
-
-
-def _title(kind: Kind, action: Action, number: int) -> str:
-    """Return the title of changes with their number, whose brackets are those of the language."""
-    title = f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])}"
-    return f"{title}{in_brackets(str(number))}"
-
-
-def _table(changes: Sequence[Change]) -> str:
-    heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
-    return table(heads, [_cells(change) for change in changes], give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
-
-
-def _by_hand(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines to write for changes that are never made from a list."""
-    for change in changes:
-        for line in lines_by_hand(change):
-            yield f"  {terminal.escape(line)}"
-
-
-def _cells(change: Change) -> tuple[str, ...]:
-    place = change.where.rpartition("/")[2]
-    ours = "" if not change.flag else value_text(change.ours)
-    return change.model, change.flag, ours, value_text(change.theirs), "+".join(change.lists), place
