@@ -23,7 +23,7 @@ from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.name_bounds import check_name, check_query
-from cnllm.gateway.operator_pages import operator_page
+from cnllm.gateway.operator_pages import OperatorRequest, operator_page
 from cnllm.gateway.prefixes import Thread
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
@@ -220,18 +220,16 @@ class HttpRequest:
 
     async def _answer_operator(self, endpoint: Endpoint) -> None:
         """Answer a request of the operator. Raises `RequestFailed`."""
-        service = self._service
-        request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
-        page = await operator_page(
+        request = OperatorRequest(
             endpoint,
-            service.monitor,
-            *request,
-            partial(self._body.content, busy_status=self._busy_status),
-            service.logins,
+            self._method,
+            self._headers,
+            self._query,
             self._client,
-            service.admission.uses,
-            lambda: service.client()._route_choices(),
+            self._scope.get("scheme") == "https",
+            partial(self._body.content, busy_status=self._busy_status),
         )
+        page = await operator_page(self._service, request)
         await self._response.send(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint) -> None:

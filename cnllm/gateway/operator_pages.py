@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+
+from msgspec import Struct
 
 from cnllm.gateway.access import digest, sent_keys
 from cnllm.gateway.admission import guessing_failure
-from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.endpoints import Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.monitoring.pages import LARGEST_FORM, Page, form_key, ui_page
+from cnllm.gateway.service import Service
 
-__all__ = ["operator_page"]
+__all__ = ["OperatorRequest", "operator_page"]
 
 
-async def operator_page(
-    endpoint: Endpoint,
-    monitor: Monitor,
-    method: str,
-    headers: Mapping[str, str],
-    query: str,
-    is_secure: bool,
-    content: Callable[[int], Awaitable[bytes]],
-    logins: Guesses,
-    address: str,
-    uses: Callable[[], Awaitable[Any]],
-    choices: Callable[[], Any],
-) -> Page:
-    """Return the answer. `content` returns the body of the request up to a number of bytes, `uses` that of the keys.
+class OperatorRequest(Struct, frozen=True):
+    """A request of the operator. `content` returns the body of the request up to a number of bytes.
 
-    `choices` returns the last choices of the routes by measurement. Raises `RequestFailed`, also for an address that
-    has sent too many wrong keys: `logins` counts those.
+    `address` is that of the client, `is_secure` says whether it came over TLS.
     """
+
+    endpoint: Endpoint
+    method: str
+    headers: Mapping[str, str]
+    query: str
+    address: str
+    is_secure: bool
+    content: Callable[[int], Awaitable[bytes]]
+
+
+async def operator_page(service: Service, request: OperatorRequest) -> Page:
+    """Return the answer. Raises `RequestFailed`, also for an address that has sent too many wrong keys."""
+    endpoint, method, headers, logins = request.endpoint, request.method, request.headers, service.logins
+    monitor = service.monitor
     operator = monitor.operator
     is_login = endpoint.name == "login" and method == "POST"
-    keys = sent_keys(headers, query)
-    if (keys or is_login) and (wait := logins.wait(address)):
+    keys = sent_keys(headers, request.query)
+    if (keys or is_login) and (wait := logins.wait(request.address)):
         raise RequestFailed(guessing_failure(wait))
     if is_login and endpoint.verb == "ui":
-        keys = [form_key(await content(LARGEST_FORM))]
+        keys = [form_key(await request.content(LARGEST_FORM))]
     if keys and not operator.allows(map(digest, keys)):
-        logins.add(address)
+        logins.add(request.address)
     if endpoint.verb == "metrics":
         return _metrics(monitor, method, headers.get("accept", ""), is_allowed=operator.allows(map(digest, keys)))
     assert monitor.recent is not None
@@ -53,9 +55,9 @@ async def operator_page(
         recent=monitor.recent,
         operator=operator,
         is_allowed=is_allowed,
-        login=operator.cookie(map(digest, keys), is_secure=is_secure),
-        uses=await uses() if endpoint.name == "keys" and is_allowed else None,
-        choices=choices() if endpoint.name == "routes" and is_allowed else None,
+        login=operator.cookie(map(digest, keys), is_secure=request.is_secure),
+        uses=await service.admission.uses() if endpoint.name == "keys" and is_allowed else None,
+        choices=service.client()._route_choices() if endpoint.name == "routes" and is_allowed else None,
     )
 
 
