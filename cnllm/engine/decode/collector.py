@@ -273,8 +273,9 @@ class Citations:
         for item in waiting:
             start, end = places.get(item.citation.start), places.get(item.citation.end)
             if start is None or end is None or (item.quote and text[start:end] != item.quote):
-                start = text.find(item.quote) if item.quote else -1
-                end = start + len(item.quote or "")
+                quote = item.quote or ""  # an empty one has no place
+                start = text.find(quote)
+                end = start + len(quote)
             out += self.add(_placed(item.citation, start, end))
         return out
 

@@ -359,7 +359,7 @@ def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[st
             names=prepared.names,
             method=None if output is None else output.method,
             schema=prepared.wire_schema,
-            schema_name="answer" if output is None else output.name,
+            schema_name=options.schema_name,
             schema_keys=options.schema_keys,
             stream=prepared.plan.stream,
         ),
