@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
+from cnllm.gateway.bounds import check_body, check_request
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
-from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec, wire

@@ -15,6 +15,7 @@ from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
+from cnllm.gateway.bounds import check_name, check_query
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
@@ -22,7 +23,6 @@ from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
-from cnllm.gateway.name_bounds import check_name, check_query
 from cnllm.gateway.operator_pages import OperatorRequest, operator_page
 from cnllm.gateway.prefixes import Thread
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread

@@ -15,7 +15,7 @@ import pytest
 
 from cnllm import CannotSend, Registry, UnknownModel, engine
 from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.name_bounds import LONGEST, MOST_FIELDS, MOST_OPTIONS
+from cnllm.gateway.bounds import LONGEST, MOST_FIELDS, MOST_OPTIONS
 from cnllm.types import Note
 
 from .support import Answer, say

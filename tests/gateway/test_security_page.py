@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, request_body, service, tokens
+from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, request_body, service, tokens
 from cnllm.gateway.monitoring import recent
 from cnllm.gateway.store import StoreBounds as StoreBounds
 
@@ -66,9 +66,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "wrong keys of an address": [admission._GUESSES[0], seconds[1]],
         "wrong keys at `/ui` and `/metrics`": [asgi._LOGINS[0], seconds[0]],
         "addresses that are remembered for it": [bounds._MOST_ADDRESSES],
-        "the name of a model": [name_bounds.LONGEST["model"]],
-        "the name of an option": [name_bounds.LONGEST["option"]],
-        "options that no protocol knows": [name_bounds.MOST_OPTIONS],
+        "the name of a model": [bounds.LONGEST["model"]],
+        "the name of an option": [bounds.LONGEST["option"]],
+        "options that no protocol knows": [bounds.MOST_OPTIONS],
         "the values of one body: objects, arrays, and their contents": [request_body.MOST_VALUES],
         "the last requests at `/ui`": [recent._MOST],
         "entries of `/v1/requests`": [access_log._KEPT_BYTES],
