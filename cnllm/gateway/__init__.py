@@ -38,10 +38,9 @@ def app(
     """
     from cnllm.config.settings import read_secret
     from cnllm.gateway.asgi import Gateway
-    from cnllm.gateway.default_keys import DefaultKeys
     from cnllm.gateway.limits.book import check_book, open_book
     from cnllm.gateway.store import check_store
-    from cnllm.gateway.tokens import Keyring
+    from cnllm.gateway.tokens import DefaultKeys, Keyring
 
     options.setdefault("token_keys", Keyring.load() if read_secret("gateway_key") else DefaultKeys())
     if isinstance(store, str):

@@ -16,12 +16,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
+import hmac
+import logging
 import os
 import re
+import secrets
 import stat
+import threading
 import zlib
 from collections.abc import Callable, Sequence
+from importlib import util
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,19 +36,15 @@ from cnllm.config import paths
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_secret
 from cnllm.errors import CnllmError
+from cnllm.gateway.thoughts import TokenKeys
 from cnllm.system import files
 from cnllm.system.files import open_nonblocking
+from cnllm.system.processes import fork_safe
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-__all__ = [
-    "MAX_PAYLOAD",
-    "PREFIX",
-    "Keyring",
-    "keys_in_file",
-    "new_key",
-]
+__all__ = ["MAX_PAYLOAD", "PREFIX", "DefaultKeys", "Keyring", "ProcessKeys", "keys_in_file", "new_key", "process_keys"]
 
 
 PREFIX = "cnllm1."
@@ -67,6 +69,10 @@ _HEAD = f"""\
 # the end on all of them first. Remove an old key once no client needs its conversations.
 # A new key: {_MAKE}
 """
+
+_log = logging.getLogger("cnllm.gateway")
+_MARK = b"process:"  # no other token begins so
+_DIGEST = 32
 
 
 class Keyring:
@@ -273,3 +279,76 @@ def _parse_key(word: str) -> bytes | None:
     if not re.fullmatch(r"[A-Za-z0-9+/_-]{43}=?", word):
         return None
     return base64.b64decode(word.rstrip("=").replace("-", "+").replace("_", "/") + "=")
+
+
+class DefaultKeys:
+    """The keys of the configuration folder, loaded at their first use; keys of this process where that fails."""
+
+    def __init__(self) -> None:
+        self._keys: TokenKeys | None = None
+        self._lock = fork_safe(threading.Lock())
+
+    def seal(self, identity: str, payload: bytes) -> str:
+        """Return a token."""
+        return self._loaded().seal(identity, payload)
+
+    def open(self, identity: str, token: str) -> bytes | None:
+        """Return the payload of a token; None for one that these keys did not seal."""
+        return self._loaded().open(identity, token)
+
+    def _loaded(self) -> TokenKeys:
+        """Return the keys."""
+        with self._lock:
+            if self._keys is None:
+                self._keys = _load()
+            return self._keys
+
+
+def _load() -> TokenKeys:
+    """Return the keys of the configuration folder, or those of this process."""
+    try:
+        return Keyring.load()
+    except CnllmError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        level = logging.WARNING if util.find_spec("cryptography") else logging.INFO  # the package is optional
+        _log.log(level, "tokens that hold reasoning are valid in this process only: %s%s", error.message, hint)
+        return process_keys()
+
+
+@functools.cache
+def process_keys() -> ProcessKeys:
+    """Return the keys of this process and its children."""
+    return ProcessKeys(secrets.token_bytes(32))
+
+
+class ProcessKeys:
+    """Signs tokens with a key that nothing stores. The program that gets a token can read it, but not change it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def seal(self, identity: str, payload: bytes) -> str:
+        """Return a token."""
+        content = zlib.compress(payload, 1)
+        data = _MARK + self._digest(identity, content) + content
+        return PREFIX + base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def open(self, identity: str, token: str) -> bytes | None:
+        """Return the payload of a token; None for one that this process did not sign."""
+        text = token.removeprefix(PREFIX)
+        try:
+            data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (binascii.Error, ValueError):
+            return None
+        digest, content = data[len(_MARK) : len(_MARK) + _DIGEST], data[len(_MARK) + _DIGEST :]
+        if not data.startswith(_MARK) or not hmac.compare_digest(digest, self._digest(identity, content)):
+            return None
+        return zlib.decompressobj().decompress(content, MAX_PAYLOAD)
+
+    def _digest(self, identity: str, content: bytes) -> bytes:
+        """Return the digest of a token's content."""
+        owner = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).digest()
+        return hmac.digest(self._key, owner + content, "sha256")
+
+    def __repr__(self) -> str:
+        return "<ProcessKeys>"

@@ -20,7 +20,6 @@ from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
-from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.gateway.endpoints import Endpoint, client_protocol, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
@@ -28,6 +27,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.state import Steps, continued_body, keep_response, keep_turn, restored_request
 from cnllm.gateway.store import StateStore, open_store
+from cnllm.gateway.tokens import DefaultKeys
 from cnllm.protocols import server_api
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged

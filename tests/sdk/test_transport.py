@@ -25,7 +25,7 @@ from google.genai import errors, types
 import cnllm
 from cnllm import Retry
 from cnllm.errors import CnllmError
-from cnllm.gateway.default_keys import ProcessKeys
+from cnllm.gateway.tokens import ProcessKeys
 from cnllm.sdk.transport import required_families
 
 from .support import KEY, AsyncEndpoint, AsyncSim, Endpoint, Sim, chunk, no_network, over, registry, simulated
@@ -462,7 +462,7 @@ def test_tokens_without_cryptography_are_signed_by_the_process(monkeypatch: pyte
     def missing(*_: Any) -> Any:
         raise CnllmError("sealed tokens need the package cryptography")
 
-    monkeypatch.setattr("cnllm.gateway.default_keys.Keyring.load", missing)
+    monkeypatch.setattr("cnllm.gateway.tokens.Keyring.load", missing)
     sim = Sim()
     claude = anthropic.Anthropic(http_client=simulated(sim), api_key=KEY)
     thinking: Any = {"type": "enabled", "budget_tokens": 1024}
