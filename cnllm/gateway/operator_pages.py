@@ -11,7 +11,7 @@ from cnllm.gateway.admission import guessing_failure
 from cnllm.gateway.endpoints import Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.monitor import Monitor
-from cnllm.gateway.monitoring.pages import LARGEST_FORM, Page, form_key, ui_page
+from cnllm.gateway.monitoring.operator import LARGEST_FORM, Page, form_key, ui_page
 from cnllm.gateway.service import Service
 
 __all__ = ["OperatorRequest", "operator_page"]
