@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cnllm.engine.decode.reply_builder import text_reply_builder
-from cnllm.leaks.script import language_script
+from cnllm.leaks.fallback_text import language_script
 from cnllm.registry.model import Model
 from cnllm.registry.registry import resolve_model
 from cnllm.types import Event, Note, TextDelta, ToolCall, checks

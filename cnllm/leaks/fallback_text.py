@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from cnllm.leaks.script import in_script, script
-
-if TYPE_CHECKING:  # loads the grammars, which many programs never need
+if TYPE_CHECKING:
     from cnllm.leaks.grammars.base import ParsedCall
 
-__all__ = ["CALL", "FallbackText", "Wish", "call_wish"]
+__all__ = [
+    "CALL",
+    "FallbackText",
+    "Wish",
+    "call_wish",
+    "fallback",
+    "in_script",
+    "language_script",
+    "script",
+]
+
 
 CALL = "{call}"
 WISH = "{wish}"
@@ -40,6 +48,23 @@ _NAME_IN_MARKUP = re.compile(
 )
 
 _Kind = Literal["time", "command", "search", "file", "call"]
+
+# First and last character. Kana and hangul stand before han: Japanese and Korean use it too.
+_SCRIPTS = (
+    ("kana", "぀", "ヿ"),
+    ("hangul", "가", "힣"),
+    ("han", "一", "鿿"),
+    ("cyrillic", "Ѐ", "ӿ"),
+    ("arabic", "؀", "ۿ"),
+)
+_LANGUAGES = {
+    **dict.fromkeys(("zh", "yue", "wuu", "hans", "hant"), "han"),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "sr", "mk", "kk", "ky", "mn"), "cyrillic"),
+    **dict.fromkeys(("ar", "fa", "ur"), "arabic"),
+    "ja": "kana",
+    "ko": "hangul",
+}
+_MAX_CHARACTERS = 2000  # characters of a text that are read
 
 
 class Wish(Struct, frozen=True):
@@ -122,3 +147,29 @@ def _single_line(text: str) -> str:
     text = "".join(char if char.isprintable() else " " for char in text[:_MAX_SEARCH])
     text = " ".join(_UNSAFE.sub(" ", text).split())
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1].rstrip() + "…"
+
+
+def script(text: str) -> str:
+    """Return the script of a text: kana, hangul, han, cyrillic, arabic, or other."""
+    text = text[:_MAX_CHARACTERS]
+    for name, first, last in _SCRIPTS:
+        if any(first <= char <= last for char in text):
+            return name
+    return "other"
+
+
+def language_script(tag: str) -> str:
+    """Return the script of a language tag (`zh`, `ja-JP`), or of a script's own name."""
+    name = tag.strip().lower().replace("_", "-").partition("-")[0]
+    scripts = {script_name for script_name, _, _ in _SCRIPTS}
+    return name if name in scripts else _LANGUAGES.get(name, "other")
+
+
+def fallback(sentences: Mapping[str, str], prompt: str | None) -> str:
+    """Return the sentence for the script of a prompt, or for any other; may be empty."""
+    return in_script(sentences, script(prompt or ""))
+
+
+def in_script(sentences: Mapping[str, str], name: str) -> str:
+    """Return the sentence for a script, or for any other; may be empty."""
+    return sentences.get(name, sentences.get("other", ""))

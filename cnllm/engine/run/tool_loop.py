@@ -27,7 +27,7 @@ from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
-from cnllm.leaks.script import fallback
+from cnllm.leaks.fallback_text import fallback
 from cnllm.types import (
     Cost,
     Event,
