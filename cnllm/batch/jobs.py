@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.batch.identity import AnswerCache, plan_identity
 from cnllm.batch.lane import Lane
-from cnllm.batch.outcome import Outcome, fault_outcome
+from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import DONE, Record

@@ -18,7 +18,7 @@ from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
-from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
+from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Dispatcher, LanePermit, Sender

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cnllm.batch.jobs import Job
 from cnllm.batch.journal import write_finishes
-from cnllm.batch.outcome import INVALID, Outcome, line_of, outcome_of_error, outcome_of_reply
+from cnllm.batch.output import INVALID, Outcome, line_of, outcome_of_error, outcome_of_reply
 from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE, Finish
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
