@@ -27,10 +27,9 @@ from cnllm.batch.lanes import open_lanes
 from cnllm.batch.output import Output
 from cnllm.batch.plot import draw_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
-from cnllm.batch.progress import Progress, snapshot
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
-from cnllm.batch.report import Report, Tally, make_report
+from cnllm.batch.report import Progress, Report, Tally, make_report, snapshot
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender

@@ -15,7 +15,7 @@ from cnllm.types import checks
 from cnllm.types.call_options import RunOptions
 
 if TYPE_CHECKING:
-    from cnllm.batch.progress import Progress
+    from cnllm.batch.report import Progress
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
     from cnllm.registry.model import Model

@@ -21,8 +21,7 @@ from cnllm.config.settings import check_settings
 from cnllm.ray.transport import RayTransport
 
 if TYPE_CHECKING:
-    from cnllm.batch.progress import Progress
-    from cnllm.batch.report import Report
+    from cnllm.batch.report import Progress, Report
     from cnllm.batch.settings import BatchSettings
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry

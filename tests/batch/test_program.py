@@ -12,8 +12,7 @@ import pytest
 from cli.support import KEY, Machine, read_terminal, terminal
 
 from cnllm.batch.plot import draw_plot
-from cnllm.batch.progress import Progress
-from cnllm.batch.report import Interval, Tally
+from cnllm.batch.report import Interval, Progress, Tally
 from cnllm.cli.output.batch_view import duration, progress_line
 
 from .stub import Answer, Stub, error, reply, stub

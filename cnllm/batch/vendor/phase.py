@@ -15,8 +15,7 @@ from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.lane import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
-from cnllm.batch.progress import VendorProgress
-from cnllm.batch.report import Tally
+from cnllm.batch.report import Tally, VendorProgress
 from cnllm.batch.rows import InputRow
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.vendor.codec import VendorJob, poll_plan

@@ -13,8 +13,7 @@ from cnllm.cli.output import stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.progress import Progress
-    from cnllm.batch.report import Report
+    from cnllm.batch.report import Progress, Report
 
 __all__ = ["BatchView", "duration", "estimate_lines", "progress_line", "report_lines"]
 

@@ -12,7 +12,7 @@ from cli.support import KEY, Machine
 
 import cnllm
 from cnllm import Registry
-from cnllm.batch.progress import Progress
+from cnllm.batch.report import Progress
 from cnllm.errors import CnllmError
 
 from .support import ROWS, SHAPES, answers, arguments, configure, inputs, vendor
