@@ -21,8 +21,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.simulator.prompted_tools import write_calls
-from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.reply import SimulatedReply, write_calls
 from cnllm.simulator.request import ParsedRequest, split_pieces
 
 __all__ = ["HostFaults", "UnfaithfulHost", "read_host_faults"]
