@@ -15,7 +15,7 @@ from cnllm.schemas.adapt import adapt_schema
 from cnllm.schemas.coerce import allowed_types, coerce, property_schema
 from cnllm.schemas.simplify import inline_references, remove_nulls
 from cnllm.simulator.schema_sample import sample_match, sample_value
-from cnllm.tools.encoded import decode_values
+from cnllm.tools.arguments import decode_values
 
 RULES = ("inline-refs", "any-of-only", "one-type", "branch-types", "no-tuples", "typed", "root-object")
 REF = {"$ref": "#/$defs/n"}

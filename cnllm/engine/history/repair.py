@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.tools.encoded import decode_values, unwrap_object
+from cnllm.tools.arguments import decode_values, unwrap_object
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 
