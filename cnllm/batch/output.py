@@ -1,4 +1,6 @@
-"""The output file: one JSON line a request, appended in groups that are on the disk when `append` returns."""
+"""The output file: one JSON line a request, appended in groups that are on the disk when `append` returns.
+
+The outcome of a request says its line, and whether another run asks again."""
 
 from __future__ import annotations
 
@@ -183,6 +185,9 @@ class Output:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+# ── outcomes ─────────────────────────────────────────────────────────────────
 
 
 class Outcome(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Count a run in memory that does not grow (rows, tokens, latencies, and a series over time), and report it."""
+"""Count a run in memory that does not grow (rows, tokens, latencies, a series over time), show its progress, report it."""
 
 from __future__ import annotations
 
@@ -214,6 +214,9 @@ class Tally:
         last = self.intervals[-count:]
         span = min(now - self.start, count * self.width) or 1e-9
         return sum(i.answers for i in last) / span, sum(i.tokens for i in last) / span
+
+
+# ── the progress ─────────────────────────────────────────────────────────────
 
 
 class VendorProgress(Struct, frozen=True):

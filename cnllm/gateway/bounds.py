@@ -1,4 +1,7 @@
-"""Bound what clients hold of a gateway: connections, requests, bytes and time; for all of them and for one address."""
+"""Bound what clients hold of a gateway: connections, requests, bytes and time; for all of them and for one address.
+
+Names that clients send are bounded before anything is looked up by one, compared with one or quoted from one.
+"""
 
 from __future__ import annotations
 
@@ -215,6 +218,9 @@ def _without_port(hop: str) -> str:
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop
+
+
+# ── names ────────────────────────────────────────────────────────────────────
 
 
 def check_name(kind: Kind, name: str, place: str) -> None:

@@ -44,7 +44,7 @@ from cnllm.system.processes import fork_safe
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-__all__ = ["MAX_PAYLOAD", "PREFIX", "DefaultKeys", "Keyring", "ProcessKeys", "keys_in_file", "new_key", "process_keys"]
+__all__ = ["MAX_PAYLOAD", "PREFIX", "DefaultKeys", "Keyring", "ProcessKeys", "keys_in_file", "new_key"]
 
 
 PREFIX = "cnllm1."
@@ -281,6 +281,9 @@ def _parse_key(word: str) -> bytes | None:
     return base64.b64decode(word.rstrip("=").replace("-", "+").replace("_", "/") + "=")
 
 
+# ── keys without a configuration ─────────────────────────────────────────────
+
+
 class DefaultKeys:
     """The keys of the configuration folder, loaded at their first use; keys of this process where that fails."""
 
@@ -312,11 +315,11 @@ def _load() -> TokenKeys:
         hint = f"; {error.hint}" if error.hint else ""
         level = logging.WARNING if util.find_spec("cryptography") else logging.INFO  # the package is optional
         _log.log(level, "tokens that hold reasoning are valid in this process only: %s%s", error.message, hint)
-        return process_keys()
+        return _process_keys()
 
 
 @functools.cache
-def process_keys() -> ProcessKeys:
+def _process_keys() -> ProcessKeys:
     """Return the keys of this process and its children."""
     return ProcessKeys(secrets.token_bytes(32))
 

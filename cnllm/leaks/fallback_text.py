@@ -1,4 +1,4 @@
-"""Name what an answer that was nothing but markup asked for, and choose the sentence about it."""
+"""Name what an answer that was nothing but markup asked for, and choose the sentence about it in the reader's script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = [
     "Wish",
     "call_wish",
     "fallback",
-    "in_script",
     "language_script",
     "script",
 ]
@@ -92,7 +91,7 @@ class FallbackText(Struct, frozen=True):
         Its language is that of the prompt, or of `reply_text` if the prompt is not known.
         """
         name = self.script or script(reply_text if self.prompt is None else self.prompt)
-        sentence = in_script(self.sentences, name)
+        sentence = _in_script(self.sentences, name)
         if CALL not in sentence and WISH not in sentence:
             return sentence
         if wish is None:
@@ -149,6 +148,9 @@ def _single_line(text: str) -> str:
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1].rstrip() + "…"
 
 
+# ── scripts ──────────────────────────────────────────────────────────────────
+
+
 def script(text: str) -> str:
     """Return the script of a text: kana, hangul, han, cyrillic, arabic, or other."""
     text = text[:_MAX_CHARACTERS]
@@ -167,9 +169,9 @@ def language_script(tag: str) -> str:
 
 def fallback(sentences: Mapping[str, str], prompt: str | None) -> str:
     """Return the sentence for the script of a prompt, or for any other; may be empty."""
-    return in_script(sentences, script(prompt or ""))
+    return _in_script(sentences, script(prompt or ""))
 
 
-def in_script(sentences: Mapping[str, str], name: str) -> str:
+def _in_script(sentences: Mapping[str, str], name: str) -> str:
     """Return the sentence for a script, or for any other; may be empty."""
     return sentences.get(name, sentences.get("other", ""))

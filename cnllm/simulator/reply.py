@@ -38,13 +38,10 @@ from cnllm.types import Usage
 __all__ = [
     "SimulatedReply",
     "command_tool",
-    "described_results",
-    "described_tools",
     "finish_word",
     "make_reply",
     "with_harmless_command",
     "write_calls",
-    "writes_calls_as_text",
 ]
 
 
@@ -119,9 +116,9 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
         msgspec.json.encode([[t.wire for t in request.turns], [t.name for t in request.tools or ()]], order="sorted")
     ).hexdigest()
     texts = _TEXTS["zh" if is_cjk(request.prompt) else "en"]
-    text_calls = writes_calls_as_text(flags)
-    request = described_tools(request) if text_calls else request
-    results = described_results(request) if text_calls else _results(request)
+    text_calls = _writes_calls_as_text(flags)
+    request = _described_tools(request) if text_calls else request
+    results = _described_results(request) if text_calls else _results(request)
     tools = [] if results or request.choice == "none" else _tools_to_call(request)
     schema = _schema(request)
     values = {
@@ -366,12 +363,15 @@ def _holds_text(schema: Any) -> bool:
     return schema.get("type") == "string"
 
 
-def writes_calls_as_text(flags: Flags) -> bool:
+# ── tools that a prompt describes ────────────────────────────────────────────
+
+
+def _writes_calls_as_text(flags: Flags) -> bool:
     """Whether this model writes its calls as text."""
     return flags.tools is not None and flags.tools.supported is False and flags.tools.otherwise == "prompt"
 
 
-def described_tools(request: ParsedRequest) -> ParsedRequest:
+def _described_tools(request: ParsedRequest) -> ParsedRequest:
     """Return the request with the tools of its prompt. Each tool is one JSON object on a line."""
     tools: list[ParsedTool] = []
     for turn in request.turns:
@@ -390,7 +390,7 @@ def _parse_tool(line: str) -> ParsedTool | None:
     return ParsedTool("function", tool["name"], tool.get("parameters"))
 
 
-def described_results(request: ParsedRequest) -> list[tuple[str, str]]:
+def _described_results(request: ParsedRequest) -> list[tuple[str, str]]:
     """Return (tool, text) for each result in the last message."""
     last = request.last
     return _RESULT.findall(last.text) if last is not None and last.role == "user" else []

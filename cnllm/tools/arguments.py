@@ -247,6 +247,9 @@ def _convert(value: Any) -> Any:
     return list(value) if isinstance(value, (Iterator, Sequence, Set, ValuesView)) else str(value)
 
 
+# ── arguments that were encoded twice ────────────────────────────────────────
+
+
 def unwrap_object(raw: str) -> dict[str, Any] | None:
     """Return the object in a JSON string, for arguments that were encoded twice as a whole."""
     try:

@@ -1,4 +1,4 @@
-"""Format facts about a model as words."""
+"""Format facts about a model, and what a reply has used, as words."""
 
 from __future__ import annotations
 
@@ -103,6 +103,9 @@ def fold_command(line: str) -> Iterator[str]:
 _EXAMPLE_WIDTH = 76
 _BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
 """An option with quoted text, quoted text, or a space at which a line may break."""
+
+
+# ── usage ────────────────────────────────────────────────────────────────────
 
 
 class ReplyPace:

@@ -1,4 +1,4 @@
-"""Decide who may see metrics and the page of requests: the operator of the gateway."""
+"""Decide who the operator of a gateway is, and answer the operator's requests for `/metrics` and `/ui`."""
 
 from __future__ import annotations
 
@@ -92,6 +92,9 @@ class OperatorAccess:
 def _signature(identity: str, end: str) -> str:
     """Return the signature of the end of a login."""
     return hmac.new(identity.encode(), b"cnllm ui\0" + end.encode(), hashlib.sha256).hexdigest()
+
+
+# ── pages ────────────────────────────────────────────────────────────────────
 
 
 class Page(Struct, frozen=True):
