@@ -1,4 +1,4 @@
-"""Count a run in memory that does not grow (rows, tokens, latencies, a series over time), show its progress, report it."""
+"""Count a run in memory that does not grow (rows, tokens, latencies, a series over time), and say how it went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Name what an answer that was nothing but markup asked for, and choose the sentence about it in the reader's script."""
+"""Name what an answer that was nothing but markup asked for, and choose the sentence about it by the script."""
 
 from __future__ import annotations
 
