@@ -79,42 +79,63 @@ def spelling_pattern(marker: str) -> str:
     return "".join(pattern for pattern, _ in _elements(marker))
 
 
-def _beginnings(elements: list[_Element]) -> str:
-    """Return the pattern of every incomplete beginning of a marker at the end of the text."""
-    out = ""
-    for pattern, so_far in reversed(elements):
-        if out:
-            out = f"{pattern}(?:\\Z|{out})"
-            out = out if pattern == so_far else f"(?:{so_far}\\Z|{out})"
-        elif pattern != so_far:
-            out = f"{so_far}\\Z"
-        else:
-            out = "(?!)"  # with this element the marker is complete
-    return out
+def _any_beginning(markers: list[list[_Element]]) -> str:
+    """Return a pattern for every incomplete beginning, at the end of a text, of some markers, given as their elements.
 
-
-def _needle(marker: str) -> str:
-    """Return the longest word that every spelling of a marker contains, in lower case; "" if there is none."""
-    is_barred = any(char in BARS for char in marker)
-    return max(re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower()), key=len, default="")
-
-
-def _needles(markers: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return words by the character with which markers begin that hold one of them; nothing if one holds none.
-
-    A word that has another one in it is left out: where it stands, the other one does.
+    Common beginnings are tried once. A class of the characters that may follow comes first, so that it fails quickly.
     """
-    words: dict[str, set[str]] = {}
+    rests: dict[_Element, list[list[_Element]]] = {}
+    for head, *rest in markers:
+        rests.setdefault(head, []).extend([rest] if rest else [])  # without a rest the marker is complete
+    branches = {head: _beginning(head, rest) for head, rest in rests.items()}
+    chars = [head for head in branches if head[0] == head[1] and re.fullmatch(r"\\?[^\s\\\w]|\w", head[0])]
+    others = [branch for head, branch in branches.items() if branch and head not in chars]
+    simple = {head[0]: branches[head] for head in chars if branches[head]}
+    if simple:
+        others.append(f"(?=[{''.join(simple)}])(?:{'|'.join(simple.values())})")
+    return f"(?:{'|'.join(others)})" if others else "(?!)"
+
+
+def _beginning(head: _Element, rests: list[list[_Element]]) -> str:
+    """Return a pattern for the beginnings of markers with the same first element; "" where none is incomplete."""
+    pattern, so_far = head
+    longer = f"{pattern}(?:\\Z|{_any_beginning(rests)})" if rests else ""
+    if pattern == so_far:
+        return longer
+    return f"(?:{so_far}\\Z|{longer})" if longer else f"{so_far}\\Z"
+
+
+def _words(marker: str) -> tuple[str, ...]:
+    """Return the words that every spelling of a marker contains, in lower case, the longest first."""
+    is_barred = any(char in BARS for char in marker)
+    words = re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower())
+    return tuple(sorted(dict.fromkeys(words), key=len, reverse=True))
+
+
+def _needles(markers: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+    """Return the words of markers by the character with which they begin; nothing if a marker has no word."""
+    found: dict[str, set[tuple[str, ...]]] = {}
     for marker in markers:
-        needle = _needle(marker)
-        if not needle:
+        words = _words(marker)
+        if not words:
             return ()
         for start in _both_cases(_elements(marker)[0][0]):
-            words.setdefault(start[-1], set()).add(needle)
-    return tuple(
-        (start, tuple(sorted(word for word in known if not any(other in word for other in known - {word}))))
-        for start, known in sorted(words.items())
-    )
+            found.setdefault(start[-1], set()).add(words)
+    return tuple((start, _fewest(known)) for start, known in sorted(found.items()))
+
+
+def _fewest(known: set[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the words of markers without those in which the words of another one stand: there it is found by these."""
+    kept: list[tuple[str, ...]] = []
+    for words in sorted(known, key=lambda words: (len(words), sum(map(len, words)), words)):
+        if not any(_stand_in(other, words) for other in kept):
+            kept.append(words)
+    return tuple(kept)
+
+
+def _stand_in(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether each of some words stands in one of others."""
+    return all(any(word in other for other in others) for word in words)
 
 
 def _any_of(markers: list[list[str]]) -> str:
@@ -179,8 +200,9 @@ class Markers:
         }
         self._heads = "".join(sorted(heads - again))
         self._repeated = re.compile(f"[{re.escape(''.join(sorted(heads & again)))}]") if heads & again else None
-        spaces = 14 + (_MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0)
-        self.longest = spaces + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
+        self._has_attributes = any(map(_WORD_TAG.fullmatch, markers))
+        self._longest_bare = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
+        self.longest = self._longest_bare + (_MAX_ATTRIBUTES if self._has_attributes else 0)
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -212,7 +234,7 @@ class Markers:
     def _beginning(self) -> re.Pattern[str]:
         """Return the pattern of a beginning of any marker at the end of a text."""
         spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
-        return re.compile("|".join(map(_beginnings, spellings)), re.IGNORECASE)
+        return re.compile(_any_beginning(spellings), re.IGNORECASE)
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.
@@ -234,9 +256,13 @@ class Markers:
         """Return a position before the first word of a marker in a long text; -1 if there is none."""
         if any(char in text for char in _ODD):
             return start
-        needles = [needle for char, words in self._needles if char in text for needle in words]
+        needles = [words for char, known in self._needles if char in text for words in known]
         lower = text.lower() if needles else ""
-        first = min((at for needle in needles if (at := lower.find(needle, start)) >= 0), default=-1)
+        first = -1
+        for longest, *words in needles:
+            at = lower.find(longest, start, None if first < 0 else first + len(longest))
+            if at >= 0 and all(lower.find(word, max(start, at - self.longest)) >= 0 for word in words):
+                first = at
         return first if first < 0 else max(start, first - self.longest)
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
@@ -257,7 +283,10 @@ class Markers:
         candidates = [position for head in self._heads if (position := text.rfind(head, start)) >= 0]
         repeated = self._repeated if self._heads else self._first
         if repeated is not None:
-            candidates += [match.start() for match in repeated.finditer(text, start)]
+            near = max(0, len(text) - self._longest_bare)
+            candidates += [match.start() for match in repeated.finditer(text, near)]
+            if self._has_attributes and (position := text.rfind("<", start, near)) >= 0:
+                candidates.append(position)  # attributes hold no other one
         for position in sorted(candidates):
             if self._beginning.match(text, position):
                 return len(text) - position
