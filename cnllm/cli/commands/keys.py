@@ -11,9 +11,9 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import colon, localize, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.format import usage_line
 from cnllm.cli.output.suggestion import nearest
 from cnllm.cli.output.table import table
+from cnllm.cli.output.usage import usage_line
 from cnllm.config import keys as store
 from cnllm.config.redact import looks_secret
 

@@ -13,8 +13,8 @@ from msgspec import UNSET
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
-from cnllm.cli.output.format import ReplyPace, usage_line
 from cnllm.cli.output.stdout import print_json, print_line, print_listing, print_message
+from cnllm.cli.output.usage import ReplyPace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
     Event,

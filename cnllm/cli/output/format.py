@@ -1,15 +1,12 @@
-"""Format facts about a model, and what a reply has used, as words."""
+"""Format facts about a model as words."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import localize_word
-from cnllm.cli.output import terminal
-from cnllm.types import TOKEN_EVENTS, Event, Reply
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN",
-    "ReplyPace",
     "fold_command",
     "format_amount",
     "format_count",
@@ -26,13 +22,9 @@ __all__ = [
     "plain_flags",
     "state_word",
     "to_plain",
-    "usage_line",
 ]
 
-
 UNKNOWN = "?"
-
-_LEAST_SECONDS = 0.2  # a speed over a shorter time says nothing
 
 
 def to_plain(value: object) -> Any:
@@ -103,54 +95,3 @@ def fold_command(line: str) -> Iterator[str]:
 _EXAMPLE_WIDTH = 76
 _BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
 """An option with quoted text, quoted text, or a space at which a line may break."""
-
-
-# ── usage ────────────────────────────────────────────────────────────────────
-
-
-class ReplyPace:
-    """The speed of a reply: the seconds to its first token, and the tokens a second after it."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._first: float | None = None
-        self._last = 0.0
-        self._is_paused = False  # tools ran between two replies: their time is not the model's
-
-    def event(self, event: Event) -> None:
-        """Take in when an event with content arrived."""
-        if type(event) in TOKEN_EVENTS:
-            self._last = time.monotonic()
-            if self._first is None:
-                self._first = self._last
-
-    def pause(self) -> None:
-        """Take in that tools ran."""
-        self._is_paused = True
-
-    def text(self, reply: Reply) -> str:
-        """Return " · 0.8 s to the first token · 56 tokens/s", as far as it is known."""
-        if self._first is None:
-            return ""
-        out = f" · {self._first - self._start:.1f} s to the first token"
-        seconds, tokens = self._last - self._first, reply.usage.output
-        if not self._is_paused and tokens and seconds >= _LEAST_SECONDS:
-            out += f" · {tokens / seconds:.0f} tokens/s"
-        return out
-
-
-def usage_line(reply: Reply) -> str:
-    """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
-    usage = reply.usage
-    parts = [reply.message.by or reply.model or ""]
-    for count, label, detail, detail_label in (
-        (usage.input, "in", usage.cached, "cached"),
-        (usage.output, "out", usage.reasoning, "reasoning"),
-    ):
-        if count is not None:
-            parts.append(f"{count} {label}" + (f" ({detail} {detail_label})" if detail else ""))
-    if reply.cost is not None:
-        mark = "" if reply.cost.complete else "≥ "
-        parts.append(f"{mark}{reply.cost.amount.normalize():f} {reply.cost.currency}")
-    line = terminal.escape(" · ".join(filter(None, parts)))
-    return line if len(parts) > 1 else ""
