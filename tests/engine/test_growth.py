@@ -178,6 +178,8 @@ SHAPES: dict[str, tuple[str, Make]] = {
 
 LONGER = {"calls": 10, "usage keys in chunks": 20}
 """How much longer a reply has to be, so that a copy of a small value for each call, or a bound, shows."""
+LONG = {"usage keys in chunks"}
+"""What takes some ten seconds; that its keys are bounded is tested below, too."""
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +214,7 @@ def work(model: cnllm.Model, pieces: list[bytes]) -> tuple[int, int]:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SHAPES])
 def test_four_times_the_bytes_take_four_times_the_work(models: dict[str, cnllm.Model], shape: str) -> None:
     name, make = SHAPES[shape]
     read(parser_for(models[name]), make(3))
