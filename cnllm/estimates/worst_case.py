@@ -1,4 +1,4 @@
-"""The most that a request can cost and the tokens that it counts for, before it is sent; a quote; and what it did cost.
+"""The most that a request can cost and the tokens that it counts for, before it is sent; and what it did cost.
 
 Bounds are bounds: a token is at least one byte of text, each picture counts for the most that a picture takes, and of
 several prices the highest counts. What is not known makes the whole unknown, never zero.

@@ -1,8 +1,8 @@
 """Encode a reply as a chat-completions endpoint does, in the dialect of its registry entry.
 
-`cnllm.protocols.chat.server_encode` writes the same wire for a gateway, in one fixed form.
-This encoder follows the flags
-(fields of reasoning, finish words, places of usage), and shares no code with it, so that neither hides an error.
+`cnllm.protocols.chat.server_encode` writes the same wire for a gateway, in one fixed form. This
+encoder follows the flags (fields of reasoning, finish words, places of usage), and shares no code with it, so that
+neither hides an error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Parse a chat-completions request in the dialect of an endpoint.
 
 `cnllm.protocols.chat.server_decode` reads the same wire for a gateway: it makes messages of a valid body.
-This reader keeps
-what an endpoint judges (null beside absent content, unknown keys, arguments of any type). It shares no code with the
-client's encoder or with the gateway, so that an error there is not hidden by the same error here.
+This reader keeps what an endpoint judges (null beside absent content, unknown keys, arguments of any type). It shares
+no code with the client's encoder or with the gateway, so that an error there is not hidden by the same error here.
 """
 
 from __future__ import annotations

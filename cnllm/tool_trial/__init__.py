@@ -2,8 +2,8 @@
 
     report = try_tools(client_for, model, allowance=TrialAllowance(max_requests=200))
 
-`measure` counts: two measures of Moonshot's K2 Vendor Verifier (calls where they belong, calls valid
-by their schema), the share of tasks that end right, and times.
+`measure` counts: two measures of Moonshot's K2 Vendor Verifier (calls where they belong, calls valid by
+their schema), the share of tasks that end right, and times.
 """
 
 from __future__ import annotations
