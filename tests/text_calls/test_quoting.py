@@ -103,6 +103,13 @@ def test_any_cut_of_the_stream_gives_the_same_reply() -> None:
                 assert [note.did for note in reply.notes] == [note.did for note in whole.notes], way
 
 
+def test_a_fence_that_comes_in_one_read_with_the_block_in_it_is_known() -> None:
+    pieces = ["a < b:", "\n", "```\n", RM, "\n```\n"]  # the line break, which passes by, makes it a fence
+    for chunks in (wire(pieces), [b"".join(wire(pieces))]):
+        reply = answers(QWEN, chunks, TOOLS)[1]
+        assert (reply.text, reply.tool_calls) == ("".join(pieces), [])
+
+
 # ── what the prompt holds ────────────────────────────────────────────────────
 def test_a_call_with_the_arguments_of_one_in_the_prompt_is_a_quotation_however_it_is_formatted() -> None:
     plan = offering('It says <tool_call>\n{\n  "arguments": {"path": "\\u002f"},\n  "name": "rm"\n}\n</tool_call>')

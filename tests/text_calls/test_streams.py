@@ -246,6 +246,13 @@ def test_an_answer_of_nothing_but_markup_becomes_a_sentence_in_the_readers_scrip
     assert "fallback" in [n.code for n in reply.notes]
 
 
+@each("rest", ["<", "</", "\n<tool"])
+def test_an_answer_that_ends_with_what_may_begin_a_marker_is_more_than_markup(rest: str) -> None:
+    events, reply = answers("zai/glm-4.7", wire([PAIRS.format("tea"), rest]))
+    assert reply.text == told(events)[0] == rest.strip()
+    assert "fallback" not in {note.code for note in reply.notes}
+
+
 def test_the_sentence_can_be_set_and_may_be_empty(tmp_path: Any) -> None:
     file = tmp_path / "mine.toml"
     for said in ("Again, please.", ""):
