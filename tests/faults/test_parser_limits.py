@@ -147,6 +147,20 @@ def test_a_parser_that_is_fed_for_ever_holds_no_more_than_it_may(flood: str) -> 
     assert peak < 16_000_000
 
 
+def test_a_reply_in_many_short_pieces_takes_little_more_memory_than_its_text() -> None:
+    chunk = b"".join(delta(f"w{number} ") for number in range(10, 90))
+    parser = engine.StreamParser(model())
+    parser.feed(chunk)  # what a first reading loads does not count
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            parser.feed(chunk)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000  # 320,000 characters; 80,000 strings would take more than 4 MB
+
+
 def test_a_whole_body_beyond_the_limit_is_no_reply() -> None:
     body = whole()
     plan = engine.build_request(model(), "hi", limits=Limits(max_reply_bytes=len(body) - 1))
