@@ -436,3 +436,17 @@ def test_the_fast_way_says_the_same() -> None:
     slow.feed(b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
     assert slow.close().message == reply.message
     assert len(reply.text) == len(reply.reasoning) == 300
+
+
+def test_a_message_that_was_cut_short_before_another_item_is_passed_on_as_such() -> None:
+    short, call = message("so f", status="incomplete"), {"type": "function_call", "call_id": "c", "name": "f"}
+    call |= {"arguments": "{}", "status": "completed"}
+    events, _ = read(
+        *(added("message", 0), delta("so f"), over(short, 0), added("function_call", 1, call_id="c", name="f")),
+        *(over(call, 1), done({"id": "i0", **short}, {"id": "i1", **call})),
+    )
+    writer = engine.StreamWriter(WIRE, id="r", model="m")
+    body = writer.begin() + b"".join(writer.feed(event) for event in events)
+    frames = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line.startswith(b"data: {")]
+    ended = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+    assert (ended[0]["type"], ended[0]["status"]) == ("message", "incomplete")
