@@ -136,6 +136,19 @@ def test_a_part_whose_only_row_stands_twice_leaves_nothing_at_the_vendor(machine
         assert server.count("call") == 0
 
 
+def test_an_id_that_stands_twice_before_the_rows_of_an_earlier_run(machine: Machine, tmp_path: Path) -> None:
+    with vendor() as server:
+        configure(machine, server, FILE)
+        assert machine.run(*arguments(FILE, tmp_path)).status == 0
+        path = tmp_path / "in.jsonl"
+        path.write_text('{"id": "new", "prompt": "first"}\n{"id": "new", "prompt": "again"}\n' + path.read_text())
+        done = machine.run(*arguments(FILE, tmp_path))
+        assert "in batches of the vendor: 1 rows" in done.out, done
+        assert server.count("submit") == 2
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(line["id"] for line in lines if line["error"] is None) == ["new", *(f"r{n}" for n in range(ROWS))]
+
+
 def test_the_cap_counts_the_discounted_worst_case(machine: Machine, tmp_path: Path) -> None:
     command = (*arguments(FILE, tmp_path), "-p", "max_tokens=40")
     with vendor() as server:
