@@ -61,7 +61,7 @@ class Runner:
         self._tally = tally
         self._sender = sender
         self._must_retake = must_retake
-        self._next_seq = self._first_seq = journal.first_seq
+        self._first_seq, self._next_seq = journal.first_seq, journal.state.last_seq() + 1
         self._to_cache: list[tuple[bytes, bytes]] = []
         self._marking = 0
         self._finishing = 0
@@ -204,7 +204,7 @@ class Runner:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
         if not job.asked and record is not None:
-            if not retake or record.seq >= self._first_seq:
+            if not (retake and record.is_free(job.row.number, self._first_seq)):
                 self._refuse_duplicate(job, record)
                 return
             job.record, job.seq = record, record.seq

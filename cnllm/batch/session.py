@@ -317,7 +317,7 @@ class BatchSession:
 
     async def run(self) -> Report:
         """Ask what is left, and return the report."""
-        tally = Tally(time.monotonic())
+        tally, first_seq = Tally(time.monotonic()), self.state.last_seq() + 1
         if self.vendor is not None:
             self._running = self.vendor
             watcher = asyncio.create_task(self._watch(tally))
@@ -329,17 +329,17 @@ class BatchSession:
             finally:
                 watcher.cancel()
         rows = self._rows_to_ask() if self.vendor is None else self._leftover_rows(self.vendor)
-        return await self._run_single(tally, self._row_chunks(rows))
+        return await self._run_single(tally, self._row_chunks(rows), first_seq)
 
     def _leftover_rows(self, vendor: VendorPhase) -> Iterator[InputRow]:
         """Yield the rows that the vendor left for single calls."""
         if vendor.stopped is None and vendor.leftover.count:
             yield from (row for row in self.reader.rows() if row.number in vendor.leftover)
 
-    async def _run_single(self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]]) -> Report:
-        """Ask rows one by one, finish the files, and return the report."""
+    async def _run_single(self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]], first_seq: int) -> Report:
+        """Ask rows one by one, finish the files, and return the report. The rows of this run begin with `first_seq`."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
-        journal = Journal(self.output, self.state, self._facts, self.state.last_seq() + 1)
+        journal = Journal(self.output, self.state, self._facts, first_seq)
         loop_options = None if settings.max_steps is None else self.loop_options
         self._running = runner = Runner(
             self,

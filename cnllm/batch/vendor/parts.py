@@ -163,5 +163,5 @@ class VendorParts:
 
 
 def _is_taken(mark: RowMark, record: Record | None, first_seq: int) -> bool:
-    """Whether the state took a mark: the row is new, or from an earlier run and asked again."""
-    return record is None or (mark.retake and record.seq < first_seq)
+    """Whether the state took a mark: the row is new, or asked again."""
+    return record is None or (mark.retake and record.is_free(mark.number, first_seq))

@@ -142,11 +142,14 @@ def test_an_id_that_stands_twice_before_the_rows_of_an_earlier_run(machine: Mach
         assert machine.run(*arguments(FILE, tmp_path)).status == 0
         path = tmp_path / "in.jsonl"
         path.write_text('{"id": "new", "prompt": "first"}\n{"id": "new", "prompt": "again"}\n' + path.read_text())
-        done = machine.run(*arguments(FILE, tmp_path))
-        assert "in batches of the vendor: 1 rows" in done.out, done
-        assert server.count("submit") == 2
+        for _ in range(2):
+            done = machine.run(*arguments(FILE, tmp_path))
+            assert done.status == 3, done
+            assert f"{ROWS + 1} done, 1 failed" in done.out, done
+            assert (server.count("submit"), server.count("call")) == (2, 0)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(line["id"] for line in lines if line["error"] is None) == ["new", *(f"r{n}" for n in range(ROWS))]
+    assert [line["line"] for line in lines if line["error"]] == [2]
 
 
 def test_the_cap_counts_the_discounted_worst_case(machine: Machine, tmp_path: Path) -> None:
