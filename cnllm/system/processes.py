@@ -62,6 +62,7 @@ _FORKS = hasattr(os, "register_at_fork")
 _LOOK = 0.2  # seconds between two looks at a process, where the system cannot wait for it
 _RELOAD_SECONDS = 10.0  # the first process waits so long for the others to read the files
 _SHORT_LIFE = 2.0  # seconds
+_LOOK_SECONDS = 0.1  # between two looks for workers that ended
 _MOST_FAILURES = 5  # workers in a row that end so soon
 _sockets: dict[int, int] = {}  # descriptor → inode, which differs for a later file with the same descriptor
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -423,11 +424,13 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
     if on_ready is not None:
         on_ready()
     while workers:
+        # Not `os.wait`: a signal that comes just before it is handled only when a worker ends, and none would.
         try:
-            pid, status = os.wait()
+            pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
-        except InterruptedError:
+        if not pid:
+            time.sleep(_LOOK_SECONDS)
             continue
         started = workers.pop(pid, 0.0)
         job.drop(pid)
