@@ -424,7 +424,7 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
     if on_ready is not None:
         on_ready()
     while workers:
-        # Not `os.wait`: a signal that comes just before it is handled only when a worker ends, and none would.
+        # Not `os.wait`: a signal shortly before it would be handled only when a worker ends, and none would.
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
