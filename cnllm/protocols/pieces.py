@@ -14,6 +14,7 @@ from msgspec import Struct
 from cnllm.types import Media, Note, Usage
 
 __all__ = [
+    "ANOTHER",
     "ANSWERED",
     "ENDED",
     "FACTS",
@@ -198,7 +199,7 @@ class Fault(Struct, frozen=True):
 class Mark(Struct, frozen=True):
     """A fact about the reply."""
 
-    fact: Literal["answered", "refused", "ended"]
+    fact: Literal["answered", "refused", "ended", "another"]
 
 
 ANSWERED: Final = Mark("answered")
@@ -207,6 +208,8 @@ REFUSED: Final = Mark("refused")
 """The model or the endpoint refused to answer."""
 ENDED: Final = Mark("ended")
 """The word or the event came with which the wire ends a reply."""
+ANOTHER: Final = Mark("another")
+"""Another reply begins in the same stream."""
 
 Piece = (
     TextPiece

@@ -78,16 +78,18 @@ class ModelSource(Struct, frozen=True, kw_only=True):
 class Model:
     """A model as `Registry.resolve` returns it. Immutable; hash and equality are by identity.
 
-    `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those of every mode;
-    `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired). `memo`
-    belongs to the engine, which keeps there what it computed for this model.
+    `id` is the id on the wire, `provider` and `protocol` name the endpoint, `name` is "provider/id", which is
+    unambiguous and goes into `Message.by`. `flags` are those of every mode; `flags_for` adds the changes of a mode.
+    `notes` hold the assumptions of the registry (unknown id, retired). `memo` belongs to the engine, which keeps there
+    what it computed for this model.
     """
 
-    __slots__ = ("_modes", "_notes", "_places", "_source", "flags", "id", "memo", "protocol", "provider")
+    __slots__ = ("_modes", "_notes", "_places", "_source", "flags", "id", "memo", "name", "protocol", "provider")
 
     def __init__(self, *, id: str, provider: str, protocol: str, flags: Flags, source: ModelSource) -> None:
         self.id = id
         self.provider = provider
+        self.name = f"{provider}/{id}"
         self.protocol = protocol
         self.flags = flags
         self._source = source
@@ -95,11 +97,6 @@ class Model:
         self._modes: dict[frozenset[str], Flags] = {}
         self._places: dict[tuple[str, frozenset[str]], str] = {}
         self.memo: dict[Any, Any] = {}
-
-    @property
-    def name(self) -> str:
-        """Return "provider/id", which is unambiguous and goes into `Message.by`."""
-        return f"{self.provider}/{self.id}"
 
     @property
     def family(self) -> str | None:

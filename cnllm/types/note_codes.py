@@ -122,6 +122,7 @@ NoteCode = Literal[
     "odd-chunk",
     "unreadable-chunk",
     "text-differs",
+    "second-reply",
     "deltas-reread",
     "tag-stripped",
     "stop-left-in",

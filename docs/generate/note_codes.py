@@ -132,6 +132,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "odd-chunk": "a chunk of the stream is not an object and was skipped",
         "unreadable-chunk": "a chunk of the stream cannot be read: the reply is not whole",
         "text-differs": "the whole text, at its end, is longer than its pieces; a gap in them makes the reply cut",
+        "second-reply": "another reply begins in the stream; it is not read, and the first one ends there",
         "deltas-reread": "the stream repeats all so far in each delta, and was read again so",
         "tag-stripped": "a reasoning tag that closes nothing was left out",
         "stop-left-in": "a stop text was taken off the end of the text",

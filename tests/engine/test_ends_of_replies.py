@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import CannotSend, Model, Reply, engine
+from cnllm import CannotSend, Model, Reply, StreamCut, engine
 
 from .test_counted_once import STOP, chunk, models, read, thinking
 
@@ -132,6 +132,31 @@ def test_with_tools_that_the_caller_excluded_the_note_says_so(models: dict[str, 
         assert "fallback" not in codes(reply)
         assert reply.text.strip() == text.removesuffix(CALL).strip()
         assert not reply.tool_calls
+
+
+def with_id(events: list[Any], id: str) -> list[Any]:
+    """Return the events of a reply that begins with another id."""
+    [first, *rest] = events
+    key = "message" if "message" in first else "response"
+    return [{**first, key: {**first[key], "id": id}}, *rest]
+
+
+@pytest.mark.parametrize(("name", "events"), [(MESSAGES, messages("Hello", 9)), (RESPONSES, responses("Hello", 9))])
+def test_a_reply_in_which_another_begins_is_cut_there(models: dict[str, Model], name: str, events: list[Any]) -> None:
+    begun = events[: -4 if name == RESPONSES else -3]
+    for size in (0, 1):
+        with pytest.raises(StreamCut) as cut:
+            read(models[name], [*begun, *with_id(events, "another")], size)
+        assert cut.value.reply is not None
+        assert cut.value.reply.text == ("Hel" if name == RESPONSES else "Hello")
+        assert "second-reply" in codes(cut.value.reply)
+        for again in (events, with_id(events, "another")):  # behind the end it changes nothing
+            reply = read(models[name], [*events, *again], size)
+            assert (reply.text, reply.finish) == ("Hello", "stop")
+        for again in (events, with_id(events, "another")):  # nor before any content
+            reply = read(models[name], [events[0], *again], size)
+            assert (reply.text, reply.finish) == ("Hello", "stop")
+            assert "second-reply" not in codes(reply)
 
 
 def test_other_choices_are_left_out_with_a_note(models: dict[str, Model]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -72,6 +72,7 @@ class Collector:
         self.finish_word: str | None = None
         self.finish_kind: str | None = None  # the registry's meaning of the word; None for an unknown word
         self.ended = self.answered = self.refused = False
+        self.has_another = False  # another reply begins in the same stream
         self.has_gap = False  # pieces of the text are missing
         self.has_uncounted = False  # pieces came after the last counts of tokens
         self.fault: Any = None
@@ -79,42 +80,46 @@ class Collector:
         self.choiceless_chunk: Any = None  # a chunk without a choice: all that can be shown of an empty reply
         self.whole = False  # one body, not a stream of fragments
 
-    def add(self, piece: Piece) -> list[Event]:
-        """Add a piece that is neither text nor the beginning of a part; return its events."""
-        match piece:
-            case Head(id, model, created):
-                if self.id is None and type(id) is str:
-                    self.id = _replace_surrogates(id) or None
-                if self.reported_model is None and type(model) is str:
-                    self.reported_model = _replace_surrogates(model) or None
-                if self.created is None and type(created) in (int, float):
-                    self.created = created or None
-            case Mark(fact):
-                self.answered = self.answered or fact == "answered"
-                self.refused = self.refused or fact == "refused"
-                self.ended = self.ended or fact == "ended"
-            case FinishWord(word, kind):
-                if FINISH_RANKS.get(kind, 0) >= FINISH_RANKS.get(self.finish_kind, 0):  # of several the worst counts
-                    self.finish_word, self.finish_kind = _replace_surrogates(word), kind
-            case Counts(usage):
-                if usage not in (Usage(), self.usage):
-                    self.usage = usage
-                    return [UsageSeen(usage)]
-            case Details(items):
-                self.parts.details += _replace_surrogates(items)
-            case PartSeal(data, part):
-                self.parts.seal(data, part)
-            case CallEnd(index, is_whole):
-                self.calls.end(index, is_whole=is_whole)
-            case Annotations(data):
-                self.parts.annotations.update(_replace_surrogates(data))
-            case ExtraPiece(key, value):
-                return self._add_extra(key, value)
-            case Fault(data):
-                self.fault = data if self.fault is None else self.fault
-            case Note():
-                return self.add_note(piece)
-        return []
+    def add(self, pieces: Iterable[Piece]) -> list[Event]:
+        """Add pieces that are neither text nor the beginning of a part; return their events."""
+        out: list[Event] = []
+        for piece in pieces:
+            match piece:
+                case Head(id, model, created):
+                    if self.id is None and type(id) is str:
+                        self.id = _replace_surrogates(id) or None
+                    if self.reported_model is None and type(model) is str:
+                        self.reported_model = _replace_surrogates(model) or None
+                    if self.created is None and type(created) in (int, float):
+                        self.created = created or None
+                case Mark(fact):
+                    self.answered = self.answered or fact == "answered"
+                    self.refused = self.refused or fact == "refused"
+                    self.ended = self.ended or fact == "ended"
+                    self.has_another = self.has_another or fact == "another"
+                case FinishWord(word, kind):
+                    # Of several the worst counts.
+                    if FINISH_RANKS.get(kind, 0) >= FINISH_RANKS.get(self.finish_kind, 0):
+                        self.finish_word, self.finish_kind = _replace_surrogates(word), kind
+                case Counts(usage):
+                    if usage not in (Usage(), self.usage):
+                        self.usage = usage
+                        out.append(UsageSeen(usage))
+                case Details(items):
+                    self.parts.details += _replace_surrogates(items)
+                case PartSeal(data, part):
+                    self.parts.seal(data, part)
+                case CallEnd(index, is_whole):
+                    self.calls.end(index, is_whole=is_whole)
+                case Annotations(data):
+                    self.parts.annotations.update(_replace_surrogates(data))
+                case ExtraPiece(key, value):
+                    out += self._add_extra(key, value)
+                case Fault(data):
+                    self.fault = data if self.fault is None else self.fault
+                case Note():
+                    out += self.add_note(piece)
+        return out
 
     def _add_extra(self, key: str, value: Any) -> list[Event]:
         """Add data about the reply without a field of their own."""
@@ -187,6 +192,10 @@ class Collector:
         events = self.named(self.calls.feed(_replace_surrogates(items), whole=whole))
         return events, self.calls.all[count:]
 
+    def finish_calls(self) -> list[Event]:
+        """End the last call; return the events of what waited for it."""
+        return self.named(self.calls.finish()) if self.calls.all else []
+
     def start_call(self, call: CallBuilder) -> list[Event]:
         """Add a call that was found in a text; return the events of its beginning."""
         out: list[Event] = []
@@ -194,6 +203,13 @@ class Collector:
         self.calls.add(call)
         self.calls.start(call, out)
         return self.named(out)
+
+    def finish(self, notes: Iterable[Note]) -> list[Event]:
+        """Add the notes about the whole reply; return their events, and those of citations that waited for it."""
+        out = [event for note in notes for event in self.add_note(note)]
+        if self.citations.has_waiting:
+            out += map(CitationAdded, self.citations.settle_all(self.parts.text.whole()))
+        return out
 
     def end_part(self) -> list[Event]:
         """End the last part; return the events that this allows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from msgspec.structs import replace
@@ -139,8 +140,10 @@ class StreamParser:
         is_any_size = max_size == sys.maxsize
         run: list[str] = []  # neighbours of one kind
         kind: str | int | None = None
-        for data in self._framing.feed(chunk):
-            if fast_decode is not None and (match := fast_decode(data)) is not None and type(data) is bytes:
+        events = self._framing.feed(chunk)
+        found = repeat(None, len(events)) if fast_decode is None else [*map(fast_decode, events)]
+        for data, match in zip(events, found, strict=True):
+            if match is not None and type(data) is bytes:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
                 if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
@@ -234,6 +237,10 @@ class StreamParser:
             self._read_after_finish(decoded, out)
         else:
             out += self._builder.add(self._decoder.decode(decoded))
+        if self._collected.has_another:
+            out += self._collected.note("second-reply", "stream", short_text(data), "not read: another reply begins")
+            self._finish(out, marker=False, orderly=False)
+            return
         if not self._collected.answered:
             self._collected.choiceless_chunk = decoded
         self._update_fast_kinds()

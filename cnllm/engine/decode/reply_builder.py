@@ -46,7 +46,6 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.registry.model import Model
 from cnllm.types import (
-    CitationAdded,
     Event,
     Finished,
     Media,
@@ -95,6 +94,9 @@ class ReplyBuilder:
         self._calls = calls
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
+        # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
+        # index of a call whose arguments go on.
+        self.plain_kinds: set[str | int | None] = set()
         if calls is not None:
             calls.attach(self.collected, new_tagged)
         self._stops = StopTexts(plan.stops) if plan.stops else None
@@ -126,12 +128,8 @@ class ReplyBuilder:
                 return False
         return True
 
-    @property
-    def plain_kinds(self) -> set[str | int | None]:
-        """Return the kinds of piece that may pass by the row for now.
-
-        That are the field of the reasoning, None for the answer, and the index of a call whose arguments go on.
-        """
+    def _find_plain_kinds(self) -> None:
+        """Find out which kinds of piece may pass by the row for now."""
         parts = self.collected.parts
         calls = self.collected.calls
         kinds: set[str | int | None] = calls.open_indexes if calls.all else set()
@@ -144,7 +142,7 @@ class ReplyBuilder:
             kinds.add(None)
         if lets_thought and self._duplicates.source is not None:
             kinds.add(self._duplicates.source)
-        return kinds
+        self.plain_kinds = kinds
 
     @property
     def has_nothing(self) -> bool:
@@ -172,19 +170,30 @@ class ReplyBuilder:
     # ── pieces ───────────────────────────────────────────────────────────────
 
     def add(self, pieces: Iterable[Piece]) -> list[Event]:
-        """Add the pieces of a chunk or a body; return their events."""
+        """Add the pieces of a chunk or a body; return their events. Texts go through the row, the rest is collected."""
         out: list[Event] = []
+        collected = self.collected
         has_counts = False
+        facts: list[Piece] = []  # neighbours
         for piece in pieces:
             kind = type(piece)
-            if kind is Counts:
-                has_counts = True
-            elif kind in _COUNTED:
-                self.collected.has_uncounted = True
+            if kind in FACTS:
+                has_counts = has_counts or kind is Counts
+                facts.append(piece)
+                continue
+            if facts:
+                out += collected.add(facts)
+                facts = []
+            if kind in _COUNTED:
+                collected.has_uncounted = True
             self._add(piece, out)
+        if facts:
+            out += collected.add(facts)
         if has_counts:  # they are for all of their chunk
-            self.collected.has_uncounted = False
+            collected.has_uncounted = False
         self._busy = not self.is_idle
+        if not collected.whole:
+            self._find_plain_kinds()
         return out
 
     def add_text(self, text: str) -> list[Event]:
@@ -192,11 +201,8 @@ class ReplyBuilder:
         return self.add([TextPiece(text)])
 
     def _add(self, piece: Piece, out: list[Event]) -> None:
-        """Add a piece: texts go through the row, the rest to the collector."""
+        """Add a piece that is or begins a part of the reply."""
         collected = self.collected
-        if type(piece) in FACTS:
-            out += collected.add(piece)
-            return
         match piece:
             case TextPiece() | ReasoningPiece():
                 if collected.parts.is_ordered and type(piece) is not self._last_kind:
@@ -394,17 +400,14 @@ class ReplyBuilder:
         """Return the last events; `proven` means that the endpoint marked the end of the reply."""
         out: list[Event] = []
         collected, calls = self.collected, self._calls
-        out += self._call_events(collected.named(collected.calls.finish()))
+        out += self._call_events(collected.finish_calls())
         ending = Ending(collected, proven)
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(ending):
                 self._push(item, at, out)
         settled = settle(collected, self._plan, proven=proven)
         self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)
-        for note in settled.notes:
-            out += collected.add_note(note)
-        if collected.citations.has_waiting:
-            out += map(CitationAdded, collected.citations.settle_all(collected.parts.text.whole()))
+        out += collected.finish(settled.notes)
         has_more = calls is not None and calls.has_tagged  # reasoning that the first block lacks
         has_snapshots = self._deltas is not None and self._deltas.has_snapshots
         self._parts = collected.parts.build(

@@ -140,7 +140,7 @@ class Call:
                         raise head
                     reply = yield from read(*head)
                     costs, self._failed = self._failed, []
-                    return with_costs(reply, costs)
+                    return with_costs(reply, costs) if costs else reply
                 except (EndpointError, TransportError) as error:
                     if self._delivered:
                         raise

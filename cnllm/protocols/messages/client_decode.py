@@ -15,6 +15,7 @@ import msgspec
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
+    ANOTHER,
     ANSWERED,
     ENDED,
     FINISH_RANKS,
@@ -53,7 +54,7 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 class MessagesDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_calls", "_counts", "_flags", "_has_reason", "_open")
+    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_ended", "_has_reason", "_id", "_open")
 
     reads_all = False
 
@@ -61,6 +62,8 @@ class MessagesDecoder:
         self._flags = flags
         self._open: _Block | None = None
         self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
+        self._id: str | None = None
+        self._has_block = self._has_ended = False  # a block has begun, the message has ended
         self._has_reason = False  # a stop reason came
         self._counts: dict[str, Any] = {}  # so far
 
@@ -79,6 +82,11 @@ class MessagesDecoder:
                     yield ENDED
         elif kind == "message_start":
             if type(message := data.get("message")) is dict:
+                if self._has_block and (self._has_ended or self._id not in (None, message.get("id"))):
+                    yield ANOTHER
+                    return
+                identifier = message.get("id")
+                self._id = identifier if type(identifier) is str else None
                 yield ANSWERED
                 yield Head(message.get("id"), message.get("model"))
                 yield from self._blocks(message.get("content"))
@@ -109,6 +117,7 @@ class MessagesDecoder:
                 yield from _about(delta)
             yield from _about(data)
             if kind == _ENDS[1] and not is_torn:  # neither the block has an end nor the message a reason
+                self._has_ended = True
                 yield ENDED
         yield from self._count(data)
 
@@ -154,6 +163,7 @@ class MessagesDecoder:
             if block:
                 yield OpaquePiece(block)
             return
+        self._has_block = True
         yield ANSWERED
         kind = block.get("type")
         if type(kind) is not str:

@@ -15,6 +15,7 @@ import msgspec
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
+    ANOTHER,
     ANSWERED,
     ENDED,
     FINISH_RANKS,
@@ -121,13 +122,21 @@ def _finish(word: Any, flags: Flags) -> Iterator[Piece]:
 def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its beginning."""
     response = data.get("response")
-    if type(response) is dict:
-        yield from _response(response, flags, records, is_final=False)
+    if type(response) is not dict:
+        return
+    if data.get("type") == "response.created":
+        if records.all and (records.has_ended or records.id not in (None, response.get("id"))):
+            yield ANOTHER
+            return
+        identifier = response.get("id")
+        records.id = identifier if type(identifier) is str else None
+    yield from _response(response, flags, records, is_final=False)
 
 
 def _response_ended(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its end. A status that says that the reply goes on outranks its name."""
     response = data.get("response")
+    records.has_ended = True
     status = ""
     if type(response) is dict:
         yield from _response(response, flags, records, is_final=True)

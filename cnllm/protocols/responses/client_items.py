@@ -92,6 +92,8 @@ class OutputRecords:
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
         self.usage: dict[str, Any] = {}
+        self.id: str | None = None  # of the response, as its stream began
+        self.has_ended = False  # the whole response came
         self._part_count = 0
 
     def new_part(self) -> int:
