@@ -1,6 +1,6 @@
 """One request of a client, without a server: from its body to the arguments of a call, and from events to its bytes.
 
-    exchange = Exchange(protocol, body, path=…, headers=…, names=…)
+    exchange = Exchange(ClientRequest(protocol, body, path, headers), names)
     request = exchange.restore(…)                       # with what the store has
     … client.stream(exchange.model, request.messages, **exchange.options(request)) …
     exchange.begin(), exchange.event(event), exchange.end(reply)      # or exchange.whole(reply)
@@ -14,9 +14,10 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.errors import UnknownModel
@@ -53,12 +54,9 @@ from cnllm.types import (
 from cnllm.types.delivered import delta_runs
 from cnllm.types.lenient_json import break_off
 from cnllm.types.media import media_kind
-from cnllm.types.message_memory import LONG
+from cnllm.types.message_memory import LONG, MessageMemory
 
-if TYPE_CHECKING:
-    from cnllm.types.message_memory import MessageMemory
-
-__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
+__all__ = ["DIVERGED", "ClientRequest", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
 
 _PAIR = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -147,39 +145,49 @@ def error_body(protocol: str, failure: Failure) -> bytes:
     return msgspec.json.encode(encode_error(protocol, failure.status, failure.message, failure.code))
 
 
+class ClientRequest(Struct, frozen=True):
+    """What a client sent: its protocol, the decoded body, the path, and the headers with names in lower case.
+
+    `identity` is the client that tokens are bound to. `count`: the client only asks how long the request is. `previous`
+    is the response that the body continues, which is in it already; the reply repeats its id. `memory` remembers the
+    turns of this client.
+    """
+
+    protocol: str
+    body: dict[str, Any]
+    path: str
+    headers: Mapping[str, str]
+    identity: str = ""
+    count: bool = False
+    previous: str | None = None
+    memory: MessageMemory | None = None
+
+
 class Exchange:
     """One request and its reply, in the protocol of the client.
 
-    `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. `count`: the
-    client only asks how long the request is. `previous` is the response that the body continues, which is in it
-    already; the reply repeats its id. `memory` remembers the turns of this client. Raises `RequestFailed`, whose
-    failure is the answer.
+    `names` resolves the model, `keys` seal tokens. Raises `RequestFailed`, whose failure is the answer.
     """
 
     def __init__(
         self,
-        protocol: str,
-        body: dict[str, Any],
-        *,
-        path: str,
-        headers: Mapping[str, str],
+        sent: ClientRequest,
         names: ModelNames,
         keys: TokenKeys | None = None,
-        identity: str = "",
+        *,
         offline: bool = False,
         simulate: bool = False,
-        count: bool = False,
-        previous: str | None = None,
-        memory: MessageMemory | None = None,
     ) -> None:
-        self.protocol = protocol
+        self.protocol = protocol = sent.protocol
+        body, headers, memory, identity = sent.body, sent.headers, sent.memory, sent.identity
         codec = server_codec(protocol)
         self._api = server_api(protocol)
-        self.body = body if previous is None else {**body, "previous_response_id": previous}
+        self.body = body if sent.previous is None else {**body, "previous_response_id": sent.previous}
         if self._api.kept_replies is not None and type(body.get("store")) is not bool:
             self.body = {**self.body, "store": True}  # the default, which a reply repeats
-        if count:
+        if sent.count:
             body = self._api.read_count(body)
+        path = sent.path
         try:
             self.request = decode_request(protocol, body, path=path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:

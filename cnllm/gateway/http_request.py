@@ -17,7 +17,7 @@ from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_name, check_query
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
-from cnllm.gateway.exchange import DIVERGED, Exchange, is_long
+from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
 from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
@@ -269,20 +269,12 @@ class HttpRequest:
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
-            exchange = Exchange(
-                self._protocol,
-                whole,
-                path=self._path,
-                headers=self._headers,
-                names=service.names,
-                keys=service.state.keys,
-                identity=identity,
-                offline=service.simulate,
-                simulate=service.simulate,
-                count=count,
-                previous=sent.get("previous_response_id") if whole is not sent else None,
-                memory=self._memory,
+            previous = sent.get("previous_response_id") if whole is not sent else None
+            request = ClientRequest(
+                self._protocol, whole, self._path, self._headers, identity, count, previous, self._memory
             )
+            is_simulated = service.simulate
+            exchange = Exchange(request, service.names, service.state.keys, offline=is_simulated, simulate=is_simulated)
             exchange.notes += body.notes
             self._require_model(exchange.request.model or "", exchange.model)
             if not count:

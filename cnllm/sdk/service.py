@@ -21,7 +21,7 @@ from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.endpoints import Endpoint, client_protocol, find_endpoint
-from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
+from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
@@ -156,18 +156,10 @@ class SdkRequest:
         `count`: only its length is wanted.
         """
         service = self._service
+        previous = sent.get("previous_response_id") if body is not sent else None
+        request = ClientRequest(self._protocol, body, self._path, self._headers, IDENTITY, count, previous)
         self.exchange = Exchange(
-            self._protocol,
-            body,
-            path=self._path,
-            headers=self._headers,
-            names=service.names,
-            keys=service.keys,
-            identity=IDENTITY,
-            offline=service.offline,
-            simulate=service.simulate,
-            count=count,
-            previous=sent.get("previous_response_id") if body is not sent else None,
+            request, service.names, service.keys, offline=service.offline, simulate=service.simulate
         )
         self._model = self.exchange.model.name
 

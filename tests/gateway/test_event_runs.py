@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.gateway.exchange import DIVERGED, Exchange
+from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange
 from cnllm.gateway.model_names import ModelNames
 from cnllm.types import (
     BlockEnd,
@@ -122,7 +122,7 @@ def written(protocol: str, names: ModelNames, model: str, events: list[Event], s
     path, body = BODIES[protocol]
     if protocol == "gemini":
         path = path.replace("/m:", f"/{model}:")
-    exchange = Exchange(protocol, {**body, "model": model}, path=path, headers={}, names=names)
+    exchange = Exchange(ClientRequest(protocol, {**body, "model": model}, path, {}), names)
     exchange.id = "an-id"
     out = [exchange.begin()]
     try:

@@ -192,6 +192,7 @@ class SseParser:
             return None
         events = text.split(b"\n\ndata:")
         end = events[-1].find(b"\n\n")
+        count = 2 * len(events) - (2 if end < 0 else 0)  # of line ends, where each event is one line
         if end >= 0:
             rest = events[-1][end + 2 :]
             events[-1] = events[-1][:end]
@@ -199,12 +200,9 @@ class SseParser:
             rest = b"data:" + events.pop()
             if not events:
                 return None
-        events[0] = events[0][5:]
-        if rest.find(b"\n") >= 0:
+        if text.count(b"\n") != count:
             return None
-        for event in events:
-            if event.find(b"\n") >= 0:
-                return None
+        events[0] = events[0][5:]
         self._line = [rest] if rest else []
         self._size = len(rest)
         return events
