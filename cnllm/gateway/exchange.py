@@ -10,6 +10,7 @@ Everything here is pure. The ASGI application and the HTTP clients for SDKs driv
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import re
@@ -81,17 +82,20 @@ _BROKEN = Failure(502, "the reply broke off", "reply_cut")
 def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
     """Return the body of a request. Raises `RequestFailed` for anything but a JSON object with names of usual form.
 
-    Clients that cut a text inside a character send half of it: it is replaced, with a note.
+    Clients that cut a text inside a character send half of it: it is replaced, with a note. A mark of UTF-8 at the
+    beginning is left out.
     """
     try:
         try:
-            body = msgspec.json.decode(content)
+            body = msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8))
         except msgspec.DecodeError:
             if content.count(b"\\") > _ESCAPES or (mended := _PAIR.sub(_mend_half, content)) == content:
                 raise
             body = msgspec.json.decode(mended)
             notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise RequestFailed(Failure(400, f"the body is not JSON in UTF-8{_first_fault(content)}", "invalid_json")) from error
+    except msgspec.DecodeError as error:
         raise RequestFailed(Failure(400, f"the body is not JSON: {error}", "invalid_json")) from error
     except RecursionError as error:
         raise RequestFailed(Failure(400, "the body is nested too deeply", "invalid_json")) from error
@@ -99,6 +103,15 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
         raise RequestFailed(Failure(400, "the body is not a JSON object", "invalid_json"))
     check_body(body)
     return body
+
+
+def _first_fault(content: bytes) -> str:
+    """Return the first byte of a body that is not UTF-8, and its place."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return f": 0x{content[error.start]:02x} at byte {error.start}"
+    return ""
 
 
 def _mend_half(escape: re.Match[bytes]) -> bytes:
@@ -146,7 +159,7 @@ def error_body(protocol: str, failure: Failure) -> bytes:
 
 
 class ClientRequest(Struct, frozen=True):
-    """What a client sent: its protocol, the decoded body, the path, and the headers with names in lower case.
+    """The request of a client: its protocol, the decoded body, the path, and the headers with names in lower case.
 
     `identity` is the client that tokens are bound to. `count`: the client only asks how long the request is. `previous`
     is the response that the body continues, which is in it already; the reply repeats its id. `memory` remembers the

@@ -12,6 +12,7 @@ from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
 from cnllm.protocols import wire
 from cnllm.types import Note
+from cnllm.types.checks import short_text
 from cnllm.types.message_memory import MessageMemory
 
 __all__ = ["MOST_VALUES", "ClientGone", "RequestBody", "busy_failure", "ends_connection", "in_thread"]
@@ -72,10 +73,13 @@ class RequestBody:
         return await self.worked(read)
 
     async def content(self, limit: int, busy_status: int) -> bytes:
-        """Return the bytes. Raises `RequestFailed` where there are too many or they come too late, and `ClientGone`.
+        """Return the bytes. Raises `ClientGone`, and `RequestFailed` for too many, late or compressed ones.
 
         `busy_status` is the status of a refusal where all clients hold too much.
         """
+        if (coding := self._headers.get("content-encoding", "").strip().lower()) not in ("", "identity"):
+            sentence = f"content-encoding: {short_text(coding)} is not read; send the body without a coding"
+            raise RequestFailed(Failure(415, sentence, "content_encoding"))
         if _length(self._headers) > limit:
             raise RequestFailed(_too_long(limit))
         self._take(_length(self._headers), busy_status)

@@ -113,6 +113,23 @@ def test_a_head_without_an_end_is_refused(begin: str, piece: str, words: bytes, 
         assert b"connection: close" in data
 
 
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip", "identity", "xchunked", "chunked, chunked", ""])
+def test_a_body_with_another_coding_than_chunked_is_refused(coding: str) -> None:
+    content = json.dumps(BODY)
+    chunked = f"{len(content):x}\r\n{content}\r\n0\r\n\r\n"
+    with simulated() as url:
+
+        def sent(codings: str) -> int:
+            head = f"POST {PATH} HTTP/1.1\r\n{AUTHORIZED}transfer-encoding: {codings}\r\nconnection: close\r\n\r\n"
+            with connected(url) as peer:
+                peer.sendall((head + chunked).encode())
+                return status(answer(peer))
+
+        is_known = coding in ("chunked, chunked", "")  # the parser of HTTP refuses it before
+        assert sent(coding) == sent(f"{coding}\r\ntransfer-encoding: chunked") == (400 if is_known else 501)
+        assert sent("Chunked") == 200
+
+
 def test_what_follows_a_refused_head_is_read_so_that_the_client_sees_the_answer_and_no_reset() -> None:
     with simulated() as url, connected(url, SO_SNDBUF=16_384) as peer:
         peer.sendall(b"BROKEN\r\n\r\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import gzip
 import json
 import logging
 import os
@@ -151,6 +153,7 @@ def test_bad_requests_get_the_shape_of_their_protocol_and_name_the_place(simulat
             (b"", 400, "JSON"),
             (b"{", 400, "JSON"),
             (b"\xff\xfe", 400, "JSON"),
+            (b'{"model": "caf\xe9"}', 400, "0xe9 at byte 14"),
             (b"[]", 400, "object"),
             (b'"text"', 400, "object"),
             (deep, 400, ""),
@@ -172,6 +175,22 @@ def test_bad_requests_get_the_shape_of_their_protocol_and_name_the_place(simulat
             assert response.status_code == status, (protocol, content[:80], response.text)
             assert word in message_of(protocol, response.json()), (protocol, content[:80], response.text)
             assert response.headers["x-request-id"].startswith("req_")
+
+
+def test_a_body_with_a_mark_of_utf_8_is_read_and_a_compressed_one_is_not(simulated: str) -> None:
+    for protocol, path in PATHS.items():
+        content = json.dumps(BODIES[protocol]).encode()
+        for body, coding, status in (
+            (codecs.BOM_UTF8 + content, "identity", 200),
+            (gzip.compress(content), "gzip", 415),
+            (content, "X-GZIP", 415),
+            (content, "gzip, identity", 415),
+        ):
+            headers = {"x-api-key": KEY, "content-type": "application/json", "content-encoding": coding}
+            response = httpx.post(simulated + path, content=body, headers=headers)
+            assert response.status_code == status, (protocol, coding, response.text)
+            if status != 200:
+                assert f"content-encoding: '{coding.lower()}'" in message_of(protocol, response.json())
 
 
 def test_paths_and_methods(simulated: str) -> None:
