@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from anyio.from_thread import start_blocking_portal
+from note_rules import check_notes
 
 import cnllm
 from cnllm import AsyncClient, Client, Model, Registry, Reply, Retry
@@ -38,6 +39,7 @@ class Driver:
 
     def call(self, model: str | Model, messages: Any = "hi", **options: Any) -> Reply:
         found: Reply = self._run(functools.partial(self._client.call, model, messages, **options))
+        check_notes(found.notes)
         return found
 
     def stream(self, model: str | Model, messages: Any = "hi", **options: Any) -> "Streamed":
@@ -45,6 +47,7 @@ class Driver:
 
     def plan(self, model: str | Model, messages: Any = "hi", **options: Any) -> cnllm.Plan:
         found: cnllm.Plan = self._client.plan(model, messages, **options)
+        check_notes(found.notes)
         return found
 
     def warm(self, model: str | Model) -> None:
@@ -150,6 +153,7 @@ def drained(
             events.append(event)
             if read is not None and len(events) == until:
                 read.set()
+    check_notes(running.reply.notes)
     return events, running.reply
 
 

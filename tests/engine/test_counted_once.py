@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from note_rules import check_notes
 
 from cnllm import Model, ReasoningDelta, Registry, Reply, StreamCut, TextDelta, engine
 from cnllm.protocols import PROTOCOLS
@@ -66,6 +67,7 @@ def read(model: Model, chunks: list[Any], size: int = 0, **options: Any) -> Repl
         events += parser.feed(body[at : at + (size or len(body))])
     events += parser.end()
     reply = parser.close()
+    check_notes(reply.notes)
     assert "".join(e.text for e in events if type(e) is TextDelta) == reply.text
     assert "".join(e.text for e in events if type(e) is ReasoningDelta) == reply.reasoning
     return reply

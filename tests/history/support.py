@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from builtin import BUILTIN
+from note_rules import check_notes
 
 import cnllm
 from cnllm import Message, Text, ToolResult, engine
@@ -102,7 +103,9 @@ def plan(model: Model, messages: Any, **options: Any) -> cnllm.Plan:
     """A request, with the tools if the model takes any."""
     if takes_tools(model):
         options.setdefault("tools", TOOLS)
-    return engine.build_request(model, messages, **options)
+    built = engine.build_request(model, messages, **options)
+    check_notes(built.notes)
+    return built
 
 
 def results(reply: cnllm.Reply, *, media: tuple[cnllm.Media, ...] = ()) -> list[Message]:

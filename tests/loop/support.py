@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from client.peer import DONE, Peer, call_delta, delta, reply, stream, texts, usage
 from client.support import ONCE, SOON, Backend, Driver, at, counted, registry, written
+from note_rules import check_notes
 
 import cnllm
 
@@ -78,14 +79,18 @@ async def _anext(events: Any) -> Any:
 
 def ran(client: Loops, verb: str, model: Any, messages: Any = "hi", **options: Any) -> tuple[list[Any], Any]:
     """The events of a run to its end, and the run; of `run`, which raises, the run that it carries."""
+    events: list[Any] = []
     if verb == "run":
         try:
-            return [], client.run(model, messages, **options)
+            run = client.run(model, messages, **options)
         except cnllm.LoopStopped as stopped:
-            return [], stopped.run
-    with client.run_stream(model, messages, **options) as running:
-        events = list(running)
-    return events, running.run
+            run = stopped.run
+    else:
+        with client.run_stream(model, messages, **options) as running:
+            events = list(running)
+        run = running.run
+    check_notes(run.reply.notes)
+    return events, run
 
 
 # ── what a peer says ─────────────────────────────────────────────────────────

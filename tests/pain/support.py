@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import httpx
 import program
+from note_rules import check_notes
 
 import cnllm
 from cnllm import engine
@@ -57,7 +58,9 @@ def home(tmp_path: Path, flags: str = "", **options: str) -> cnllm.Model:
 
 def plan(target: str | cnllm.Model, messages: Any = "hello", **options: Any) -> cnllm.Plan:
     chosen = model(target) if isinstance(target, str) else target
-    return engine.build_request(chosen, messages, **options)
+    built = engine.build_request(chosen, messages, **options)
+    check_notes(built.notes)
+    return built
 
 
 def tool(name: str = "search", parameters: Json | None = None) -> Json:
@@ -197,7 +200,9 @@ def play(
     for start in range(0, len(data), step):
         events += parser.feed(data[start : start + step])
     events += parser.end()
-    return Played(events, parser.close())
+    reply = parser.close()
+    check_notes(reply.notes)
+    return Played(events, reply)
 
 
 def seen(stream: Any, events: list[Any] | None = None) -> tuple[list[Any], cnllm.Reply]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from client.peer import DONE, Peer, call_delta, delta, reply, stream, usage
 from client.support import home
+from note_rules import check_notes
 from pydantic import BaseModel
 
 import cnllm
@@ -56,6 +57,7 @@ def halves(text: str) -> Iterable[str]:
 
 
 def codes(reply: cnllm.Reply) -> list[str]:
+    check_notes(reply.notes)
     return [note.code for note in reply.notes]
 
 
