@@ -94,7 +94,8 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
             body = msgspec.json.decode(mended)
             notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))
     except UnicodeDecodeError as error:
-        raise RequestFailed(Failure(400, f"the body is not JSON in UTF-8{_first_fault(content)}", "invalid_json")) from error
+        message = f"the body is not JSON in UTF-8{_first_fault(content)}"
+        raise RequestFailed(Failure(400, message, "invalid_json")) from error
     except msgspec.DecodeError as error:
         raise RequestFailed(Failure(400, f"the body is not JSON: {error}", "invalid_json")) from error
     except RecursionError as error:

@@ -55,7 +55,7 @@ class ModelNames:
         patterns = patterns or {}
         self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
-        self._patterns = [(re.compile(translate(pattern)), patterns[pattern]) for pattern in wildcards]
+        self._patterns = [(re.compile(translate(_literal(pattern))), patterns[pattern]) for pattern in wildcards]
         self._models: dict[tuple[str, str | None], Model | str] = {}
         self._wired: dict[tuple[str, str], Fallback] = {}  # routes whose targets are on the wire of a client
         self._tables = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
@@ -200,7 +200,12 @@ def _provider(name: str) -> str:
 
 def _is_pattern(name: str) -> bool:
     """Whether a name has a wildcard."""
-    return any(character in name for character in "*?[")
+    return any(character in name for character in "*?")
+
+
+def _literal(pattern: str) -> str:
+    """Return a pattern for `fnmatch` in which a bracket stands for itself, as in the name `sonnet[1m]`."""
+    return pattern.replace("[", "[[]")
 
 
 def _own_characters(pattern: str) -> int:

@@ -13,6 +13,7 @@ import pytest
 from cnllm import AsyncClient, Registry
 from cnllm.errors import UnknownModel
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.server import running
 from cnllm.registry.trusted_files import trust
@@ -104,6 +105,17 @@ def test_the_wire_by_the_registry(model: str, wires: dict[str, str]) -> None:
     for name in (model, "mapped-1"):
         found = {wire: getattr(names.resolve(name, wire), "protocol", None) for wire in wires}
         assert found == wires
+
+
+def test_a_bracket_in_a_name_of_clients_stands_for_itself() -> None:
+    patterns = {"sonnet[1m]": "zai/glm-4.7", "opus-*[1m]": "zai/glm-4.6", "x-[!a]?": "zai/glm-4.5"}
+    names = ModelNames(Registry.load(), patterns)
+    wanted = {"sonnet[1m]": "zai/glm-4.7", "opus-5[1m]": "zai/glm-4.6", "x-[!a]b": "zai/glm-4.5"}
+    assert {name: names.target(name) for name in wanted} == wanted
+    assert [name for name in ("sonnet1", "sonnetm", "opus-5m", "x-b", "x-b1", "x-[!a]") if names.target(name)] == []
+    key = KeyRecord("k", 0, models=("m[1]", "home/*[2]"))
+    assert [name for name in ("home/m[1]", "other/m[1]", "home/x[2]") if not key.allows(name)] == []
+    assert [name for name in ("home/m1", "home/x2", "other/x[2]") if key.allows(name)] == []
 
 
 def test_each_statement_that_a_wire_is_served_has_a_source() -> None:

@@ -83,7 +83,8 @@ class KeyRecord(Struct, frozen=True):
         if not self.models:
             return True
         id = model.partition("/")[2]
-        return any(fnmatchcase(model if "/" in pattern else id, pattern) for pattern in self.models)
+        patterns = ((model if "/" in pattern else id, pattern.replace("[", "[[]")) for pattern in self.models)
+        return any(fnmatchcase(name, pattern) for name, pattern in patterns)
 
     def is_expired(self, wall: float) -> bool:
         """Whether the key has expired at a time."""
