@@ -184,6 +184,8 @@ def test_the_output_of_another_input_is_left_alone(tmp_path: Path) -> None:
         before = (tmp_path / "out.jsonl").read_bytes()
         with pytest.raises(CnllmError, match="the answers of another input: none of its 3 rows"):
             run(server, tmp_path, rows(tmp_path, prompts(3, 100)))
+        with pytest.raises(CnllmError, match=r"none of its 3 rows is in requests\n"):
+            run(server, tmp_path, [f"another {number}" for number in range(4)])
         assert len(server.log) == 3
         assert (tmp_path / "out.jsonl").read_bytes() == before
 

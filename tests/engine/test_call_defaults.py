@@ -91,6 +91,19 @@ def test_tools_a_schema_and_policies_may_be_defaults_too(home: Home) -> None:
     assert build(model, if_cut="error", extra_headers={"x-plan": "b"}).headers["x-plan"] == "b"
 
 
+def test_tools_among_the_defaults_are_adjusted_whatever_the_policy(home: Home) -> None:
+    table = "tools = [{ name = 'look', strict = true, parameters = { type = 'object', properties = {} } }]"
+    model = home("tools.strict = false", more=call(table))
+    for policy in (None, *POLICIES):
+        plan = build(model, on_unsupported=policy)
+        [note] = plan.notes
+        assert (note.code, note.flag) == ("strict-dropped", "tools.strict")
+        assert note.said.endswith("(a default)")
+        assert "strict" not in plan.body["tools"][0]["function"]
+    with pytest.raises(cnllm.CannotSend, match="strict"):
+        build(model, tools=[{**TOOL, "strict": True}], on_unsupported="error")
+
+
 def test_tables_merge_and_nothing_is_shared_with_the_registry(home: Home) -> None:
     model = home(more=call("extra_body = { a = { b = 1, c = 2 }, d = [1] }"))
     mine = {"a": {"c": 3}}

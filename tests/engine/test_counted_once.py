@@ -185,6 +185,16 @@ def test_thinking_that_comes_twice_counts_once(models: dict[str, Model]) -> None
         assert (reply.reasoning, reply.text) == (WORDS, "Yes")
 
 
+def test_a_short_detail_that_comes_again_as_a_snapshot_goes_back_once(home: Home) -> None:
+    model = home("stream.deltas = 'cumulative'", more=DETAILS)
+    detail = {"type": "reasoning.text", "index": 0}
+    steps = [{**detail, "text": text} for text in ("Hm", "Hm, so", "Hm, so")]
+    reply = read(model, [*[thinking(reasoning_details=[step]) for step in steps], chunk({"content": "Yes."}), STOP])
+    assert reply.reasoning == "Hm, so"
+    [seal] = [part.seal for part in reply.message.parts if part.seal is not None]
+    assert seal.data == [{**detail, "text": "Hm, so"}]
+
+
 def test_details_that_come_again_as_a_whole_go_back_once(models: dict[str, Model]) -> None:
     chunks = [thinking(reasoning_details=details(p)) for p in pieces(9)]
     reply = read(models["details"], [*chunks, YES, thinking(reasoning_details=details(WORDS)), STOP])

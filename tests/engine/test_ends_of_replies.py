@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import CannotSend, Model, Reply, StreamCut, engine
+from cnllm import CannotSend, EndpointError, Model, Registry, Reply, StreamCut, engine
 
 from .test_counted_once import STOP, chunk, models, read, thinking
 
@@ -132,6 +132,21 @@ def test_with_tools_that_the_caller_excluded_the_note_says_so(models: dict[str, 
         assert "fallback" not in codes(reply)
         assert reply.text.strip() == text.removesuffix(CALL).strip()
         assert not reply.tool_calls
+
+
+def test_an_id_that_is_in_no_list_has_the_nearest_one_beside_the_endpoints_error() -> None:
+    model = Registry.load().resolve("zai/glm-4.77")
+    assert model.nearest_name is not None
+    for status, message, has_hint in (
+        (404, "no such thing", True),
+        (400, "glm-4.77 does not exist", True),
+        (404, "glm-4.77", True),
+        (400, "no such thing", False),
+    ):
+        body = f'{{"error": {{"message": "{message}"}}}}'.encode()
+        with pytest.raises(EndpointError) as caught:
+            engine.parse_response(model, status, {}, body)
+        assert (f"did you mean {model.nearest_name}?" in (caught.value.hint or "")) is has_hint, message
 
 
 def with_id(events: list[Any], id: str) -> list[Any]:

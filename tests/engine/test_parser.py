@@ -514,6 +514,14 @@ def test_undeclared_snapshots_are_found_out(plain: cnllm.Model, parts: list[str]
     assert outcome.of(cnllm.Restarted)
 
 
+def test_two_pieces_that_hold_the_one_before_may_be_chance(plain: cnllm.Model) -> None:
+    long = "It is a long text that comes again."
+    for parts in (["So: ", long, f"{long} a", f"{long} a b", "!"], [long, f"{long} a", f"{long} a b", "!"]):
+        outcome = read(plain, sse(*(delta(content=part) for part in parts), finish()))
+        assert outcome.said.text == "".join(parts)
+        assert not outcome.of(cnllm.Restarted)
+
+
 def test_reasoning_between_tags_in_two_places_goes_back_whole(home: Home) -> None:
     flags = 'tags = ["<think>", "</think>"], replay = "always", replay_as = "tags"'
     model = home(f"reasoning = {{ {flags} }}")

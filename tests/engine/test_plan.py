@@ -508,9 +508,10 @@ def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on_or_off(home: H
         ('reasoning.mode = "always"', "high", "reasoning-level", "reasoning.mode"),
         ('reasoning = { mode = "toggle", on = { set = { t = true } } }', "high", "reasoning-level", "reasoning.on"),
         (LADDER, "off", "reasoning-unknown", "reasoning.off"),
+        ("", "on", "reasoning-unknown", "reasoning.on"),
     ):
         [note] = build(home(flags), reasoning=level).notes
-        assert (note.code, note.flag) == (code, flag)
+        assert (note.code, note.flag, note.said) == (code, flag, level)
         check_note(note)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from builtin import BUILTIN
@@ -109,6 +110,23 @@ def test_a_conversation_that_was_edited_gives_the_request_of_what_it_says_now(
                 messages = messages[:place] + messages[place + 1 :] or messages
             case _:
                 messages = [*messages, *copy.deepcopy(messages[place:])]
+
+
+def test_a_conversation_that_grew_takes_a_fifth_of_the_work_of_a_new_one() -> None:
+    model = REGISTRY.resolve("deepseek/deepseek-v4-pro")
+    turns = [[calls([f"call_{n:09}"], '{"q": "a"}'), result(f"call_{n:09}", "1")] for n in range(60)]
+    messages: list[Any] = [{"role": "user", "content": "Hi"}, *(message for turn in turns for message in turn)]
+    memory = MessageMemory()
+    for count in (-4, -2):
+        engine.build_request(model, messages[:count], memory=memory, tools=TOOLS)
+    frames: list[list[str]] = [[], []]
+    for known, entered in zip((memory, None), frames, strict=True):
+        sys.setprofile(lambda frame, event, _, entered=entered: entered.append(event))
+        try:
+            engine.build_request(model, messages, memory=known, tools=TOOLS)
+        finally:
+            sys.setprofile(None)
+    assert len(frames[0]) < len(frames[1]) / 5
 
 
 def test_a_memory_stays_within_its_bound_and_forgets_what_was_not_used_for_longest() -> None:

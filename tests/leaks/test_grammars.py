@@ -40,6 +40,15 @@ def schema(**properties: str) -> dict[str, Any]:
     return {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
 
 
+def test_calls_in_the_form_of_python_stand_behind_a_comma_or_a_semicolon() -> None:
+    for between, count in ((", ", 2), (" ; ", 2), (",", 2)):
+        text = f"<|python_start|>[f(a=1){between}f(a=2)]<|python_end|>"
+        assert calls(rules.PYTHONIC_ALONE, text) == [("f", {"a": 1}), ("f", {"a": 2})][:count]
+    for between in ("X", " and ", "|", " "):
+        text = f"<|python_start|>[f(a=1){between}f(a=2)]<|python_end|>"
+        assert refused(rules.PYTHONIC_ALONE, text) == "there is text behind a call"
+
+
 # ── what is written is read ──────────────────────────────────────────────────
 
 

@@ -89,7 +89,7 @@ def ran(client: Loops, verb: str, model: Any, messages: Any = "hi", **options: A
         with client.run_stream(model, messages, **options) as running:
             events = list(running)
         run = running.run
-    check_notes(run.reply.notes)
+    check_notes([*run.reply.notes, *(note for step in run.steps for note in step.notes)])
     return events, run
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from note_rules import check_notes
 
 from cnllm import CannotSend, Media, Message, Model, Registry, ToolResult, engine
 from cnllm.protocols import PROTOCOLS
@@ -139,7 +140,9 @@ def result_body(client: str, *parts: dict[str, Any], text: str = "seen", error: 
 
 def plan(client: str, model: Model, body: dict[str, Any], **options: Any) -> engine.Plan:
     request = engine.decode_request(client, body, path=PATHS.get(client, ""))
-    return engine.build_request(model, request.messages, **{**request.options, **options})
+    built = engine.build_request(model, request.messages, **{**request.options, **options})
+    check_notes(built.notes)
+    return built
 
 
 def seen(plan: engine.Plan) -> str:

@@ -56,6 +56,17 @@ def test_C1_leaked_markup_becomes_a_call_wherever_the_model_is_served(model: str
     assert "providers.toml:" in note.where
 
 
+def test_C1_what_of_a_block_is_no_call_is_noted_beside_its_calls() -> None:
+    invoke = DSML[DSML.index("<｜DSML｜invoke") : DSML.index("</｜DSML｜tool_calls>")]
+    block = DSML.replace(invoke, invoke + invoke.replace('name="search"', 'name="nobody"'))
+    events, reply = stream("deepseek/deepseek-flash", block)
+    assert called(reply) == ASKED
+    assert told(events) == ("", "", ASKED)
+    notes = {note.code: (note.said, note.did) for note in reply.notes}
+    assert notes["text-call"][0] == block
+    assert notes["text-call-kept"] == (block, "no tool has the name nobody")
+
+
 def test_C1_a_whole_reply_is_read_the_same() -> None:
     model = REGISTRY.resolve("deepseek/deepseek-flash")
     body = json.dumps({"choices": [{"message": {"content": f"Let me look.\n\n{DSML}"}, "finish_reason": "stop"}]})

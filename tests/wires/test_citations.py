@@ -312,6 +312,22 @@ def test_sources_that_come_first_reach_every_client_in_a_stream() -> None:
         assert [found[:2] for found in client_sources(client, streamed_body(client, data))] == PAGES
 
 
+def test_a_page_without_a_place_is_one_source_whatever_its_title() -> None:
+    pages = [{"link": PAGES[0][0], "title": title} for title in ("Rain", "Rain today", "Rain")]
+    chunks: list[Json] = [
+        {"web_search": [page], "choices": [{"index": 0, "delta": {"content": "Rain."}}]} for page in pages
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    events, reply = read_stream(REGISTRY.resolve("zai/glm-5.3"), chunks)
+    assert reply.citations == [Citation(PAGES[0][0], "Rain", seal=reply.citations[0].seal)]
+    assert [event.citation for event in events if type(event) is CitationAdded] == reply.citations
+    body = engine.encode_reply("openai-chat", reply)
+    url, title = PAGES[0]
+    place = {"start_index": 0, "end_index": 0}
+    annotation = {"type": "url_citation", "url_citation": {**place, "title": title, "url": url}}
+    assert body["choices"][0]["message"]["annotations"] == [annotation]
+
+
 def test_a_source_without_a_page_keeps_its_name() -> None:
     citation = {"type": "page_location", "document_index": 0, "document_title": "Report", "cited_text": "x"}
     body: Json = {"type": "message", "stop_reason": "end_turn"}

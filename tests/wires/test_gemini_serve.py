@@ -181,6 +181,10 @@ def test_options_are_those_of_the_clients() -> None:
     }
     dynamic = read(said(HI, generationConfig={"thinkingConfig": {"thinkingBudget": -1, "includeThoughts": True}}))
     assert dynamic.options == {"reasoning": "on"}
+    shown = read(said(HI, generationConfig={"thinkingConfig": {"includeThoughts": True}}))
+    assert shown.options == {"reasoning": "on"}
+    hidden = read(said(HI, generationConfig={"thinkingConfig": {"includeThoughts": False}}))
+    assert "reasoning" not in hidden.options
 
 
 @each(

@@ -383,8 +383,15 @@ def test_a_reply_that_goes_on_is_not_whole_whatever_its_last_event_is_called(sta
 
 
 def test_a_refusal_is_text() -> None:
-    _, reply = read(delta("I can", 0, "refusal"), delta("not", 0, "refusal"), done())
+    item = {**message("I cannot"), "content": [{"type": "refusal", "refusal": "I cannot"}]}
+    events, reply = read(delta("I can", 0, "refusal"), delta("not", 0, "refusal"), over(item), done(item))
     assert (reply.text, reply.finish) == ("I cannot", "content_filter")
+    writer = engine.StreamWriter(WIRE, id="r", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    kinds = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    [ended] = [event for event in kinds if event["type"] == "response.refusal.done"]
+    assert ended["refusal"] == "I cannot"
+    assert "response.output_text.done" not in [event["type"] for event in kinds]
 
 
 def test_an_items_own_tools_stay_as_they_are() -> None:
