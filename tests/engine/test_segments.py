@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from types import FrameType
 from typing import Any
 
 from builtin import BUILTIN
@@ -119,14 +120,18 @@ def test_a_conversation_that_grew_takes_a_fifth_of_the_work_of_a_new_one() -> No
     memory = MessageMemory()
     for count in (-4, -2):
         engine.build_request(model, messages[:count], memory=memory, tools=TOOLS)
-    frames: list[list[str]] = [[], []]
-    for known, entered in zip((memory, None), frames, strict=True):
-        sys.setprofile(lambda frame, event, _, entered=entered: entered.append(event))
+
+    def entered(known: MessageMemory | None) -> int:
+        """How many functions are called to build the request."""
+        frames: list[FrameType] = []
+        sys.setprofile(lambda frame, event, _: frames.append(frame))
         try:
             engine.build_request(model, messages, memory=known, tools=TOOLS)
         finally:
             sys.setprofile(None)
-    assert len(frames[0]) < len(frames[1]) / 5
+        return len(frames)
+
+    assert entered(memory) < entered(None) / 5
 
 
 def test_a_memory_stays_within_its_bound_and_forgets_what_was_not_used_for_longest() -> None:
