@@ -177,6 +177,16 @@ def codes(plan: engine.Plan) -> list[str]:
 # ── text files ────────────────────────────────────────────────────────────────
 
 
+def test_a_key_that_several_files_lose_is_noted_once(registry: Registry) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Hello"}
+    documents = [{"type": "document", "source": source, "citations": {"enabled": True}} for _ in range(3)]
+    for target in PROTOCOLS:
+        if target != MESSAGES:
+            body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": documents}]}
+            notes = [note.said for note in plan(MESSAGES, blind(registry, target), body).notes]
+            assert notes.count("citations of a file") == 1, target
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_file_is_text_for_every_model_with_its_name(name: str, registry: Registry) -> None:
     mime, text = TEXTS[name]
