@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -173,11 +174,12 @@ def both(model: Model, plan: Plan, content: bytes) -> list[Any]:
 def test_both_readers_give_the_same_for_a_body_of_another_form() -> None:
     model = REGISTRY.resolve("openai-compatible/any", protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
     plan = engine.build_request(model, "Hi")
-    for message in ({"content": "Hi"}, None, "Hi", [], 5, {}, {"content": 5}):
-        for finish in ("stop", "", None, 5, []):
-            for choices in ([{"message": message, "finish_reason": finish}], [message], message):
-                quick, general = both(model, plan, encode({"choices": choices}))
-                assert quick == general, (message, finish, choices)
+    messages: list[Any] = [{"content": "Hi"}, None, "Hi", [], 5, {}, {"content": 5}]
+    finishes: list[Any] = ["stop", "", None, 5, []]
+    for message, finish in itertools.product(messages, finishes):
+        for choices in ([{"message": message, "finish_reason": finish}], [message], message):
+            quick, general = both(model, plan, encode({"choices": choices}))
+            assert quick == general, (message, finish, choices)
 
 
 @given(name=st.sampled_from(NAMES), body=bodies(), options=OPTIONS, history=st.sampled_from(["Hi", HISTORY]))
