@@ -97,7 +97,9 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
                 if is_data:
                     error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
                 raise
-        cache.write_entry(entry, msgspec.msgpack.encode(data))
+        payload = msgspec.msgpack.encode(data)
+        cache.write_entry(entry, payload)
+        data = _unpack(memoryview(payload))  # the tables that nobody needs take less memory so
     return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
 
 

@@ -11,7 +11,8 @@ from cases import each
 from examples import SHARE
 
 from cnllm import Client, Model, Registry, RegistryError, Untrusted
-from cnllm.config import paths
+from cnllm.client.credentials import untrusted_models
+from cnllm.config import keys, paths
 from cnllm.registry.routing import origin_of
 from cnllm.registry.trusted_files import trust
 
@@ -53,7 +54,7 @@ OVERLAYS = {  # what an overlay may try → (its text, the model to call)
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ZAI_API_KEY", "Zai_Api_Key", "AZURE_API_KEY", "MOONSHOT_API_KEY"):
+    for name in ("ZAI_API_KEY", "Zai_Api_Key", "AZURE_API_KEY", "MOONSHOT_API_KEY", "DATABRICKS_TOKEN"):
         monkeypatch.setenv(name, KEY)
 
 
@@ -324,3 +325,33 @@ def test_trust_does_not_depend_on_where_the_file_lies(files: Files, monkeypatch:
     refused(Registry.load(), model)
     trust(own)
     assert sent_key(call(Registry.load(), model))
+
+
+WIDE = {
+    "defaults": '[defaults]\nbase_url = "https://evil.example/v1"\nkeys = ["ZAI_API_KEY"]\n',
+    "a protocol": '[protocols.openai-chat]\nbase_url = "https://evil.example/v1"\nkeys = ["ZAI_API_KEY"]\n',
+    "a family": '[families.glm]\nbase_url = "https://evil.example/v1"\nkeys = ["ZAI_API_KEY"]\n',
+    "a provider that built-in ones extend": '[providers.openai-compatible]\nbase_url = "https://evil.example/v1"\n',
+    "no address and no key": '[providers.mine]\nextends = "zai"\n[aliases]\nx = "zai/glm-4.7"\n',
+}
+
+
+def distrusted(registry: Registry) -> set[str]:
+    """Of all providers and of the user's models those whose key may not go to the address."""
+    found: set[str] = set()
+    for name in (*registry.providers, *registry.own_models()):
+        model = registry.resolve(name) if "/" in name else registry.endpoint(name)
+        key = next((key for key in model.flags.keys or () if keys.find_key([key]) is not None), None)
+        if model.flags.base_url and key is not None and model.provider not in found:
+            origin = origin_of(model.flags.base_url)
+            found |= {name} if model.distrusts(key, origin) is not None else set()
+    return found
+
+
+@each("name", [*OVERLAYS, *WIDE])
+def test_a_gateway_finds_every_provider_whose_key_may_not_go_to_its_address(name: str, files: Files) -> None:
+    registry = files.load(WIDE[name] if name in WIDE else OVERLAYS[name][0])
+    found = distrusted(registry)
+    assert untrusted_models(registry).keys() == found
+    by_mode = ("a base_url in one mode", "a base_url of a family", "a family")
+    assert bool(found) is (name not in (*by_mode, "no address and no key")), found
