@@ -41,6 +41,19 @@ def test_fields_that_name_a_wait_are_read_wherever_they_stand() -> None:
         assert wait(body, {"retry-after": "soon"}) == seconds, body
 
 
+def test_a_header_in_milliseconds_goes_before_the_one_in_seconds() -> None:
+    for value, seconds in (("2500", 2.5), (" 1.5 ", 0.0015), ("0", 0), ("soon", 5), ("", 5), ("1.5.1", 5)):
+        assert wait({}, {"retry-after-ms": value, "retry-after": "5"}) == seconds, value
+
+
+def test_an_error_of_one_key_is_an_error_on_every_wire() -> None:
+    for wire in WIRES:
+        for error in ({"message": "no room"}, {"message": "no room", "code": "x"}):
+            found = failure(model("openai-compatible", wire), 200, json.dumps({"error": error}).encode())
+            assert isinstance(found, EndpointError), (wire, error)
+            assert found.message == "no room"
+
+
 def test_a_duration_is_read_in_every_way_that_is_written() -> None:
     table: list[tuple[Any, float | None]] = [
         ("34s", 34),

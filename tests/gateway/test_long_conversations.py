@@ -22,7 +22,7 @@ from cnllm.gateway.failures import RequestFailed
 from cnllm.gateway.service import Memories
 from cnllm.gateway.thoughts import conversation_key
 from cnllm.store.prefix import content_fingerprint
-from cnllm.types import Message
+from cnllm.types import Media, Message, Text
 from cnllm.types.message_memory import MessageMemory
 
 from .support import Upstream, gateway_for, say
@@ -240,6 +240,20 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
 
     known, chosen = sent([steps]), [1, 6, 11, 12, 13]
     assert [known[number] for number in chosen] == sent([[steps[number]] for number in chosen])
+
+
+def test_conversations_that_differ_in_a_picture_are_two() -> None:
+    def key(**source: Any) -> bytes:
+        picture = Media("image/png", source.get("data"), source.get("url"))
+        return conversation_key([Message("user", (Text("See"), picture))], Message.assistant("Yes."))
+
+    keys = [key(data="AA=="), key(data="AQ=="), key(url="https://x.test/a"), key(url="https://x.test/b")]
+    keys += [
+        key(data="AA==", url="https://x.test/c"),
+        conversation_key([Message("user", (Text("See"),))], Message.assistant("Yes.")),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key(data="AA==") == keys[0]
 
 
 def test_identities_share_no_memory() -> None:

@@ -18,7 +18,7 @@ import pytest
 from examples import share
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, open_store
+from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, check_store, open_store
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
 from cnllm.store import Store as Conversations
@@ -625,3 +625,13 @@ def test_a_file_that_another_process_locks_delays_one_request_only(
     store._locked_until = 0.0
     assert store.keep_turn("me", turn(), ["new"], None)
     assert store.failure is None
+
+
+def test_a_check_of_a_store_leaves_nothing_open(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    before = open_files()
+    for number in range(3):
+        check_store(f"sqlite:///{tmp_path}/{number}.db")
+    assert open_files() == before

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cnllm import Registry, engine
 from cnllm.errors import CnllmError
-from cnllm.types import BlockEnd, Event, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd, ToolCallStart
+from cnllm.types import BlockEnd, Event, ReasoningDelta, Reply, Restarted, Text, TextDelta, ToolCallEnd, ToolCallStart
 
 from .support import GOOD, SCHEMA
 
@@ -100,6 +100,7 @@ def test_the_first_call_is_the_text_and_the_events_tell_the_same(
     assert "".join(event.text for event in events if type(event) is TextDelta) == reply.text
     assert "".join(event.text for event in events if type(event) is ReasoningDelta) == reply.reasoning
     assert all(reply.message.parts[event.index] == event.part for event in events if type(event) is BlockEnd)
+    assert "".join(part.text for part in reply.message.parts if type(part) is Text) == reply.text
     ends = {event.index: event.call for event in events if type(event) is ToolCallEnd}
     starts = [event for event in events if type(event) is ToolCallStart]
     assert [ends[index] for index in sorted(ends)] == reply.tool_calls
@@ -108,3 +109,18 @@ def test_the_first_call_is_the_text_and_the_events_tell_the_same(
         answer = next(text for kind, text in pieces if kind == "answer")
         assert reply.text.lstrip() in (answer, "{}")
         assert (reply.parsed is not None) == (answer != "" and reply.finish == "stop" and answer.endswith("}"))
+
+
+def test_text_before_the_answer_is_noted_with_its_first_thousand_characters(folder: Path) -> None:
+    path = folder / "prose.toml"
+    table = '[providers.home]\nprotocol = "anthropic-messages"\nbase_url = "http://127.0.0.1"\nkeys = ["K"]\n'
+    path.write_text(table + 'schema.methods = ["tool"]\n[models."home/m"]\n', encoding="utf-8")
+    model = Registry.load(path).resolve("home/m")
+    for size in (999, 1000, 1001, 5000):
+        parser = engine.StreamParser(model, plan=engine.build_request(model, "Hi", stream=True, schema=SCHEMA))
+        for event in messages([("text", "x" * size), ("answer", GOOD)]):
+            parser.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
+        reply = parser.close()
+        [said] = [note.said for note in reply.notes if note.code == "answer-prose"]
+        assert said == ("x" * size if size <= 1000 else "x" * 999 + "…")
+        assert "".join(part.text for part in reply.message.parts if type(part) is Text) == reply.text == GOOD

@@ -9,8 +9,9 @@ import pytest
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from cnllm import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, engine
+from cnllm import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Usage, engine
 from cnllm.types.messages import as_messages
 
 from .gemini_support import Json, answer, dumps, model, seal, streamed, whole
@@ -371,3 +372,12 @@ def test_a_file_of_openais_shape_is_understood() -> None:
     file = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,eA=="}}
     body = engine.build_request(model(), [{"role": "user", "content": [{"type": "text", "text": "?"}, file]}]).body
     assert body["contents"][0]["parts"][1] == {"inlineData": {"mimeType": "application/pdf", "data": "eA=="}}
+
+
+def test_tokens_of_tools_are_no_tokens_of_the_prompt() -> None:
+    for by_tools, prompt in ((3, 4), (7, 0), (9, 0), (None, 7), ("3", 7)):
+        own = {} if by_tools is None else {"usage": {"toolUsePromptTokenCount": by_tools}}
+        reply = replace(whole(answer({"text": "Hi"})), usage=Usage(input=7, output=2), extra=own)
+        body = engine.encode_reply("gemini", reply)
+        assert body["usageMetadata"]["promptTokenCount"] == prompt, by_tools
+        assert body["usageMetadata"].get("toolUsePromptTokenCount") == by_tools
