@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cnllm
+from cnllm.batch.budget import RetryBudget
 from cnllm.batch.lanes import read_limits
 from cnllm.registry.flags import RateHeaders
 
@@ -181,3 +182,14 @@ def test_retries_have_a_budget(tmp_path: Path) -> None:
         report = run(server, tmp_path, prompts(100), attempts=5)
         assert report.failed == 100
         assert len(server.log) <= 100 + 21
+
+
+def test_a_tenth_of_the_requests_and_twenty_may_be_sent_again() -> None:
+    budget = RetryBudget()
+    assert sum(budget.take() for _ in range(50)) == 20
+    for _ in range(105):
+        budget.answer()
+    assert sum(budget.take() for _ in range(50)) == 10
+    for _ in range(10_000):
+        budget.answer()
+    assert sum(budget.take() for _ in range(1000)) == 200

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cnllm.leaks.markers import Markers
+from cnllm.leaks.rules import Markup, unite_rules
 
 SPELT = ("<tool_call>", "[TOOL_CALLS]", "<|tool_calls_section_begin|>", "<｜DSML｜function_calls>")
 TEXT = st.lists(st.sampled_from([*SPELT, "<", "[", "|", "｜", "tool", "_", " ", "word"])).map("".join)
@@ -62,3 +64,14 @@ def test_only_a_repeated_first_character_is_sought_everywhere() -> None:
     assert markers.pending_length("<p> ✿A✿") == 3
     assert markers.pending_length("✿A✿ <ca") == 3
     assert markers.pending_length("[x <cal") == 4
+
+
+def test_rules_with_one_opener_are_one_where_their_parts_have_the_same_words() -> None:
+    first = Markup(["<a>"], ["</a>"], ["json"], parts=["x"])
+    same = Markup(["<a>", "<b>"], ["</a>"], ["pythonic", "json"], parts=["x"])
+    other = Markup(["<a>"], ["</a>"], ["pythonic"], parts=["y"])
+    without = Markup(["<a>"], ["</a>"], ["json"])
+    assert unite_rules([first, same]) == [replace(first, format=["json", "pythonic"]), replace(same, open=["<b>"])]
+    assert unite_rules([first, other]) == [first]
+    assert unite_rules([without, other]) == [replace(without, format=["json", "pythonic"], parts={"pythonic": ["y"]})]
+    assert unite_rules([first, Markup(["<a>"], ["</c>"], ["pythonic"], parts=["x"])]) == [first]

@@ -144,6 +144,15 @@ def test_a_refused_upload_ends_the_run_with_the_vendors_words(tmp_path: Path) ->
     complete(tmp_path)
 
 
+def test_a_submission_that_is_put_off_is_tried_six_times(tmp_path: Path) -> None:
+    inputs(tmp_path)
+    with vendor() as server:
+        done = run(tmp_path, server, INLINE, "status=429;retry-after=0;step=submit")
+        assert done.status == 3, done
+        assert "the vendor took no job: " in done.out
+        assert (server.count("submit", "received"), server.count("call")) == (6, 0)
+
+
 def test_a_job_that_the_account_does_not_have_ends_the_run(tmp_path: Path) -> None:
     inputs(tmp_path)
     with vendor() as server:
