@@ -320,3 +320,18 @@ def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
         assert len(server.log) == 5
     assert [line["reply"]["text"] for line in lines(tmp_path, "o1.jsonl")] == [f"re: p{n}" for n in range(5)]
     assert all(line["from_cache"] for line in lines(tmp_path, "o1.jsonl"))
+
+
+def test_objects_of_a_row_that_say_the_same_are_the_same_row() -> None:
+    class Said:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"role": "user", "content": self.text}
+
+    def keys(*texts: str) -> list[bytes]:
+        return [row.key for row in open_reader([{"id": 1, "messages": [Said(text)]} for text in texts]).rows()]
+
+    assert keys("a", "b") == keys("a", "b")
+    assert len({*keys("a", "b", "c")}) == 3

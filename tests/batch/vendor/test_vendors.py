@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cli.support import KEY, Machine
 
-from cnllm import Registry
+from cnllm import Registry, engine
+from cnllm.batch.vendor.codec import fetch_plan
 
 from .support import OTHERS, ROWS, SHAPES, Vendor, answers, arguments, configure, inputs, vendor
 
@@ -53,3 +54,24 @@ def test_the_overlays_of_all_vendors_pass_the_check(tmp_path: Path) -> None:
     (machine.config / "providers.toml").write_text("\n".join(tables.values()))
     done = machine.run("registry", "check")
     assert done.status == 0, done
+
+
+def test_a_key_goes_to_no_other_host_for_a_file_of_results() -> None:
+    model = Registry.load().resolve("openai/gpt-4.1-mini")
+    batch, probe = model.flags.batch, engine.build_request(model, "Hi")
+    assert batch is not None
+    assert "authorization" in probe.headers
+    origin = "https://api.openai.com"
+    for url, is_own in (
+        (f"{origin}/files/results.jsonl?a=b", True),
+        ("https://files.example.com/results.jsonl", False),
+        ("http://api.openai.com/results.jsonl", False),
+        ("https://api.openai.com.example.com/results.jsonl", False),
+        ("https://api.openai.com:8443/results.jsonl", False),
+    ):
+        plan = fetch_plan(batch, probe, "job", url)
+        assert (plan.method, plan.url, plan.content) == ("GET", url, b"")
+        assert ("authorization" in plan.headers) is is_own, url
+    plan = fetch_plan(batch, probe, "job", "file-1")
+    assert plan.url.startswith(f"{origin}/")
+    assert "authorization" in plan.headers
