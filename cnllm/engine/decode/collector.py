@@ -59,10 +59,10 @@ class Collector:
         self.meter = meter_of(plan.flags)
         self._names = plan.renamed
         self._rules = plan.call_rules
-        self.parts = Parts(plan.model, plan.flags, ordered=ordered)
-        self.calls = CallCollector(ids)
         self.citations = Citations()
         self.notes = ReplyNotes()
+        self.parts = Parts(plan.model, plan.flags, ordered=ordered)
+        self.calls = CallCollector(ids)
         self.usage = Usage()
         self.paid_calls: dict[str, int] = {}  # by name, as far as the endpoint has reported them
         self.extra: dict[str, Any] = {}

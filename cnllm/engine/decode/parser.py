@@ -72,7 +72,7 @@ class StreamParser:
         self._limits = limits = (
             Limits.of(limits) if limits is not None else plan.limits if plan is not None else Limits()
         )
-        self._room = limits.reply  # bytes that may still come
+        most_event, self._room = limits.event, limits.reply  # bytes that may still come
         self._reached_limit: str | None = None
         flags = plan.flags if plan is not None else model.flags
         model = plan.model if plan is not None else model
@@ -83,7 +83,7 @@ class StreamParser:
         self._flags = flags
         self._builder = reply_builder(model, tools, plan)
         self._collected = self._builder.collected
-        self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(limits.event)
+        self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(most_event)
         self._arrays = codec.json_arrays
         framing = flags.stream.framing if flags.stream else None
         self._lines = framing == "ndjson" and (plan is None or plan.stream)

@@ -89,6 +89,7 @@ class ReplyBuilder:
         tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
         self._duplicates = Duplicates(self.collected)
         self._deltas = None if is_new or mode == "incremental" else Deltas(mode)
+        surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
         self._calls = calls
@@ -106,14 +107,14 @@ class ReplyBuilder:
         row: list[Stage | None] = [
             self._duplicates,
             self._deltas,
-            Surrogates(),
+            surrogates,
             self._tags,
             calls,
             AnswerTags(answer_tags, are_seen=are_seen) if answer_tags else None,
             self._stops,
             self._answer,
         ]
-        self._stages = [stage for stage in row if stage is not None]
+        self._stages: list[Stage] = list(filter(None, row))
         self._at_calls = 0 if calls is None else self._stages.index(calls)
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = _next_places(tuple(map(type, self._stages)))
@@ -416,8 +417,8 @@ class ReplyBuilder:
             fragments="none" if collected.whole else "snapshots" if has_snapshots else "pieces",
             keeps_seal=calls is None or not calls.thought_of,
         )
-        if settled.finish == "stop" and not settled.has_calls:
-            out += collected.add_note(silence_note(collected, self._parts))
+        if settled.finish == "stop" and not settled.has_calls and (note := silence_note(collected, self._parts)):
+            out += collected.add_note(note)
         out += collected.parts.last_ends(self._parts)
         for call in collected.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
