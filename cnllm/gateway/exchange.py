@@ -201,9 +201,8 @@ class Exchange:
             self.body = {**self.body, "store": True}  # the default, which a reply repeats
         if sent.count:
             body = self._api.read_count(body)
-        path = sent.path
         try:
-            self.request = decode_request(protocol, body, path=path, headers=dict(headers), memory=memory)
+            self.request = decode_request(protocol, body, path=sent.path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         check_request(self.request)

@@ -362,7 +362,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            raise _HeadRefused(501, "transfer-encoding: a body is read whose one coding is chunked")
+            raise _HeadRefused(501, "transfer-encoding: chunked is the only coding that is read")
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:

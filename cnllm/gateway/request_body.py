@@ -78,7 +78,7 @@ class RequestBody:
         `busy_status` is the status of a refusal where all clients hold too much.
         """
         if (coding := self._headers.get("content-encoding", "").strip().lower()) not in ("", "identity"):
-            sentence = f"content-encoding: {short_text(coding)} is not read; send the body without a coding"
+            sentence = f"content-encoding: {short_text(coding)} is not read; send the body uncompressed"
             raise RequestFailed(Failure(415, sentence, "content_encoding"))
         if _length(self._headers) > limit:
             raise RequestFailed(_too_long(limit))

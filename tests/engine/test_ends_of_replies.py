@@ -168,6 +168,13 @@ def test_a_reply_in_which_another_begins_is_cut_there(models: dict[str, Model], 
         for again in (events, with_id(events, "another")):  # behind the end it changes nothing
             reply = read(models[name], [*events, *again], size)
             assert (reply.text, reply.finish) == ("Hello", "stop")
+        [first, *rest] = events
+        key = "message" if "message" in first else "response"
+        unnamed = {**first, key: {name: value for name, value in first[key].items() if name != "id"}}
+        reply = read(
+            models[name], [*begun, unnamed, *rest[len(begun) - 1 :]], size
+        )  # an id that is unknown is no other
+        assert (reply.text, "second-reply" in codes(reply)) == ("Hello", False)
         for again in (events, with_id(events, "another")):  # nor before any content
             reply = read(models[name], [events[0], *again], size)
             assert (reply.text, reply.finish) == ("Hello", "stop")

@@ -82,11 +82,12 @@ class MessagesDecoder:
                     yield ENDED
         elif kind == "message_start":
             if type(message := data.get("message")) is dict:
-                if self._has_block and (self._has_ended or self._id not in (None, message.get("id"))):
+                id = message.get("id")
+                is_other = type(id) is str and self._id not in (None, id)
+                if self._has_block and (self._has_ended or is_other):
                     yield ANOTHER
                     return
-                identifier = message.get("id")
-                self._id = identifier if type(identifier) is str else None
+                self._id = id if type(id) is str else self._id
                 yield ANSWERED
                 yield Head(message.get("id"), message.get("model"))
                 yield from self._blocks(message.get("content"))

@@ -125,11 +125,12 @@ def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords
     if type(response) is not dict:
         return
     if data.get("type") == "response.created":
-        if records.all and (records.has_ended or records.id not in (None, response.get("id"))):
+        id = response.get("id")
+        is_other = type(id) is str and records.id not in (None, id)
+        if records.all and (records.has_ended or is_other):
             yield ANOTHER
             return
-        identifier = response.get("id")
-        records.id = identifier if type(identifier) is str else None
+        records.id = id if type(id) is str else records.id
     yield from _response(response, flags, records, is_final=False)
 
 
