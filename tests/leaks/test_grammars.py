@@ -13,7 +13,7 @@ from examples import SHARE, share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.leaks.grammars import NotACall, ParsedCall, ends_inside_value, may_begin, read
+from cnllm.leaks.grammars import NotACall, ParsedCall, completed, ends_inside_value, may_begin, read
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup
 
@@ -47,6 +47,39 @@ def test_calls_in_the_form_of_python_stand_behind_a_comma_or_a_semicolon() -> No
     for between in ("X", " and ", "|", " "):
         text = f"<|python_start|>[f(a=1){between}f(a=2)]<|python_end|>"
         assert refused(rules.PYTHONIC_ALONE, text) == "there is text behind a call"
+
+
+PYTHON = "<|python_start|>"
+BARRED = "<｜DSML｜tool_calls>"
+INVOKE, VALUE = '<｜DSML｜invoke name="f">', '<｜DSML｜parameter name="a">'
+END = "</｜DSML｜invoke>"
+
+
+@pytest.mark.parametrize(
+    ("rule", "block", "is_inside"),
+    [
+        (rules.PYTHONIC_ALONE, f'{PYTHON}[f(a="x', True),
+        (rules.PYTHONIC_ALONE, f"{PYTHON}[f(a='x", True),
+        (rules.PYTHONIC_ALONE, f'{PYTHON}[f(a="x"', False),
+        (rules.PYTHONIC_ALONE, f"{PYTHON}[f(a='x'", False),
+        (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}x", True),
+        (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}x</｜DSML｜parameter>", False),
+        (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}x {END}", False),
+        (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}see {INVOKE}{END}", True),
+    ],
+)
+def test_a_closer_inside_a_value_is_text(rule: Markup, block: str, is_inside: bool) -> None:
+    assert bool(ends_inside_value(rule, block)) is is_inside
+
+
+@QUICK
+@given(data=st.data())
+def test_a_section_whose_last_call_has_no_end_is_not_completed(data: st.DataObject) -> None:
+    meant, tools = data.draw(writers.asked(writers.channels))
+    rule, opener, block = writers.channels(meant, data.draw)
+    [closer] = rule.close
+    body = block[: block.rindex(closer)] if closer in block else block
+    assert completed(rule, opener, body[: body.rindex("<|close|>")], tools) is None
 
 
 # ── what is written is read ──────────────────────────────────────────────────
