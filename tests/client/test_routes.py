@@ -363,3 +363,13 @@ def test_a_call_can_do_without_and_the_plan_is_that_of_the_first(tmp_path: Path)
             client.call("one/m", "hi", fallback=[])
         assert not other.received
         assert client.plan("one/m", "hi", fallback=["two/m"]).model.name == "one/m"
+
+
+def test_a_target_that_is_named_twice_is_asked_once_unless_it_has_weights(tmp_path: Path) -> None:
+    busy: Script = [refused(503, "busy")]
+    for weights, count in ((None, 1), ((1, 0, 0), 2)):
+        with two(tmp_path, [busy] * 9, [busy] * 9) as (registry, _, other):
+            rules = Fallback(targets=("two/m", "two/m"), weights=weights)
+            with Client(registry, retry=Retry(attempts=1), fallback=rules) as client, pytest.raises(cnllm.CnllmError):
+                client.call("one/m", "hi")
+            assert len(other.received) == count, weights

@@ -153,3 +153,11 @@ def test_a_text_that_grows_is_compared_in_linear_time() -> None:
     assert repeated.is_complete
     assert repeated.rest("more") == "more"
     assert sum(read) < 3 * len("".join(pieces))
+
+
+def test_a_source_is_delivered_once() -> None:
+    delivered = Delivered()
+    first, other = CitationAdded(Citation("https://a.example", "A")), CitationAdded(Citation("https://b.example", "A"))
+    assert [delivered.rest(event) for event in (first, other, first, other)] == [first, other, None, None]
+    delivered.restart()
+    assert [delivered.rest(event) for event in (other, first)] == [None, None]

@@ -196,3 +196,19 @@ def test_an_address_of_the_call_is_the_callers_will(files: Files) -> None:
     strange = files.load(MINE)
     with Client(strange, transport=Nowhere()) as client, pytest.raises(Untrusted):
         client.call(strange.resolve("mine/x", base_url="https://other.example"), "hi")
+
+
+def test_what_a_registry_file_says_of_headers_and_addresses_is_shown_without_passwords(files: Files) -> None:
+    said = (
+        '[providers.mine]\nprotocol = "openai-chat"\nbase_url = "https://me:hunter2@mine.example/v1"\nkeys = []\n'
+        f'auth = {{ header = "x-thing", value = "{SECRET}" }}\n'
+        f'headers = {{ x-api-key = "{SECRET}", authorization = "Bearer {SECRET}", x-team = "blue" }}\n'
+    )
+    model = files.load(said).resolve("mine/x")
+    facts = {fact.flag: fact.value for fact in model.explain()}
+    assert not [flag for flag, value in facts.items() if SECRET in str(value) or "hunter2" in str(value)]
+    assert "mine.example" in str(facts["base_url"])
+    assert facts["auth.header"] == "x-thing"
+    assert len([flag for flag in facts if flag.startswith("headers")]) == 3
+    assert model.layer("base_url") == "providers.mine"
+    assert model.layer("limits.output") == ""

@@ -70,6 +70,15 @@ def test_one_bad_row_blocks_no_other(tmp_path: Path) -> None:
     assert all(ids[1] in said for said in blocked)
 
 
+def test_a_store_without_damage_names_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    ids = filled(path)
+    with Store.open(path) as store:
+        assert [one.id for one in store.records(exchanges=True)] == ids
+        assert all(store.conversation(id).messages() for id in ids)
+        assert not store.damaged
+
+
 def test_a_newer_store_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     filled(path)
