@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples import share
@@ -18,11 +19,13 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm import Client, CnllmError
+from cnllm import Client, CnllmError, Registry
 from cnllm.config import settings as variables
 from cnllm.config.settings import SETTINGS
 from cnllm.gateway.asgi import Gateway
 from cnllm.transports.sockets import IDLE_CONNECTIONS
+
+from .support import overlay
 
 PACKAGE = Path(cnllm.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "settings.md"
@@ -260,3 +263,18 @@ def test_the_manual_has_every_setting_with_its_values() -> None:
     for name, field in VARIABLES.items():
         assert f"| `{name}` | {SETTINGS[field].values} |" in page
         assert SETTINGS[field].purpose
+
+
+def test_a_parameter_that_any_model_of_a_file_has_is_an_option_of_a_call(tmp_path: Path) -> None:
+    path = overlay(tmp_path, "http://127.0.0.1:9/v1", "params.warmth = { max = 5 }")
+    with path.open("a") as file:
+        file.write('[providers.other]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\n')
+    warm: dict[str, Any] = {"warmth": 9}
+    misspelt: dict[str, Any] = {"warmness": 9}
+    with Client(Registry.load(path)) as client:
+        assert client.plan("home/m", "hi", params={"seed": 1}, **warm).body.items() >= {"warmth": 5, "seed": 1}.items()
+        plan = client.plan("other/m", "hi", **warm)
+        assert plan.body["warmth"] == 9
+        assert [note.flag for note in plan.notes if note.said.startswith("warmth")] == ["params"]
+        with pytest.raises(TypeError, match="warmness"):
+            client.plan("other/m", "hi", **misspelt)
