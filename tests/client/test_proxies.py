@@ -1,6 +1,7 @@
 """Proxies that the environment names: every transport goes by them, or past them, and names one that refuses."""
 
 import builtins
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from . import certificate
 from .conftest import Make
 from .peer import Peer, reply
 from .proxies import Proxy, Socks
-from .support import ONCE, at
+from .support import ONCE, at, registry
 
 ADAPTERS = ["httpx", "httpx2", "fast"]
 PASSWORD = "proxy-password-0123456789"
@@ -92,6 +93,22 @@ def test_addresses_of_version_6_that_no_proxy_names(make: Make, monkeypatch: pyt
             _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY=no)
             assert make(retry=ONCE).call(at(peer)).text == "The sky is blue.", no
     assert proxy.asked == []
+
+
+def test_an_address_of_version_4_in_the_form_of_version_6_is_the_same_address(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer([reply()]) as peer, Proxy() as proxy:
+        try:
+            socket.create_connection(("::ffff:127.0.0.1", peer.port)).close()
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        url = peer.url.replace("127.0.0.1", "[::ffff:127.0.0.1]")
+        model = registry().resolve("openai-compatible/m", base_url=url)
+        for no in ("127.0.0.1", "127.0.0.0/8", "[::ffff:127.0.0.1]", f"127.0.0.1:{peer.port}"):
+            _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY=no)
+            assert make(retry=ONCE).call(model).text == "The sky is blue.", no
+        assert proxy.asked == []
 
 
 @pytest.mark.parametrize("no", ["example.test", ".example.test", "*.example.test", "Example.Test.", "*", "test"])
