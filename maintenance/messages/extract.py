@@ -324,7 +324,7 @@ def _file_messages(source: str, *, is_cli: bool) -> Iterator[Message]:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and _is_command(node) and (doc := ast.get_docstring(node)):
                 yield Message(inspect.cleandoc(doc))
-    yield from sorted(set(_texts(tree)), key=lambda message: message.text)
+    yield from sorted(dict.fromkeys(_texts(tree)), key=lambda message: message.text)
 
 
 def _is_command(function: ast.FunctionDef) -> bool:
