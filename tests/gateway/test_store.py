@@ -19,6 +19,7 @@ from examples import share
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, check_store, open_store
+from cnllm.gateway.store.items import item_size
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
 from cnllm.store import Store as Conversations
@@ -636,3 +637,7 @@ def test_a_check_of_a_store_leaves_nothing_open(tmp_path: Path) -> None:
         with suppress(OSError):  # one of another thread that is closed meanwhile
             links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
     assert [link for link in links if link.startswith(str(tmp_path))] == []
+
+
+def test_an_item_counts_for_its_content_and_for_its_keys() -> None:
+    assert [item_size(b"x" * size, keys) for size, keys in ((0, 0), (100, 0), (0, 2), (9, 1))] == [128, 228, 256, 201]
