@@ -990,3 +990,15 @@ def test_an_address_of_requests_is_sent_there(protocol: str, path: str, end: str
     plan = build(model, "Hi", max_tokens=9)
     assert plan.url == f"http://127.0.0.1:9/a{path}"
     assert ("address-path" in [note.code for note in plan.notes]) == (path in end)
+
+
+def test_options_that_are_known_from_other_messages_are_read_by_the_same_rules(home: Home) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    seen: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "See"}, picture]}]
+    model = home('params.warmth = { max = 5 }\ninput = ["text", "image"]')
+    options: dict[str, Any] = {"warmth": 9}
+    turns: list[Any] = ["hi", seen, "hi", seen]
+    for messages in turns:
+        plan = engine.build_request(model, messages, **options)
+        assert plan.body["warmth"] == 5
+        assert [note.code for note in plan.notes] == ["param-clamped"]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -331,6 +331,42 @@ def test_top_prints_a_row_for_each_model(tmp_path: Path) -> None:
     assert nobody.returncode == 1
     before = Scrape(now.time - 2)
     assert rows(now, before)[0][2] == "1.5"
+
+
+def test_every_column_of_top_is_a_metric_that_the_gateway_has(tmp_path: Path) -> None:
+    counters = {
+        "cnllm_cuts_total": 2,
+        "cnllm_recoveries_total": 3,
+        "cnllm_tool_calls_total": 4,
+        "cnllm_tool_results_total": 5,
+        "cnllm_tool_errors_total": 6,
+        "cnllm_broken_chains_total": 7,
+    }
+    of_model: Mapping[str, str] = {"model": MODEL}
+    buckets: list[tuple[Mapping[str, str], float]] = [
+        ({"le": "1.0", **of_model}, 0.0),
+        ({"le": "2.0", **of_model}, 1.0),
+        ({"le": "+Inf", **of_model}, 1.0),
+    ]
+    made = Scrape(1.0)
+    made.samples = {name: [(of_model, float(count))] for name, count in counters.items()}
+    requests: list[tuple[Mapping[str, str], float]] = [
+        ({"verb": "generate", **of_model}, 9.0),
+        ({"verb": "generate", "outcome": "failed", **of_model}, 1.0),
+    ]
+    made.samples["cnllm_requests_total"] = requests
+    for name in ("cnllm_first_token_seconds", "cnllm_output_tokens_per_second"):
+        made.samples[f"{name}_bucket"] = buckets
+    made.samples["cnllm_cost_total"] = [({"currency": "CNY", **of_model}, 0.5)]
+    made.samples["cnllm_cost_unknown_total"] = [(of_model, 1.0)]
+    row = rows(made)[0]
+    assert row[:6] == (MODEL, "10", "", "1", "2", "3")
+    assert row[6:] == ("1.50 s", "1.95 s", "2", "4 → 5", "6", "7", "0.5000 CNY + ?")
+    with gateway(tmp_path, call("Hangzhou", ids=["call_1"])) as (http, _):
+        http.post("/v1/chat/completions", json=body(stream=True))
+        text = http.get("/metrics", headers={"authorization": f"Bearer {ADMIN}"}).text
+    families = {name.removesuffix("_bucket").removesuffix("_total") for name in made.samples}
+    assert [name for name in families if f"# TYPE {name}" not in text] == []
 
 
 # ── the access log and the page ───────────────────────────────────────────────

@@ -42,6 +42,14 @@ def test_the_lines_that_are_code(lines: list[str], code: list[int]) -> None:
     assert [number for number, kind in enumerate(kinds(lines)) if kind == "code"] == code
 
 
+def test_raw_html_begins_a_paragraph_with_its_first_line() -> None:
+    structure = MarkdownStructure()
+    lines = ["<pre>", "- x", "</pre>", "text", "more", "", "text"]
+    read = [structure.read(line) for line in lines]
+    assert [kind for kind, _, _ in read] == ["raw", "raw", "raw", "prose", "prose", "blank", "prose"]
+    assert [begins for _, _, begins in read] == [True, False, False, True, False, False, True]
+
+
 PARAGRAPH: st.SearchStrategy[Lines] = st.sampled_from([[("text", "prose")], [("a `b`", "prose"), ("c", "prose")]])
 FENCE: st.SearchStrategy[Lines] = st.sampled_from(
     [

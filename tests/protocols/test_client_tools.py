@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from cnllm import (
     engine,
 )
 from cnllm.protocols import PROTOCOLS
-from cnllm.protocols.client_tools import InputReader
+from cnllm.protocols.client_tools import InputReader, unique_name
 
 from .clients import CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
 
@@ -364,3 +365,11 @@ def test_the_input_is_read_from_any_pieces(text: str, size: int, ascii: bool) ->
     reader = InputReader()
     pieces = [reader.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
     assert "".join(pieces) == reader.text == text
+
+
+def test_a_tool_whose_key_has_half_a_character_has_a_name_of_its_own() -> None:
+    names = [unique_name("look up", {}, key) for key in ("a", "\ud800", "\ud800", "b" * 100)]
+    assert names[1] == names[2]
+    assert len(set(names)) == 3
+    assert all(re.fullmatch(r"look_up_[0-9a-f]{8}", name) for name in names)
+    assert unique_name("look up", {names[0]: None}, "a") not in names

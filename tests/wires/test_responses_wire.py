@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from note_rules import check_notes
 
 import cnllm
 from cnllm import Message, Model, Registry, engine
@@ -242,7 +243,9 @@ def read(*events: dict[str, Any], model: Model = MODEL) -> tuple[list[Any], cnll
     for event in events:
         out += parser.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
     out += parser.end()
-    return out, parser.close()
+    reply = parser.close()
+    check_notes(reply.notes)
+    return out, reply
 
 
 def done(*items: Any, **more: Any) -> dict[str, Any]:
@@ -457,3 +460,24 @@ def test_a_message_that_was_cut_short_before_another_item_is_passed_on_as_such()
     frames = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line.startswith(b"data: {")]
     ended = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
     assert (ended[0]["type"], ended[0]["status"]) == ("message", "incomplete")
+
+
+def test_an_item_without_a_type_is_a_message_where_it_has_content() -> None:
+    content = [{"type": "output_text", "text": "Hi"}]
+    body = {"id": "r", "status": "completed", "output": [{"role": "assistant", "content": content}]}
+    reply = engine.parse_response(MODEL, 200, {}, json.dumps(body).encode())
+    assert (reply.text, reply.finish) == ("Hi", "stop")
+
+
+def test_a_call_whose_arguments_come_at_its_end_has_a_delta_of_them() -> None:
+    writer = engine.StreamWriter(WIRE, id="r", model="m")
+    made = ToolCall("call_1", "f", {"a": 1}, '{"a": 1}')
+    events: list[cnllm.Event] = [
+        ToolCallStart(0, "call_1", "f"),
+        cnllm.ToolCallEnd(0, made),
+        cnllm.Finished("tool_calls", "stop"),
+    ]
+    data = writer.begin() + b"".join(writer.feed(event) for event in events)
+    written = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    pieces = [event["delta"] for event in written if event["type"] == "response.function_call_arguments.delta"]
+    assert "".join(pieces) == '{"a": 1}'
