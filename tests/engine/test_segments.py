@@ -7,6 +7,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+import pytest
 from builtin import BUILTIN
 from examples import examples
 from hypothesis import given
@@ -146,3 +147,10 @@ def test_a_memory_stays_within_its_bound_and_forgets_what_was_not_used_for_longe
     assert memory.messages(texts[:1]) == [first]
     assert (memory.messages(texts[:1]) or [])[0] is first
     assert (memory.messages(texts[1:2]) or [])[0] is not second
+
+
+def test_what_is_no_memory_is_refused_by_its_name() -> None:
+    model = REGISTRY.resolve("deepseek/deepseek-v4-pro")
+    memory: Any = {"messages": []}
+    with pytest.raises(TypeError, match="memory is dict; a MessageMemory or None is expected"):
+        engine.build_request(model, "hi", memory=memory)
