@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -16,6 +15,7 @@ from msgspec import Struct
 from cnllm.bills.times import zone_of
 from cnllm.errors import CnllmError
 from cnllm.system.files import read_bounded
+from cnllm.types.checks import matches_pattern
 
 __all__ = ["KINDS", "Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
 
@@ -157,4 +157,4 @@ def plain_text(text: str) -> str:
 def matches(text: str, globs: list[str]) -> bool:
     """Whether a text is like one of the patterns, in which `*` stands for anything."""
     plain = plain_text(text)
-    return any(fnmatchcase(plain, plain_text(glob).replace("[", "[[]")) for glob in globs)
+    return any(matches_pattern(plain, plain_text(glob)) for glob in globs)

@@ -6,9 +6,7 @@ lost that only this wire can say. `?protocol=WIRE` behind a model in a pattern o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from fnmatch import translate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.routing import split_wire
 from cnllm.registry.sites import choose_site
 from cnllm.registry.tiers import PREFIX
+from cnllm.types.checks import matches_pattern
 from cnllm.types.route import Fallback
 
 __all__ = ["ModelNames", "client_wire"]
@@ -55,7 +54,7 @@ class ModelNames:
         patterns = patterns or {}
         self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
-        self._patterns = [(re.compile(translate(_literal(pattern))), patterns[pattern]) for pattern in wildcards]
+        self._patterns = [(pattern, patterns[pattern]) for pattern in wildcards]
         self._models: dict[tuple[str, str | None], Model | str] = {}
         self._wired: dict[tuple[str, str], Fallback] = {}  # routes whose targets are on the wire of a client
         self._tables = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
@@ -129,7 +128,7 @@ class ModelNames:
             return route[0]
         if (target := self._exact.get(name)) is not None:
             return target
-        return next((target for pattern, target in self._patterns if pattern.fullmatch(name)), None)
+        return next((target for pattern, target in self._patterns if matches_pattern(name, pattern)), None)
 
     def fallback(self, name: str, protocol: str | None = None) -> Fallback | None:
         """Return the models that take over for the first one of a route; None for a name of one model.
@@ -201,11 +200,6 @@ def _provider(name: str) -> str:
 def _is_pattern(name: str) -> bool:
     """Whether a name has a wildcard."""
     return any(character in name for character in "*?")
-
-
-def _literal(pattern: str) -> str:
-    """Return a pattern for `fnmatch` in which a bracket stands for itself, as in the name `sonnet[1m]`."""
-    return pattern.replace("[", "[[]")
 
 
 def _own_characters(pattern: str) -> int:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -29,6 +30,7 @@ __all__ = [
     "check_json_value",
     "is_loopback",
     "kind_of",
+    "matches_pattern",
     "number",
     "require_path",
     "require_text",
@@ -115,6 +117,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def matches_pattern(name: str, pattern: str) -> bool:
+    """Whether a name is like a pattern, in which `*` stands for anything and `?` for one character.
+
+    A bracket stands for itself, as in the name `sonnet[1m]`.
+    """
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def require_path(name: str, value: Any) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.suggestion import nearest, provider_hint
 from cnllm.estimates.money import CURRENCY, LARGEST, units_of
+from cnllm.types.checks import matches_pattern
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
@@ -108,7 +108,7 @@ def _report_provider(pattern: str, registry: Registry) -> None:
     """Say that a pattern has a provider that the registry of this machine does not have."""
     provider, slash, _ = pattern.partition("/")
     providers = [*registry.providers, *registry.catalogue_providers()]
-    if slash and not any(fnmatchcase(name, provider) for name in providers):
+    if slash and not any(matches_pattern(name, provider) for name in providers):
         hint = provider_hint(provider, registry)
         stdio.print_line(f"--models {pattern}: no provider is called {provider}; {hint}")
 

@@ -6,7 +6,6 @@ import re
 import secrets
 from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as day_time
-from fnmatch import fnmatchcase
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -17,6 +16,7 @@ from cnllm.engine.decode.cost import cost_of_reply
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 from cnllm.types import Reply
+from cnllm.types.checks import matches_pattern
 
 __all__ = [
     "KEY",
@@ -83,8 +83,7 @@ class KeyRecord(Struct, frozen=True):
         if not self.models:
             return True
         id = model.partition("/")[2]
-        patterns = ((model if "/" in pattern else id, pattern.replace("[", "[[]")) for pattern in self.models)
-        return any(fnmatchcase(name, pattern) for name, pattern in patterns)
+        return any(matches_pattern(model if "/" in pattern else id, pattern) for pattern in self.models)
 
     def is_expired(self, wall: float) -> bool:
         """Whether the key has expired at a time."""
