@@ -85,11 +85,12 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
     Clients that cut a text inside a character send half of it: it is replaced, with a note. A mark of UTF-8 at the
     beginning is left out.
     """
+    text = content.removeprefix(codecs.BOM_UTF8)
     try:
         try:
-            body = msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8))
+            body = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            if content.count(b"\\") > _ESCAPES or (mended := _PAIR.sub(_mend_half, content)) == content:
+            if text.count(b"\\") > _ESCAPES or (mended := _PAIR.sub(_mend_half, text)) == text:
                 raise
             body = msgspec.json.decode(mended)
             notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))

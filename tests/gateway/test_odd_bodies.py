@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import copy
 import json
 import logging
@@ -285,6 +286,9 @@ def test_half_of_a_character_in_a_body_is_replaced_with_a_note(tmp_path: pathlib
             assert upstream.bodies[-1]["messages"][-1]["content"] == "x😀\ufffd \\ud83d \ufffd y"
             log = http.get(f"/v1/requests/{answer.headers['x-request-id']}").json()
             assert "text-mended" in [note["code"] for note in log["notes"]]
+            marked = http.post(url, content=codecs.BOM_UTF8 + content)
+            assert marked.status_code == 200, marked.text
+            assert upstream.bodies[-1] == upstream.bodies[-2]
         assert http.post("/v1/chat/completions", content=b'{"model":"\\ud83d"').status_code == 400
 
 
