@@ -16,6 +16,7 @@ from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
+    "ReplyStart",
     "add_counts",
     "as_count",
     "count_pieces",
@@ -45,6 +46,24 @@ _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
 _Paths = tuple[tuple[str, str | None], ...]
+
+
+class ReplyStart:
+    """Tells whether an event of a stream that begins a reply begins another one."""
+
+    __slots__ = ("_id", "has_ended")
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self.has_ended = False  # the event came that ends the reply
+
+    def is_another(self, id: Any, *, has_content: bool) -> bool:
+        """Whether a reply with this id is another one: content came before, and the end or another id."""
+        is_other = type(id) is str and self._id not in (None, id)
+        if has_content and (self.has_ended or is_other):
+            return True
+        self._id = id if type(id) is str else self._id
+        return False
 
 
 def key_name(key: str) -> str:

@@ -34,7 +34,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import add_counts, find_error, has_error_status, read_finish
+from cnllm.protocols.reported import ReplyStart, add_counts, find_error, has_error_status, read_finish
 from cnllm.registry.flags import Flags
 
 __all__ = ["MessagesDecoder", "fast_decoder"]
@@ -54,7 +54,7 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 class MessagesDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_ended", "_has_reason", "_id", "_open")
+    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_open", "_start")
 
     reads_all = False
 
@@ -62,8 +62,8 @@ class MessagesDecoder:
         self._flags = flags
         self._open: _Block | None = None
         self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
-        self._id: str | None = None
-        self._has_block = self._has_ended = False  # a block has begun, the message has ended
+        self._start = ReplyStart()
+        self._has_block = False  # a block has begun
         self._has_reason = False  # a stop reason came
         self._counts: dict[str, Any] = {}  # so far
 
@@ -82,12 +82,9 @@ class MessagesDecoder:
                     yield ENDED
         elif kind == "message_start":
             if type(message := data.get("message")) is dict:
-                id = message.get("id")
-                is_other = type(id) is str and self._id not in (None, id)
-                if self._has_block and (self._has_ended or is_other):
+                if self._start.is_another(message.get("id"), has_content=self._has_block):
                     yield ANOTHER
                     return
-                self._id = id if type(id) is str else self._id
                 yield ANSWERED
                 yield Head(message.get("id"), message.get("model"))
                 yield from self._blocks(message.get("content"))
@@ -118,7 +115,7 @@ class MessagesDecoder:
                 yield from _about(delta)
             yield from _about(data)
             if kind == _ENDS[1] and not is_torn:  # neither the block has an end nor the message a reason
-                self._has_ended = True
+                self._start.has_ended = True
                 yield ENDED
         yield from self._count(data)
 

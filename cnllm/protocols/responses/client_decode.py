@@ -124,20 +124,17 @@ def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords
     response = data.get("response")
     if type(response) is not dict:
         return
-    if data.get("type") == "response.created":
-        id = response.get("id")
-        is_other = type(id) is str and records.id not in (None, id)
-        if records.all and (records.has_ended or is_other):
-            yield ANOTHER
-            return
-        records.id = id if type(id) is str else records.id
+    is_first = data.get("type") == "response.created"
+    if is_first and records.start.is_another(response.get("id"), has_content=bool(records.all)):
+        yield ANOTHER
+        return
     yield from _response(response, flags, records, is_final=False)
 
 
 def _response_ended(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its end. A status that says that the reply goes on outranks its name."""
     response = data.get("response")
-    records.has_ended = True
+    records.start.has_ended = True
     status = ""
     if type(response) is dict:
         yield from _response(response, flags, records, is_final=True)

@@ -27,7 +27,7 @@ from cnllm.protocols.pieces import (
     TextPiece,
     WholeText,
 )
-from cnllm.protocols.reported import read_finish
+from cnllm.protocols.reported import ReplyStart, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 from cnllm.types.tools import custom_arguments
@@ -92,8 +92,7 @@ class OutputRecords:
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
         self.usage: dict[str, Any] = {}
-        self.id: str | None = None  # of the response, as its stream began
-        self.has_ended = False  # the whole response came
+        self.start = ReplyStart()
         self._part_count = 0
 
     def new_part(self) -> int:
