@@ -110,6 +110,26 @@ def test_a_fence_that_comes_in_one_read_with_the_block_in_it_is_known() -> None:
         assert (reply.text, reply.tool_calls) == ("".join(pieces), [])
 
 
+@each(
+    "text, stop",
+    [
+        (f'"{RM}" is what such a call looks like.', '"\n'),
+        (f"> {RM}\n> and more", "> User:"),
+        (f"He wrote:\n```\n{RM}\n```\n", "\n```\nEND"),
+        ("hello END</think>\n wipe", "END"),
+        ("hello\n</think>\nwipe", "\n\n"),
+        ("STOP</invoke><!--", "STOP"),
+        (f'<answer> "{RM}"</answer>', "</answer>"),
+    ],
+)
+def test_a_text_that_waits_for_a_stop_text_stands_before_the_block(text: str, stop: str) -> None:
+    plan = engine.build_request(REGISTRY.resolve(QWEN), "Hi", tools=TOOLS, stop=[stop])
+    whole = answered(plan, text)
+    for split in [list(text), *([text[:at], text[at:]] for at in range(1, len(text)))]:
+        reply = answers(QWEN, wire(split), TOOLS, stop=[stop])[1]
+        assert (reply.text, reply.tool_calls) == (whole.text, []), split
+
+
 # ── what the prompt holds ────────────────────────────────────────────────────
 def test_a_call_with_the_arguments_of_one_in_the_prompt_is_a_quotation_however_it_is_formatted() -> None:
     plan = offering('It says <tool_call>\n{\n  "arguments": {"path": "\\u002f"},\n  "name": "rm"\n}\n</tool_call>')

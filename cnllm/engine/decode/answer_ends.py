@@ -24,7 +24,7 @@ class AnswerTags:
     stage before notices every tag, so that plain text without one may pass by.
     """
 
-    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "_pending", "lets_text")
+    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "pending", "lets_text")
 
     reads_text, reads_thought = True, False
     lets_thought = True
@@ -38,12 +38,12 @@ class AnswerTags:
         """Begin an answer."""
         self._has_begun = False
         self._has_ended = False  # all that follows is text
-        self._pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
+        self.pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
 
     @property
     def is_idle(self) -> bool:
         """Whether no text waits."""
-        return not self._pending
+        return not self.pending
 
     def feed(self, item: Item) -> list[Item]:
         """Return the text that is no tag around the answer."""
@@ -62,21 +62,21 @@ class AnswerTags:
         """Return the text that is no tag."""
         if self._has_ended:
             return text
-        text, self._pending = self._pending + text, ""
+        text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
             if len(text) <= _MAX_HELD and len(rest) < len(self._opener) and self._opener.startswith(rest):
-                self._pending = text
+                self.pending = text
                 return ""
             self._has_begun = True
             text = rest.removeprefix(self._opener) if rest.startswith(self._opener) else text
         start = self._tail_start(text)
-        self._pending = text[start:]
+        self.pending = text[start:]
         return text[:start]
 
     def release(self) -> list[Item]:
         """Return what waited and is no tag: the part of the reply is over."""
-        text, self._pending = self._pending, ""
+        text, self.pending = self.pending, ""
         rest = text.rstrip()
         while closer := next((tag for tag in self._closers if rest.endswith(tag)), ""):
             text = rest = rest.removesuffix(closer).rstrip()
@@ -107,37 +107,37 @@ class StopTexts:
     `removed` says that a stop text was removed.
     """
 
-    __slots__ = ("_has_calls", "_pending", "_stops", "removed")
+    __slots__ = ("_has_calls", "pending", "_stops", "removed")
 
     reads_text, reads_thought = True, False
     lets_text, lets_thought = False, True  # all text of the answer is read
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = sorted(stops, key=len, reverse=True)
-        self._pending = ""
+        self.pending = ""
         self._has_calls = False
         self.removed = False
 
     @property
     def is_idle(self) -> bool:
         """Whether no text waits."""
-        return not self._pending
+        return not self.pending
 
     @property
     def has_stop(self) -> bool:
         """Whether the text that waits ends with a whole stop text: it is not known yet whether the answer ends here."""
-        return bool(self._pending) and any(self._pending.endswith(stop) for stop in self._stops)
+        return bool(self.pending) and any(self.pending.endswith(stop) for stop in self._stops)
 
     def feed(self, item: Item) -> list[Item]:
         """Return the text that cannot be part of a stop text at the end."""
         if type(item) is Restart and item.text:
-            self._pending = ""
+            self.pending = ""
         self._has_calls = self._has_calls or type(item) is CallBuilder
         if type(item) is not TextPiece:
             return [item]
-        text = self._pending + item.text
+        text = self.pending + item.text
         size = self._waiting_size(text)
-        self._pending = text[len(text) - size :]
+        self.pending = text[len(text) - size :]
         return [TextPiece(text[: len(text) - size])] if size < len(text) else []
 
     def _waiting_size(self, text: str) -> int:
@@ -154,18 +154,18 @@ class StopTexts:
 
     def flush(self) -> list[Item]:
         """Return the text that waits: the answer goes on behind it."""
-        text, self._pending = self._pending, ""
+        text, self.pending = self.pending, ""
         return [TextPiece(text)] if text else []
 
     def end(self, ending: Ending) -> list[Item]:
         """Return the text that waits, without a stop text where the answer ends with it."""
         collected = ending.collected
-        text = self._pending
+        text = self.pending
         stop = next((stop for stop in self._stops if text.endswith(stop)), "")
         is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and ending.proven
         if not stop or not is_end or collected.calls.all or self._has_calls:
             return self.flush()
-        self._pending = ""
+        self.pending = ""
         self.removed = True
         rest = text[: len(text) - len(stop)]
         note = Note("stop-left-in", "params.stop", stop, "taken off the end of the text")

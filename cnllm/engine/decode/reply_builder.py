@@ -98,8 +98,6 @@ class ReplyBuilder:
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
         # index of a call whose arguments go on.
         self.plain_kinds: set[str | int | None] = set()
-        if calls is not None:
-            calls.attach(self.collected, new_tagged)
         self._stops = StopTexts(plan.stops) if plan.stops else None
         tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
         self._answer = None if tool is None else AnswerCall(tool, self.collected)
@@ -110,12 +108,16 @@ class ReplyBuilder:
             surrogates,
             self._tags,
             calls,
-            AnswerTags(answer_tags, are_seen=are_seen) if answer_tags else None,
+            around := AnswerTags(answer_tags, are_seen=are_seen) if answer_tags else None,
             self._stops,
             self._answer,
         ]
         self._stages: list[Stage] = list(filter(None, row))
-        self._at_calls = 0 if calls is None else self._stages.index(calls)
+        self._at_calls = 0
+        if calls is not None:
+            self._at_calls = self._stages.index(calls)
+            holders = [stage for stage in (around, self._stops) if stage is not None]
+            calls.attach(self.collected, new_tagged, lambda: "".join([stage.pending for stage in holders]))
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = _next_places(tuple(map(type, self._stages)))
 

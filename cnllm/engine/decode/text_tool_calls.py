@@ -146,10 +146,18 @@ class TextCalls:
         self.excluded = ""
         """Why the caller wants no calls although there are tools."""
 
-    def attach(self, collected: Collector, new_tagged: Callable[[str], str]) -> None:
-        """Set the reply: what was collected of it, and what tells the part of tagged reasoning that is new."""
+    def attach(self, collected: Collector, new_tagged: Callable[[str], str], held: Callable[[], str]) -> None:
+        """Set the reply: what was collected of it, what tells the part of tagged reasoning that is new.
+
+        `held` returns the text of the answer that the stages behind this one hold back.
+        """
         self._collected = collected
         self._new_tagged = new_tagged
+        self._held_behind = held
+
+    def _answer_before(self) -> str:
+        """Return the text of the answer that this stage has given so far."""
+        return self._collected.parts.text.whole() + self._held_behind()
 
     def _make_filter(self, *, in_reasoning: bool) -> LeakFilter | None:
         """Make the filter of a channel, at its first character that may begin a marker."""
@@ -165,7 +173,7 @@ class TextCalls:
         self._answer_filter = LeakFilter(
             self._rules,
             self._tools,
-            self._collected.parts.text.whole(),
+            self._answer_before(),
             trims=True,
             tags=self._tags,
             quotes=self._is_quoted,
@@ -228,7 +236,7 @@ class TextCalls:
     def _hold(self, text: str) -> str | None:
         """Return text of the answer that may pass; None while all of the answer may be a call without markers."""
         if not self._held:
-            if self._answer_filter is not None or self._collected.parts.text.whole().strip():
+            if self._answer_filter is not None or self._answer_before().strip():
                 self._whole = []  # something stands before it
                 return text
             if not text.strip():
