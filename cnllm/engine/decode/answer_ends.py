@@ -24,7 +24,7 @@ class AnswerTags:
     stage before notices every tag, so that plain text without one may pass by.
     """
 
-    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "pending", "lets_text")
+    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "lets_text", "pending")
 
     reads_text, reads_thought = True, False
     lets_thought = True
@@ -107,7 +107,7 @@ class StopTexts:
     `removed` says that a stop text was removed.
     """
 
-    __slots__ = ("_has_calls", "pending", "_stops", "removed")
+    __slots__ = ("_has_calls", "_stops", "pending", "removed")
 
     reads_text, reads_thought = True, False
     lets_text, lets_thought = False, True  # all text of the answer is read
