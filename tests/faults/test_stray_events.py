@@ -149,6 +149,19 @@ def test_what_the_pieces_of_a_text_lack_of_the_whole_is_not_lost(end: int) -> No
     assert (plain.text, "text-differs" in [note.code for note in plain.notes]) == ("Yes, it is. ", False)
 
 
+@each("end", [0, 1, 2])
+@each(
+    "texts",
+    [("</think>", "Hello", " world."), ("Hello", " world.", "</think>"), ("Hel", "lo </tool_call>")],
+)
+def test_a_stray_tag_that_was_taken_out_is_not_a_piece_that_is_missing(texts: tuple[str, ...], end: int) -> None:
+    streamed, whole = (read(RESPONSES, *sent, *ends("".join(texts))[end]) for sent in (pieces(*texts), []))
+    assert (streamed.finish, streamed.text) == (whole.finish, whole.text)
+    codes = {note.code for note in streamed.notes}
+    assert codes == {note.code for note in whole.notes}
+    assert "tag-stripped" in codes or "text-call-stripped" in codes
+
+
 @each("whole, is_certain", [('{"a": 1}', True), ('{"a":2}', False), ("{}", True), ("", True)])
 def test_a_call_of_which_two_versions_came_is_not_executed(whole: str, is_certain: bool) -> None:
     item = {"type": "function_call", "id": "i", "call_id": "c", "name": "f"}

@@ -219,6 +219,14 @@ def test_a_call_that_was_cut_is_never_executable() -> None:
     assert (reply.finish, reply.tool_calls, [c.name for c in reply.incomplete]) == ("length", [], ["f"])
 
 
+@each("finish, count", [("MAX_TOKENS", 0), ("STOP", 1)])
+def test_a_call_without_arguments_is_executable_unless_the_reply_reached_its_limit(finish: str, count: int) -> None:
+    part = {"functionCall": {"name": "f"}}
+    for reply in (streamed(sse(answer(part, finish=finish)))[0], whole(answer(part, finish=finish))):
+        assert [call.arguments for call in reply.tool_calls] == [{}] * count
+        assert [call.name for call in reply.incomplete] == ["f"] * (1 - count)
+
+
 # ── finishes, counts, errors ─────────────────────────────────────────────────
 
 

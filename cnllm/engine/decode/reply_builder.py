@@ -95,6 +95,7 @@ class ReplyBuilder:
         self._calls = calls
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
+        self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
         # index of a call whose arguments go on.
         self.plain_kinds: set[str | int | None] = set()
@@ -212,6 +213,8 @@ class ReplyBuilder:
                     if self._last_kind is not None:
                         self._release(out)
                     self._last_kind = type(piece)
+                if type(piece) is TextPiece:
+                    self._row_input += len(piece.text)
                 self._push(piece, 0, out)
             case WholeText(text, part):
                 self._check_pieces(replace_surrogates(text), part, out)
@@ -262,6 +265,7 @@ class ReplyBuilder:
         out: list[Event] = []
         for text in pieces:
             if self._busy or len(pieces) == 1 or may_begin(text):
+                self._row_input += 0 if in_reasoning else len(text)
                 self._push(ReasoningPiece(text, "") if in_reasoning else TextPiece(text), self._at_calls, out)
                 self._busy = not self.is_idle
             else:
@@ -275,7 +279,9 @@ class ReplyBuilder:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
         has_block = self._tags is not None and self._tags.has_block
         has_answer = self._answer is not None and self._answer.has_begun
-        return has_block or has_answer or (self._calls is not None and self._calls.has_found)
+        if has_block or has_answer or (self._calls is not None and self._calls.has_found):
+            return True
+        return self.is_idle and self._row_input != self._row_output
 
     # ── the row ──────────────────────────────────────────────────────────────
 
@@ -299,6 +305,7 @@ class ReplyBuilder:
     def _take(self, item: Item, out: list[Event]) -> None:
         """Collect what comes out of the row."""
         if type(item) is TextPiece:
+            self._row_output += len(item.text)
             self._put(item.text, out, in_reasoning=False)
         elif type(item) is ReasoningPiece:
             self._put(item.text, out, in_reasoning=True)

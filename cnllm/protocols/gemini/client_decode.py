@@ -169,7 +169,7 @@ class GeminiDecoder:
             index, function["name"] = self._call_count, name
             self._call_count += 1
             if not continues and not pieces:
-                function["arguments"] = {} if args is None else args
+                function["arguments"] = "" if args is None else args
                 self._open_call = None
                 yield CallPieces([{**other_keys, "index": index, "id": call.get("id"), "function": function}], True)
                 return
