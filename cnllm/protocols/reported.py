@@ -38,6 +38,8 @@ NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode"
 _SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
 _ERRORS = ("error", "errors", "errormsg", "errormessage", "errmsg", "exception", "fault", "detail")
 """Names of fields that stand only in errors, or are empty elsewhere."""
+_ERROR_CODES = ("errorcode", "errcode")
+"""Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
 _NONE = UsagePaths()
@@ -90,6 +92,8 @@ def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
     for key, value in data.items():
         name = key_name(key)
         if name in _ERRORS and is_error(value):
+            return data
+        if name in _ERROR_CODES and type(value) in (str, int) and value not in ("", "0", 0):
             return data
         if name in ("type", "status") and type(value) is str and value.lower() in ("error", "failed"):
             return data

@@ -19,7 +19,9 @@ from .support import Work, cuts, pieces, times
 
 
 def reference(stream: bytes) -> list[bytes]:
-    """The data of every event, by the standard, but for an event that the end of the input cuts short: it counts."""
+    """The data of every event, by the standard, but for two things that count: an event that the end of the input cuts
+    short, and a line that is no field, which is an event of its own.
+    """
     lines = re.split(rb"\r\n|\n|\r", stream.removeprefix(b"\xef\xbb\xbf"))
     out: list[bytes] = []
     data = b""
@@ -30,6 +32,9 @@ def reference(stream: bytes) -> list[bytes]:
             data = b""
         elif name == b"data":
             data += (value.removeprefix(b" ") if colon else b"") + b"\n"
+        elif line.strip() and not re.match(rb"[A-Za-z_-]*:|[A-Za-z_-]+$", line):
+            out += [*([data[:-1]] if data else []), line.removeprefix(b" ")]
+            data = b""
     return out
 
 
@@ -54,7 +59,18 @@ lines = st.one_of(
     st.just("data"),
     values.map(lambda v: f":{v}"),
     st.sampled_from(
-        ["event: message", "event:ping", "event", "id: 7", "retry: 10", "datax: no", " data: no", "foo", "data :no"]
+        [
+            "event: message",
+            "event:ping",
+            "event",
+            "id: 7",
+            "retry: 10",
+            "datax: no",
+            " data: no",
+            "foo",
+            "data :no",
+            "{}",
+        ]
     ),
 )
 events = st.lists(st.lists(lines, max_size=4), max_size=5)
@@ -110,8 +126,25 @@ def test_an_event_comes_as_soon_as_its_blank_line_has_begun(start: str, end: str
     assert frames.feed(end.encode()) == [b" 1"]
 
 
-def test_an_unnamed_field_and_a_field_with_a_longer_name_are_no_data() -> None:
-    assert heard([b"database: 1\ndat: 2\n data: 3\nDATA: 4\n\n"]) == []
+def test_a_field_with_another_name_is_no_data() -> None:
+    assert heard([b"database: 1\ndat: 2\nDATA: 4\nx-y_z\n\n"]) == []
+
+
+@each("line", [b'{"error": "x"}', b"<html>", b"Bad Gateway", b"[1]", b"2 data: 3"])
+@each("before", [b"", b"data: 1\n", b"data: 1\n\n", b": a comment\n"])
+def test_a_line_that_is_no_field_is_an_event(line: bytes, before: bytes) -> None:
+    assert heard([before + line + b"\ndata: 4\n\n"]) == [b"1"] * before.count(b"1") + [line, b"4"]
+
+
+@each("name", ["error", "Error", "ERROR"])
+def test_a_field_with_the_name_of_an_error_is_one(name: str) -> None:
+    first, second = SseParser().feed(f'{name}: {{"code": 500}}\n\ndata: [DONE]\n\n'.encode())
+    assert (type(first), json.loads(first), second) == (ErrorData, {"code": 500}, b" [DONE]")
+
+
+def test_a_line_behind_the_name_of_an_error_is_its_data() -> None:
+    [event] = SseParser().feed(b"event: error\nupstream died\n\n")
+    assert (type(event), event) == (ErrorData, b"upstream died")
 
 
 @times(60)

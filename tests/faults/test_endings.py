@@ -395,6 +395,8 @@ SAID: dict[str, Any] = {
     "number": {"code": 500, "msg": DIED},
     "detail": {"detail": DIED},
     "exception": {"exception": DIED},
+    "code of an error": {"text": DIED, "error_code": 50002},
+    "name of an error": {"message": DIED, "error_code": "INTERNAL_ERROR"},
 }
 
 
@@ -402,10 +404,12 @@ SAID: dict[str, Any] = {
 @each("wire", lambda: WIRES.values(), ids=WIRES)
 def test_an_object_that_says_that_it_is_an_error_is_one_on_every_wire(wire: Wire, data: Any) -> None:
     half = len(wire.events) // 2
-    reply, error, _ = read(wire.model(), b"".join([*wire.events[:half], frame(data), *wire.events[half:]]))
-    assert isinstance(error, cnllm.EndpointError)
-    assert (reply.finish, reply.tool_calls) == ("error", [])
-    assert DIED in str(error)
+    line = json.dumps(data).encode() + b"\n\n"  # some servers leave out `data:`, or write `error:`
+    for event in (frame(data), line, b"error: " + line):
+        reply, error, _ = read(wire.model(), b"".join([*wire.events[:half], event, *wire.events[half:]]))
+        assert isinstance(error, cnllm.EndpointError)
+        assert (reply.finish, reply.tool_calls) == ("error", [])
+        assert DIED in str(error)
 
 
 @each("error", [DIED, {"message": DIED}, [DIED]])
@@ -435,3 +439,12 @@ def test_an_empty_error_is_none(wire: Wire, error: Any) -> None:
     half = len(wire.events) // 2
     _, raised, _ = read(wire.model(), b"".join([*wire.events[:half], frame({"error": error}), *wire.events[half:]]))
     assert raised is None
+
+
+@each("text", [b"<html><body>502</body></html>", b"upstream connect error", b"  Bad Gateway"])
+@each("wire", lambda: WIRES.values(), ids=WIRES)
+def test_a_line_of_a_stream_that_is_no_field_is_noted(wire: Wire, text: bytes) -> None:
+    half = len(wire.events) // 2
+    reply, raised, _ = read(wire.model(), b"".join([*wire.events[:half], text + b"\n\n", *wire.events[half:]]))
+    assert raised is None
+    assert ("unreadable-chunk", text.decode().strip()) in [(note.code, note.said) for note in reply.notes]

@@ -57,7 +57,7 @@ _CODE_KEYS = frozenset(
 )
 _SENTENCE_KEYS = (
     *("message", "msg", "error", "errormsg", "errormessage", "errmsg", "statusmsg", "detail", "details"),
-    *("description", "errordescription", "reason", "title", "exception", "fault", "raw", "errors", "param"),
+    *("description", "errordescription", "reason", "title", "exception", "fault", "raw", "errors", "param", "text"),
 )
 _ECHO_KEYS = frozenset(
     (

@@ -2,8 +2,9 @@
 
 The parser of events follows the standard (https://html.spec.whatwg.org/multipage/server-sent-events.html): CR, LF or
 CRLF ends a line, `data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a
-character may be cut anywhere, and U+2028 in a line does not end it. Two deviations: the last blank line may be missing,
-and the data of an event with the name of an error are `ErrorData`, even if they are empty.
+character may be cut anywhere, and U+2028 in a line does not end it. Three deviations: the last blank line may be
+missing; the data of an event with the name of an error are `ErrorData`, even if they are empty, and so is a field with
+that name; and a line that is no field, such as an object without `data:` before it, is an event of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _NEWLINE = 0x0A
 _MAX_END_MARKER = 64  # bytes of a line with the end marker
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
+_FIELD = re.compile(rb"[A-Za-z_-]+(?::|\Z)")
+_ERROR_FIELD = re.compile(rb"error:(.*)", re.IGNORECASE | re.DOTALL)
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
 BOM = b"\xef\xbb\xbf"
@@ -48,8 +51,8 @@ class ErrorData(bytes):
 class SseParser:
     """The parser of a stream: `feed` bytes in pieces of any size, and get the data of every event that became complete.
 
-    The time is linear in the bytes. An event has at most `most` bytes, its unfinished line included. In place of a
-    longer one comes `TOO_LONG`, and nothing after it.
+    The time is linear in the bytes. An event may have `limit` bytes, its unfinished line included. A longer event is
+    replaced by `TOO_LONG`, and nothing is read after it.
     """
 
     __slots__ = ("_counted_lines", "_data", "_data_size", "_event", "_limit", "_line", "_size", "_start", "_was_cr")
@@ -118,6 +121,14 @@ class SseParser:
             elif line == b"data":
                 data = data if data is not None else []
                 data.append(b"")
+            elif not line.startswith((b":", b"id:", b"retry:")) and (stray := _stray_event(line)) is not None:
+                if event:
+                    data = [*(data or ()), line]
+                    continue
+                if data is not None:
+                    out.append(b"\n".join(data))
+                    data = None
+                out.append(stray)
         self._data, self._event = data, event
         if data is not None:
             if data is not before:
@@ -230,6 +241,17 @@ def _single_event(text: bytes) -> bytes | None:
     return text[begin + 5 : end]
 
 
+def _stray_event(line: bytes) -> bytes | None:
+    """Return a line that is no field, or the value of a field that names an error; None for any other field.
+
+    llama.cpp has sent errors as a field.
+    """
+    if (match := _ERROR_FIELD.match(line)) is not None:
+        return ErrorData(match[1])
+    is_field = _FIELD.match(line) is not None or not line.strip()
+    return None if is_field else line
+
+
 def _named_events(lines: list[bytes]) -> list[bytes] | None:
     """Return the data of events that have a name and one line of data each; None where there are others."""
     if not len(lines) % 3 and not any(lines[2::3]):
@@ -283,8 +305,8 @@ def short_text(data: bytes) -> str:
 class JsonArrayElements:
     """The parser of an array: `feed` returns the text of every object that became complete.
 
-    The bytes may come in pieces of any size. An object has at most `most` bytes. In place of a longer one comes
-    `TOO_LONG`, and nothing after it.
+    The bytes may come in pieces of any size. An object may have `limit` bytes. A longer object is replaced by
+    `TOO_LONG`, and nothing is read after it.
     """
 
     __slots__ = ("_has_ended", "_limit", "_nesting", "_pieces", "_size")
