@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -190,6 +191,27 @@ def test_other_choices_are_left_out_with_a_note(models: dict[str, Model]) -> Non
     candidates = [{"content": {"parts": [{"text": t}]}, "finishReason": "STOP", "index": i} for i, t in enumerate("AB")]
     reply = read(models["gemini"], [{"candidates": candidates}])
     assert (reply.text, "choice-dropped" in codes(reply)) == ("A", True)
+
+
+def test_of_two_choices_with_one_index_the_first_is_the_reply(models: dict[str, Model]) -> None:
+    first, second = ({"index": 0, "delta": {"content": text}} for text in "AB")
+    end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    twice = {"id": "a", "model": "m", "choices": [first, second]}
+    answers = [
+        read(models[CHAT], [twice, STOP]),
+        read(models[CHAT], [{**twice, "choices": [first, end]}]),
+        read(models["gemini"], [{"candidates": [_candidate(text) for text in "AB"]}]),
+    ]
+    assert [(reply.text, reply.finish) for reply in answers] == [("A", "stop")] * 3
+    assert ["choice-dropped" in codes(reply) for reply in answers] == [True, False, True]
+    message = [{"index": 0, "message": {"content": text}, "finish_reason": "stop"} for text in "AB"]
+    for name, body in ((CHAT, {"choices": message}), ("gemini", {"candidates": [_candidate(text) for text in "AB"]})):
+        reply = engine.parse_response(models[name], 200, {}, json.dumps(body).encode())
+        assert (reply.text, "choice-dropped" in codes(reply)) == ("A", True)
+
+
+def _candidate(text: str) -> dict[str, Any]:
+    return {"content": {"parts": [{"text": text}]}, "finishReason": "STOP", "index": 0}
 
 
 def test_a_request_for_several_replies_is_an_error_before_anything_is_sent(models: dict[str, Model]) -> None:

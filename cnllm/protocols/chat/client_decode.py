@@ -107,8 +107,11 @@ class ChatDecoder:
             usage = get_first(data, flags.usage.at if flags.usage else None)
             if type(usage) is dict:
                 out += add_counts(self._counts, usage, flags)
+        is_read = False
         for position, choice in enumerate(choices if type(choices) is list else ()):
-            if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
+            is_first = type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,))
+            if is_first and (not is_read or (not whole and _is_empty(choice))):
+                is_read = True  # one more with the same index is another candidate
                 self._choice(choice, out, whole=whole)
             elif type(choice) is dict:
                 dropped = f"choice {choice.get('index', position)!r}"
@@ -257,6 +260,13 @@ class ChatDecoder:
         extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
         out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
+
+
+def _is_empty(choice: dict[str, Any]) -> bool:
+    """Whether a choice holds nothing of an answer; it may hold a finish reason."""
+    delta = choice.get("delta")
+    has_delta = type(delta) is dict and any(value for key, value in delta.items() if key != "role")
+    return not (has_delta or choice.get("message") or choice.get("text"))
 
 
 def _sources(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:

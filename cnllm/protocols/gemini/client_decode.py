@@ -77,8 +77,11 @@ class GeminiDecoder:
         if status := data.get("modelStatus"):
             yield ExtraPiece("modelStatus", status)
         candidates = data.get("candidates")
+        is_read = False
         for position, candidate in enumerate(candidates if type(candidates) is list else ()):
-            if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
+            is_first = type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,))
+            if is_first and (not is_read or (not whole and not candidate.get("content"))):
+                is_read = True  # one more with the same index is another candidate
                 yield from self._candidate(candidate, whole=whole)
             elif type(candidate) is dict:
                 dropped = f"candidate {candidate.get('index', position)!r}"
