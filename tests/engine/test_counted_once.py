@@ -202,6 +202,55 @@ def test_details_that_come_again_as_a_whole_go_back_once(models: dict[str, Model
     assert [d["text"] for d in plan.body["messages"][1]["reasoning_details"]] == [WORDS]
 
 
+LINE = "*" * 24
+GROWING: dict[str, list[str]] = {
+    "behind another text": ["A triangle:", *("\n" + LINE + "*" * n for n in range(6)), "\n", "Done."],
+    "from the beginning": [*(LINE + "*" * n for n in range(6)), "*", "Done."],
+    "behind a space": [" ", *(LINE + "*" * n for n in range(6)), "Done."],
+}
+
+
+@pytest.mark.parametrize("pieces", GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_deltas_that_repeat_the_last_one_and_more_are_deltas(
+    models: dict[str, Model], field: str, pieces: list[str]
+) -> None:
+    body = frames([*(chunk({field: piece}) for piece in pieces), *([YES] if field != "content" else []), STOP])
+    for size in SPLITS:
+        parser = engine.StreamParser(models["openai-chat"])
+        for at in range(0, len(body), size or len(body)):
+            parser.feed(body[at : at + (size or len(body))])
+        reply = parser.close()
+        assert (reply.text if field == "content" else reply.reasoning) == "".join(pieces)
+
+
+def test_many_snapshots_are_snapshots_whatever_follows(models: dict[str, Model]) -> None:
+    words = [LINE + "".join(f" {n}" for n in range(count)) for count in range(50)]
+    reply = engine.StreamParser(models["openai-chat"])
+    reply.feed(frames([*(chunk({"content": word}) for word in words), chunk({"content": "End."}), STOP]))
+    assert reply.close().text == words[-1] + "End."
+
+
+def test_other_thinking_between_tags_that_begins_alike_is_whole(models: dict[str, Model]) -> None:
+    for first in ("The user wants a poem.", "The user asks for a poem about the sea and a boat on it."):
+        other = [*first[:-9], "story."]
+        chunks = [
+            thinking(reasoning_content=first),
+            *(chunk({"content": p}) for p in ("<think>", *other, "</think>ok")),
+        ]
+        for size in SPLITS:
+            reply = read(models["openai-chat"], [*chunks, STOP], size)
+            assert (reply.reasoning, reply.text) == (first + "".join(other), "ok")
+
+
+def test_a_piece_of_thinking_that_equals_the_first_one_is_no_repetition(models: dict[str, Model]) -> None:
+    piece = "Wait, let me check this step again. "
+    twice = [thinking(reasoning_content=piece), thinking(reasoning_content=piece), YES, STOP]
+    assert read(models["openai-chat"], twice).reasoning == piece * 2
+    again = [thinking(reasoning_content=piece), YES, thinking(reasoning_content=piece), STOP]
+    assert read(models["openai-chat"], again).reasoning == piece
+
+
 def test_other_thinking_in_another_field_is_kept(models: dict[str, Model]) -> None:
     reply = read(models["openai-chat"], [thinking(reasoning="One."), thinking(reasoning_content="Two."), YES, STOP])
     assert reply.reasoning == "One.Two."

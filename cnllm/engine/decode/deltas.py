@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, text_piece
@@ -15,18 +16,20 @@ __all__ = ["Deltas", "Duplicates", "Surrogates"]
 
 _SNAPSHOTS = ("cumulative", "either")  # modes in which a piece may be a snapshot
 _MIN_SNAPSHOT = 24  # characters; a shorter repetition may be chance
-_MIN_SNAPSHOTS = 3  # snapshots in a row before deltas count as cumulative
+_MIN_SNAPSHOTS = 3  # long snapshots in a row before deltas count as cumulative
+_MAX_DOUBTED = 32  # snapshots; from more of them on no later piece can show that they were deltas
 _MAX_REPEAT_CHECKS = 8  # comparisons of a text with all the reasoning so far
 
 
 class _Channel:
     """Tells pieces of text from snapshots of all the text so far, by the declared `mode`.
 
-    `either`: the second delta decides, and a later one that contradicts it corrects the decision. Undeclared: only long
-    snapshots in a row count. In both cases the text may have to begin again with `restart`.
+    `either`: the second delta decides, and a later one that contradicts it corrects the decision. Undeclared: pieces
+    are deltas as soon as one does not hold all the text before it, and snapshots once several of them are long. A later
+    piece may still contradict that. In all these cases the text may have to begin again with `restart`.
     """
 
-    __slots__ = ("_all", "_hits", "_last", "half", "mode", "restart")
+    __slots__ = ("_all", "_hits", "_last", "_sizes", "half", "mode", "restart")
 
     def __init__(self, mode: str | None) -> None:
         self.mode = mode
@@ -35,6 +38,7 @@ class _Channel:
         self._last = ""
         self._hits = 0
         self._all: list[str] = []
+        self._sizes: list[int] | None = [] if mode is None else None  # of the pieces, each the start of the next one
 
     def new(self, text: str) -> str:
         """Return the new part of a delta.
@@ -55,6 +59,12 @@ class _Channel:
         last = self._last
         whole, text = text, _without_half(text)
         self.half = whole[len(text) :]  # the next snapshot has the whole character
+        if self._sizes is not None:
+            if not (last.startswith(text) or text.startswith(last)):
+                self.mode, self.half = "incremental", ""
+                self.restart = "".join([*(last[:size] for size in self._sizes), whole])
+                return whole
+            self._sizes = [*self._sizes, len(text)] if len(self._sizes) < _MAX_DOUBTED else None
         if last.startswith(text):
             return ""
         self._last = text
@@ -74,30 +84,37 @@ class _Channel:
         return text
 
     def _undeclared(self, text: str) -> str:
+        assert self._sizes is not None
         last, self._last = self._last, text
-        if len(last) >= _MIN_SNAPSHOT and len(text) > len(last) and text.startswith(last):
-            self._hits += 1
-            if self._hits == _MIN_SNAPSHOTS:
-                self.mode, self.restart = "cumulative", text
-        elif text:
-            self._hits = 0
+        if not text.startswith(last):
+            self.mode = "incremental"
+            return text
+        self._sizes.append(len(text))
+        self._hits += len(last) >= _MIN_SNAPSHOT and len(text) > len(last)
+        if self._hits == _MIN_SNAPSHOTS:
+            self.mode, self.restart = "cumulative", text
         return text
 
 
 class Deltas:
-    """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far."""
+    """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far.
 
-    __slots__ = ("_text", "_thought", "lets_text", "lets_thought")
+    `undecided` holds True while that is unknown of the reasoning, and False while it is unknown of the answer: `skip`
+    has to know the short pieces that pass by.
+    """
+
+    __slots__ = ("_text", "_thought", "lets_text", "lets_thought", "undecided")
 
     reads_text, reads_thought = True, True
     is_idle = True
 
     def __init__(self, mode: str | None) -> None:
         self._text, self._thought = _Channel(mode), _Channel(mode)
+        self.undecided = {True, False} if mode is None else set()
         self._look()
 
     def _look(self) -> None:
-        """Find out whether pieces are new text, as far as is known."""
+        """Find out whether short pieces are new text, as far as is known."""
         self.lets_text = self._text.mode not in _SNAPSHOTS and self._thought.mode not in _SNAPSHOTS
         self.lets_thought = self.lets_text
 
@@ -105,6 +122,15 @@ class Deltas:
     def has_snapshots(self) -> bool:
         """Whether pieces of the reasoning may be snapshots."""
         return self._thought.mode in _SNAPSHOTS
+
+    def skip(self, texts: Sequence[str], *, in_reasoning: bool) -> None:
+        """Take note of short texts that passed by while it is undecided what pieces are."""
+        channel = self._thought if in_reasoning else self._text
+        for text in texts:
+            if channel.mode is None:
+                channel.new(text)
+        if channel.mode is not None:
+            self.undecided.discard(in_reasoning)
 
     def feed(self, item: Item) -> list[Item]:
         """Return the new text; where all of it was misread, the right one behind a restart."""
@@ -114,6 +140,7 @@ class Deltas:
         channel = self._thought if in_reasoning else self._text
         mode, new = channel.mode, channel.new(item.text)
         if mode != channel.mode:
+            self.undecided.discard(in_reasoning)
             self._look()
         if channel.restart is None:
             return [] if not new else [item] if new is item.text else [_with_text(item, new)]
@@ -198,14 +225,17 @@ class DuplicateField:
     """A field that repeats reasoning which another field delivers.
 
     `read` returns that reasoning from a position on. White space at both ends of a field is ignored. `ahead` means that
-    the field has more text than the other one.
+    the field has more text than the other one. Where the two differ, the text that was taken for a repetition comes
+    after all, if it has fewer characters than `certain`.
     """
 
-    __slots__ = ("_has_text", "_read", "_repeated", "_space", "ahead")
+    __slots__ = ("_certain", "_has_text", "_read", "_repeated", "_space", "_start", "ahead")
 
-    def __init__(self, read: Callable[[int], str], caught_up: int | None = None) -> None:
+    def __init__(self, read: Callable[[int], str], caught_up: int | None = None, certain: int = _MIN_SNAPSHOT) -> None:
         self._read = read
         self._repeated = RepeatedText(read, caught_up or 0)
+        self._certain = certain
+        self._start = caught_up or 0  # of what was taken for a repetition
         self._has_text = caught_up is not None
         self._space = ""  # white space at the end of the text so far
         self.ahead = False
@@ -225,11 +255,13 @@ class DuplicateField:
                 return ""
             self._has_text = True
             other = self._read(0)
-            self._repeated.position = len(other) - len(other.lstrip())
+            self._start = self._repeated.position = len(other) - len(other.lstrip())
         try:
             rest = self._repeated.rest(text)
         except Diverged:
-            return whole
+            start, self._start = self._start, self._repeated.position
+            size = self._start - start
+            return self._read(start)[:size] + whole if 0 < size < self._certain else whole
         if not rest.strip():
             self._space = rest
             return ""
@@ -291,7 +323,8 @@ class Duplicates:
             return "" if len(text) >= _MIN_SNAPSHOT and self._is_whole(text) else text
         duplicate = self._fields.get(field)
         if duplicate is None:
-            duplicate = self._fields[field] = DuplicateField(thought.since)
+            certain = sys.maxsize if field == TAGGED else _MIN_SNAPSHOT  # a thought between tags is often another one
+            duplicate = self._fields[field] = DuplicateField(thought.since, certain=certain)
         new = duplicate.new(text)
         if duplicate.ahead:  # from now on the other field may repeat this one
             self._fields[self.source] = DuplicateField(thought.since, thought.size)
@@ -302,8 +335,11 @@ class Duplicates:
     def _is_whole(self, text: str) -> bool:
         """Whether a text repeats all the reasoning so far. A whole body and an ordered wire repeat nothing."""
         collected = self._collected
-        if collected.parts.is_ordered or collected.whole or not collected.parts.thought or self._repeat_checks == 0:
+        parts = collected.parts
+        if parts.is_ordered or collected.whole or not parts.thought or self._repeat_checks == 0:
             return False
+        if len(parts.thought) == 1 and not parts.text and not collected.calls.all:
+            return False  # two deltas may be equal
         if len(self._head) < _MIN_SNAPSHOT:
             self._head = collected.parts.thought.whole().strip()[:_MIN_SNAPSHOT]
         text = text.strip()

@@ -89,6 +89,7 @@ class ReplyBuilder:
         tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
         self._duplicates = Duplicates(self.collected)
         self._deltas = None if is_new or mode == "incremental" else Deltas(mode)
+        self._undecided: set[bool] = set() if self._deltas is None else self._deltas.undecided
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
@@ -255,6 +256,8 @@ class ReplyBuilder:
         if type(kind) is int:
             return self._call_events(self.collected.calls.go_on(kind, pieces))
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
+        if in_reasoning in self._undecided and self._deltas is not None:
+            self._deltas.skip(pieces, in_reasoning=in_reasoning)
         if may_begin is None:
             return parts.put_run(pieces, in_reasoning=in_reasoning)
         assert calls is not None
