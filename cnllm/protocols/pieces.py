@@ -60,10 +60,13 @@ class TextPiece(Struct, frozen=True, gc=False):
 
 
 class WholeText(Struct, frozen=True):
-    """All text of a numbered part that has come in pieces, as the endpoint repeats it at the end of the part."""
+    """All text of a part that has come in pieces, as the endpoint repeats it at the end of the part.
+
+    Without a number it is all text of the answer.
+    """
 
     text: str
-    part: int
+    part: int | None = None
 
 
 class ReasoningPiece(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from note_rules import check_notes
 
-from cnllm import Model, ReasoningDelta, Registry, Reply, StreamCut, TextDelta, engine
+from cnllm import Media, Model, ReasoningDelta, Registry, Reply, StreamCut, TextDelta, engine
 from cnllm.protocols import PROTOCOLS
 
 from .conftest import Home
@@ -249,6 +249,38 @@ def test_a_piece_of_thinking_that_equals_the_first_one_is_no_repetition(models: 
     assert read(models["openai-chat"], twice).reasoning == piece * 2
     again = [thinking(reasoning_content=piece), YES, thinking(reasoning_content=piece), STOP]
     assert read(models["openai-chat"], again).reasoning == piece
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def test_what_the_deltas_lack_of_the_message_beside_the_last_one_is_added(models: dict[str, Model]) -> None:
+    model = models["openai-chat"]
+    message = {
+        "content": "Hello",
+        "reasoning_content": "Hm.",
+        "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}],
+    }
+    for size in SPLITS:
+        last = chunk(message={**message, "tool_calls": [CALL]}, finish_reason="stop")
+        reply = read(model, [chunk({"content": "He"}), last], size)
+        assert (reply.text, reply.reasoning, sum(type(part) is Media for part in reply.message.parts)) == (
+            "Hello",
+            "Hm.",
+            1,
+        )
+        assert [call.name for call in reply.tool_calls] == ["f"]
+        all_came = [
+            thinking(reasoning_content="Hm."),
+            chunk({"content": "Hello", "tool_calls": [{**CALL, "index": 0}]}),
+        ]
+        reply = read(model, [*all_came, last], size)
+        assert (reply.text, reply.reasoning, len(reply.tool_calls)) == ("Hello", "Hm.", 1)
+        reply = read(
+            model, [chunk({"content": "Yes"}), chunk(message={"content": "<t>Hm</t>Yes"}, finish_reason="stop")]
+        )
+        assert (reply.text, reply.finish) == ("Yes", "stop")
+        assert "text-differs" in [note.code for note in reply.notes]
 
 
 def test_other_thinking_in_another_field_is_kept(models: dict[str, Model]) -> None:

@@ -89,7 +89,7 @@ class ReplyBuilder:
         tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
         self._duplicates = Duplicates(self.collected)
         self._deltas = None if is_new or mode == "incremental" else Deltas(mode)
-        self._undecided: set[bool] = set() if self._deltas is None else self._deltas.undecided
+        self._undecided = set[bool]() if self._deltas is None else self._deltas.undecided
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
@@ -115,9 +115,8 @@ class ReplyBuilder:
             self._answer,
         ]
         self._stages: list[Stage] = list(filter(None, row))
-        self._at_calls = 0
+        self._at_calls = 0 if calls is None else self._stages.index(calls)
         if calls is not None:
-            self._at_calls = self._stages.index(calls)
             holders = [stage for stage in (around, self._stops) if stage is not None]
             calls.attach(self.collected, new_tagged, lambda: "".join([stage.pending for stage in holders]))
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
@@ -237,8 +236,7 @@ class ReplyBuilder:
                 else:
                     collected.parts.add_opaque(replace_surrogates(data))
             case MediaPiece(media, seal, part):
-                given = (media.type, media.data, media.url, media.extra)
-                type_, data, url, extra = map(replace_surrogates, given)
+                type_, data, url, extra = map(replace_surrogates, (media.type, media.data, media.url, media.extra))
                 media = Media(type_, data, url, extra=extra)
                 if collected.parts.is_ordered:
                     self._begin("media", media, out, part)
@@ -282,9 +280,8 @@ class ReplyBuilder:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
         has_block = self._tags is not None and self._tags.has_block
         has_answer = self._answer is not None and self._answer.has_begun
-        if has_block or has_answer or (self._calls is not None and self._calls.has_found):
-            return True
-        return self.is_idle and self._row_input != self._row_output
+        is_shorter = self.is_idle and self._row_input != self._row_output
+        return has_block or has_answer or is_shorter or (self._calls is not None and self._calls.has_found)
 
     # ── the row ──────────────────────────────────────────────────────────────
 
@@ -321,19 +318,23 @@ class ReplyBuilder:
         elif type(item) is Note:
             out += self.collected.add_note(item)
 
-    def _check_pieces(self, whole: str, part: int, out: list[Event]) -> None:
-        """Compare all text of a part with its pieces, if it is longer. Text that is missing at the end is added."""
+    def _check_pieces(self, whole: str, part: int | None, out: list[Event]) -> None:
+        """Compare all text of a part, or of the answer, with its pieces, if it is longer.
+
+        Text that is missing at the end is added. A gap makes the reply cut, but all of an answer may hold reasoning.
+        """
         self._release(out)
         parts = self.collected.parts
-        if len(whole) <= parts.text_size(part) or not self.is_idle or self._is_text_changed:
+        size = parts.text.size if part is None else parts.text_size(part)
+        if len(whole) <= size or not self.is_idle or self._is_text_changed:
             return
-        text = parts.text_of(part)
-        if whole.startswith(text) and parts.is_last(part):
+        text = parts.text.whole() if part is None else parts.text_of(part)
+        if whole.startswith(text) and (part is None or parts.is_last(part)):
             self._put(whole[len(text) :], out, in_reasoning=False)
         elif len(whole.strip()) > len(text.strip()):
             before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
-            has_gap = whole.endswith(text[before:])
-            self.collected.has_gap = self.collected.has_gap or has_gap
+            has_gap = part is not None and whole.endswith(text[before:])
+            self.collected.has_gap |= has_gap
             subject = f"{len(text)} characters in pieces, {len(whole)} in the whole text"
             did = f"cut: pieces after the first {before} characters are missing" if has_gap else "kept as in the pieces"
             out += self.collected.note("text-differs", "stream", subject, did)
@@ -403,9 +404,8 @@ class ReplyBuilder:
 
     def _flush_stops(self, out: list[Event]) -> None:
         """Deliver text that might have been a stop text: the reply goes on behind it."""
-        if self._stops is not None and not self._stops.is_idle:
-            for item in self._stops.flush():
-                self._take(item, out)
+        for item in () if self._stops is None else self._stops.flush():
+            self._take(item, out)
 
     # ── the end ──────────────────────────────────────────────────────────────
 

@@ -32,6 +32,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
     TextPiece,
+    WholeText,
 )
 from cnllm.protocols.reported import (
     add_counts,
@@ -73,6 +74,7 @@ class ChatDecoder:
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
         self._is_answered = False  # a choice came
         self._has_answer = False  # text or a call came
+        self._has_calls = self._has_reasoning = False  # a call came, reasoning in a field came
         self._has_content = False  # the content of a message came
         self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
         self.reads_all = False  # the content of the next chunk may repeat them
@@ -131,6 +133,7 @@ class ChatDecoder:
                 # Some endpoints repeat the whole message beside the last delta.
                 is_repeat = key == "message" and not whole
                 if is_repeat and self._has_answer:
+                    self._repeat(message, out, is_last=choice.get("finish_reason") is not None)
                     continue
                 self._delta(message, out, whole=whole or is_repeat, is_repeat=is_repeat)
                 if whole:
@@ -148,6 +151,17 @@ class ChatDecoder:
             if finish.kind in FINISH_RANKS:
                 out.append(ENDED)
                 self._end_audio(out)
+
+    def _repeat(self, message: dict[str, Any], out: list[Piece], *, is_last: bool) -> None:
+        """Decode what the deltas before lack of a message beside the last one."""
+        keys = ["annotations", "images"]
+        if not self._has_reasoning:
+            keys += self._fields
+        if not self._has_calls:
+            keys += ["tool_calls", "function_call"]
+        self._delta({key: message[key] for key in keys if key in message}, out, whole=True, is_repeat=True)
+        if is_last and type(content := message.get("content")) is str:
+            out.append(WholeText(content))
 
     def _text(self, text: str, out: list[Piece]) -> None:
         """Give text of the answer, if there is any."""
@@ -190,7 +204,7 @@ class ChatDecoder:
                 out.append(Details(value))
                 value = "".join(_detail_text(item) for item in value)
             if not has_reasoning and type(value) is str and value:  # equal fields count once
-                has_reasoning = True
+                has_reasoning = self._has_reasoning = True
                 out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
         content = message.get("content")
         if type(content) is str:
@@ -216,7 +230,7 @@ class ChatDecoder:
         if not calls and type(old) is dict and (old.get("name") or old.get("arguments")):
             calls = [{"index": 0, "function": old}]
         if calls:
-            self._has_answer = True
+            self._has_answer = self._has_calls = True
             out.append(CallPieces(calls, whole))
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
