@@ -45,7 +45,7 @@ _AMBIGUOUS = {'"': '"', "'": "'", "＂": "＂", "”": "”", "»": "«", "›":
 _CLOSERS = {closer for closers in (*_PAIRS.values(), *_AMBIGUOUS.values()) for closer in closers}
 _MARKS = re.escape("".join({*_PAIRS, *_AMBIGUOUS, *_CLOSERS}))
 _TOKEN = re.compile(
-    rf"\\[`<\\]|(?P<ticks>`+)|(?P<comment><!--)|<(?P<close>/?)(?P<name>{_NAMES})(?:\s[^<>]{{0,256}})?(?<!/)>"
+    rf"\\[`<\\\"]|(?P<ticks>`+)|(?P<comment><!--)|<(?P<close>/?)(?P<name>{_NAMES})(?:\s[^<>]{{0,256}})?(?<!/)>"
     rf"|(?P<mark>\"+|'+|[{_MARKS}])|(?P<atom>{ATOM})",
     re.IGNORECASE,
 )

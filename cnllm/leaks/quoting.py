@@ -1,14 +1,15 @@
 """Tell whether a position in a text is quoted, by reading the text as Markdown.
 
 A quoted marker is only mentioned: in code, in a block quote, in quotation marks, in a table, in HTML that shows text
-as it is. The text is read at the first question, and each character once. Whether a block is quoted may depend on
-the text behind it: see `InlineBlock.is_quoted`.
+as it is. So is one in a string of an answer that is JSON. The text is read at the first question, and each character
+once. Whether a block is quoted may depend on the text behind it: see `InlineBlock.is_quoted`.
 """
 
 from __future__ import annotations
 
 import re
 
+from cnllm.leaks.grammars.json_calls import JsonScan
 from cnllm.leaks.inline import ATOM, FAR, SUSPECT, InlineBlock, InlineLine, ParagraphTracker
 from cnllm.leaks.structure import MarkdownStructure
 
@@ -25,6 +26,8 @@ class QuoteTracker:
 
     def __init__(self, before: str = "") -> None:
         self._unread = [before]
+        self._json: JsonScan | None = None  # while the text may be JSON
+        self._has_begun = False  # a character came that is no white space
         self._structure = MarkdownStructure()
         self._inline = ParagraphTracker()
         self._line: list[str] = []  # the line so far, until its kind is known
@@ -56,7 +59,9 @@ class QuoteTracker:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the next text is quoted by the block that it stands in. It must not be white space."""
+        """Whether the next text is quoted by what it stands in. It must not be white space."""
+        if self._is_in_json:
+            return True
         if self._tail is None:
             self._begin_line("".join(self._line) + ATOM, before_block=True)
             self._tail = ""
@@ -65,7 +70,12 @@ class QuoteTracker:
     @property
     def is_quoted_by_line(self) -> bool:
         """Whether the next text is quoted by this line alone, so that a block of markup may go beyond its end."""
-        return self._quoted and self._quoted_by_line
+        return self._quoted and self._quoted_by_line and not self._is_in_json
+
+    @property
+    def _is_in_json(self) -> bool:
+        """Whether the next text stands in a string of JSON."""
+        return self._json is not None and self._json.in_string
 
     @property
     def follows_tick(self) -> bool:
@@ -106,6 +116,8 @@ class QuoteTracker:
         """Read more of the text."""
         if not text:
             return
+        if self._json is not None or not self._has_begun:
+            self._read_json(text)
         text = text.replace(ATOM, "x")
         self._end = text[-1]
         position = 0
@@ -114,6 +126,15 @@ class QuoteTracker:
             self._end_line()
             position = end + 1
         self._read_part(text[position:])
+
+    def _read_json(self, text: str) -> None:
+        """Read text that may be JSON: all of it is one object or list."""
+        if not self._has_begun:
+            text = text.lstrip()
+            self._has_begun = text != ""
+            self._json = JsonScan(is_document=True) if text[:1] in ("{", "[") else None
+        if self._json is not None and not self._json.fits(text):
+            self._json = None
 
     def close(self) -> None:
         """End the text."""

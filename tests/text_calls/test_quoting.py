@@ -110,6 +110,34 @@ def test_a_fence_that_comes_in_one_read_with_the_block_in_it_is_known() -> None:
         assert (reply.text, reply.tool_calls) == ("".join(pieces), [])
 
 
+@each("tools", [TOOLS, None], ids=["tools", "no tools"])
+@each(
+    "text",
+    [
+        '{{"log": "He said {0}hi{0} then {1}.", "n": 1}}',
+        '{{"user": {{"said": "{1} "}}}}',
+        '[\n    "the tag <think> opens it",\n    "and </think> closes it, {1}"\n]',
+        '\n{{"a": "{1} ' + "word " * 600 + '", "b": "</tool_call>"}}',
+        'Here it is: {{"log": "He said {0}hi{0} then {1}."}}',
+    ],
+)
+def test_what_stands_in_a_string_of_json_is_text(text: str, tools: list[Any] | None) -> None:
+    text = text.format('\\"', RM.replace('"', '\\"'))
+    plan = engine.build_request(REGISTRY.resolve(QWEN), "Hi", tools=tools)
+    whole = answered(plan, text)
+    assert (whole.text, whole.tool_calls) == (text, [])
+    for size in (1, 7, 50):
+        split = [text[at : at + size] for at in range(0, len(text), size)]
+        reply = answers(QWEN, wire(split), tools)[1]
+        assert (reply.text, reply.tool_calls) == (text, [])
+        assert not [note for note in reply.notes if note.code in ("tag-stripped", "text-call-stripped")]
+
+
+def test_a_call_behind_json_or_outside_of_its_strings_is_a_call() -> None:
+    for before in ('{"a": "b"}\n', "[1, 2]\n", '{curly "text', "{}"):
+        assert called(answered(planned(QWEN), before + RM)) == [("rm", {"path": "/"})], before
+
+
 @each(
     "text, stop",
     [

@@ -129,13 +129,18 @@ def _is_definition(value: dict[str, Any]) -> bool:
 _STRING = re.compile(r"[^\"\\]*")
 _BETWEEN_VALUES = re.compile(r"[\s,:\d.eE+\-truefalsn]*")
 _BETWEEN_OBJECTS = re.compile(r"[\s,\[\]`]*")
+_SPACE = re.compile(r"\s*")
 
 
 class JsonScan:
-    """A reader of growing JSON that tells where no object can follow. It checks characters, not grammar."""
+    """A reader of growing JSON that tells where no object can follow. It checks characters, not grammar.
 
-    def __init__(self) -> None:
-        self._has_begun = False  # `may_begin` has read the text before the first object
+    `is_document`: the text is one object or list from its first character on. Otherwise it holds objects.
+    """
+
+    def __init__(self, *, is_document: bool = False) -> None:
+        self._is_document = is_document
+        self._has_begun = is_document  # `may_begin` has read the text before the first object
         self._depth = 0
         self._is_escaped = False
         self.in_string = False
@@ -151,7 +156,8 @@ class JsonScan:
         if self._is_escaped and text:
             position, self._is_escaped = 1, False
         while True:
-            plain = _STRING if self.in_string else _BETWEEN_VALUES if self._depth else _BETWEEN_OBJECTS
+            outside = _SPACE if self._is_document else _BETWEEN_OBJECTS
+            plain = _STRING if self.in_string else _BETWEEN_VALUES if self._depth else outside
             match = plain.match(text, position)
             position = match.end() if match else position
             if position >= end:
@@ -163,7 +169,7 @@ class JsonScan:
             elif char == "\\" and self.in_string:
                 self._is_escaped = position == end
                 position += 1
-            elif char == "{" or (char == "[" and self._depth):
+            elif char == "{" or (char == "[" and (self._depth or self._is_document)):
                 self._depth += 1
             elif char in "}]" and self._depth:
                 self._depth -= 1
