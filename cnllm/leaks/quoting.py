@@ -1,8 +1,8 @@
 """Tell whether a position in a text is quoted, by reading the text as Markdown.
 
 A quoted marker is only mentioned: in code, in a block quote, in quotation marks, in a table, in HTML that shows text
-as it is. So is one in a string of an answer that is JSON. The text is read at the first question, and each character
-once. Whether a block is quoted may depend on the text behind it: see `InlineBlock.is_quoted`.
+as it is, in a string of an answer that is JSON. The text is read at the first question, and each character once.
+Whether a block is quoted may depend on the text behind it: see `InlineBlock.is_quoted`.
 """
 
 from __future__ import annotations

@@ -44,11 +44,12 @@ __all__ = [
 ]
 
 FINISH_RANKS: Final[dict[str | None, int]] = {
-    "stop": 1,
-    "tool_calls": 2,
-    "length": 3,
-    "content_filter": 4,
-    "error": 5,
+    "pause": 1,
+    "stop": 2,
+    "tool_calls": 3,
+    "length": 4,
+    "content_filter": 5,
+    "error": 6,
 }
 """The meanings of the finish reasons that end a reply; the highest of several counts."""
 

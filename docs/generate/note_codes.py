@@ -119,7 +119,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     "The reply": {
         "finish-follows": "`finish` follows what arrived and differs from the endpoint's word",
         "finish-unknown": "the registry does not know the endpoint's word for the end",
-        "finish-pending": "the endpoint's last word says that the reply goes on",
+        "finish-pending": "the endpoint's last word says that the reply, or its turn, goes on",
         "limit-reached": "the reply reached its limit of tokens and may not be whole",
         "budget-spent-on-reasoning": "all tokens went into reasoning: there is no answer",
         "usage-invalid": (

@@ -195,7 +195,7 @@ def test_what_it_reads_is_something_to_read(registry: Registry) -> None:
 
 
 def test_patterns_are_patterns_and_words_of_finish_are_ours(registry: Registry) -> None:
-    ours = {"stop", "length", "tool_calls", "content_filter", "error", "pending"}
+    ours = {"stop", "pause", "length", "tool_calls", "content_filter", "error", "pending"}
     for name in registry.names():
         flags = registry.resolve(name).flags
         assert set((flags.finish or {}).values()) <= ours, name

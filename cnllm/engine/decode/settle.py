@@ -100,7 +100,8 @@ def _finish(
     is_implied = reported == "stop" and finish == "tool_calls" and "tool_calls" not in (flags.finish or {}).values()
     if word is not None and reported != finish and not is_implied:
         origin = collected.model.where(f"finish.{word}") if reported else ""
-        code: NoteCode = "finish-follows" if reported in FINISH_RANKS else _unproven_code(reported)
+        is_known = reported in FINISH_RANKS and reported != "pause"  # after a pause the turn goes on
+        code: NoteCode = "finish-follows" if is_known else _unproven_code(reported)
         notes.append(Note(code, "finish", word, finish, origin))
     return finish
 

@@ -176,8 +176,11 @@ class Flags(Base, frozen=True):
     """
     body: Body | None = None
     """Changes to the body of every request. Why: Some needs of one endpoint have no flag of their own."""
-    finish: dict[str, Literal["stop", "length", "tool_calls", "content_filter", "error", "pending"]] | None = None
-    """The endpoint's finish reasons → cnllm's. `pending`: the reply goes on. A word that is not here ends no stream.
+    finish: dict[str, Literal["stop", "pause", "length", "tool_calls", "content_filter", "error", "pending"]] | None = (
+        None
+    )
+    """The endpoint's finish reasons → cnllm's. `pending`: the reply goes on. `pause`: the reply ends, and its turn goes
+    on where it is sent back. A word that is not here ends no stream.
     Why: Endpoints add words of their own for a length, a filter, an error, and placeholders on every chunk.
     """
     reply: ReplyPaths | None = None
