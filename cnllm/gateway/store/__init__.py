@@ -14,10 +14,16 @@ without state, `failure` says why, and the log has a line. `check_store` raises 
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.store.async_store import AsyncStore
 from cnllm.gateway.store.items import (
     Ambiguous,
     StateStore,
@@ -28,6 +34,7 @@ from cnllm.gateway.store.items import (
     decode_turn,
     encode_turn,
 )
+from cnllm.system.processes import generation
 
 __all__ = [
     "Ambiguous",
@@ -82,3 +89,168 @@ def check_store(url: str) -> None:
             raise CnllmError(store.failure or "the store keeps nothing", hint=_CHECK_HINT)
     finally:
         store.close()
+
+
+# ── the methods of a store, awaited ──────────────────────────────────────────
+
+
+T = TypeVar("T")
+
+
+class AsyncStore:
+    """A store for coroutines.
+
+    Memory is used directly, a file in one thread of this process, and a server in several. Turns that are kept at the
+    same time go to the file in one transaction. A call that is cancelled may still be carried out.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._threads: ThreadPoolExecutor | None = None
+        self._generation = generation()
+        self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the last operation failed; None if it did not."""
+        return self._store.failure
+
+    async def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+        """Keep a turn; see `Store.keep_turn`."""
+        return await self._run(self._store.keep_turn, identity, turn, call_ids, prefix)
+
+    async def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
+        """Return the turns under many keys in one search."""
+        return await self._run(self._store.find_turns, identity, call_ids=list(call_ids), prefixes=list(prefixes))
+
+    async def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
+        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
+        return await self._run(self._store.keep_response, identity, id, blob)
+
+    async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
+        return await self._run(self._store.response, identity, id)
+
+    async def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
+        return await self._run(self._store.delete_response, identity, id)
+
+    async def aclose(self) -> None:
+        """Close the store."""
+        await self._run(self._store.close)  # after all that was begun before
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+
+    def _run(self, function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
+        if not self._store.threads:
+            return _result(function, *arguments, **options)
+        loop = asyncio.get_running_loop()
+        if self._store.threads > 1:
+            return loop.run_in_executor(self._executor(), functools.partial(function, *arguments, **options))
+        group = self._groups.get(loop)
+        if group is None:
+            group = self._groups[loop] = _Group(loop, self._store, self._executor)
+        return group.add(_Operation(function.__name__, arguments, options))
+
+    def _executor(self) -> ThreadPoolExecutor:
+        """Return the threads of this process: a forked child has none of its parent's."""
+        if self._threads is None or self._generation != generation():
+            self._generation = generation()
+            self._threads = ThreadPoolExecutor(self._store.threads, thread_name_prefix="cnllm-store")
+        return self._threads
+
+
+async def _result(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    return function(*arguments, **options)
+
+
+class _Operation(NamedTuple):
+    """A call of a store's method."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+class _Group:
+    """The operations of one event loop on a store that blocks: what comes while others run is carried out together.
+
+    So requests that end at the same time share one transaction, which each of them awaits.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, store: StateStore, executor: Callable[[], ThreadPoolExecutor]
+    ) -> None:
+        self._loop = weakref.ref(loop)
+        self._store = store
+        self._executor = executor
+        self._waiting: list[tuple[_Operation, asyncio.Future[Any]]] = []
+        self._is_busy = False
+
+    def add(self, operation: _Operation) -> asyncio.Future[Any]:
+        """Return the result of an operation, which is carried out with the others that wait."""
+        loop = self._loop()
+        assert loop is not None
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((operation, future))
+        if not self._is_busy:
+            self._is_busy = True
+            loop.call_soon(self._begin, loop)  # with those of the requests that the loop serves now
+        return future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out what waits, in the thread."""
+        begun, self._waiting = self._waiting, []
+        operations = [operation for operation, _ in begun]
+        try:
+            job = loop.run_in_executor(self._executor(), _carry_out, self._store, operations)
+        except RuntimeError as error:  # the process ends
+            self._is_busy = False
+            for _, future in begun:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        job.add_done_callback(functools.partial(self._end, loop, [future for _, future in begun]))
+
+    def _end(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        futures: list[asyncio.Future[Any]],
+        job: asyncio.Future[list[tuple[Any, Exception | None]]],
+    ) -> None:
+        """Give the results out, and go on with what came meanwhile."""
+        failure = asyncio.CancelledError() if job.cancelled() else job.exception()
+        results = [(None, failure)] * len(futures) if failure is not None else job.result()
+        for future, (result, error) in zip(futures, results, strict=True):
+            if future.done():  # its request was given up
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        if self._waiting:
+            self._begin(loop)
+        else:
+            self._is_busy = False
+
+
+def _carry_out(store: StateStore, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
+    """Return the results of operations, or their errors. The turns are kept together, before the rest."""
+    turns = [operation.arguments for operation in operations if operation.method == "keep_turn"]
+    kept, failure = _outcome(store.keep_turns, turns) if turns else ([], None)
+    outcomes = iter(kept or ())
+    return [
+        (next(outcomes, None), failure)
+        if method == "keep_turn"
+        else _outcome(getattr(store, method), *arguments, **options)
+        for method, arguments, options in operations
+    ]
+
+
+def _outcome(function: Callable[..., T], *arguments: Any, **options: Any) -> tuple[T | None, Exception | None]:
+    """Return the result of a function, or its error, which is raised where the operation is awaited."""
+    try:
+        return function(*arguments, **options), None
+    except Exception as error:  # noqa: BLE001
+        return None, error
