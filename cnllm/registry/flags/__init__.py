@@ -9,10 +9,11 @@ One word for one thing: `otherwise` is what becomes of something asked for that 
 flag says what is done when something happens.
 """
 
+import datetime
 from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.batch import Batch
-from cnllm.registry.flags.describe import EVERY_WIRE, WRITE_PATH, Base, about, flag_texts, inner_table
+from cnllm.registry.flags.describe import EVERY_WIRE, WRITE_PATH, Base, about, flag_texts, formerly, inner_table
 from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
 from cnllm.registry.flags.reply import (
@@ -26,8 +27,6 @@ from cnllm.registry.flags.reply import (
     UsagePaths,
 )
 from cnllm.registry.flags.request import Body, CallFlags, Messages, Param, Prefill, Schema
-from cnllm.registry.flags.settings import GatewayFlags, Mcp, Source, SourceFacts
-from cnllm.registry.flags.simulator import RefusalWords, Simulator
 from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearchFlags
 from cnllm.registry.levels import LEVELS
 
@@ -78,6 +77,58 @@ __all__ = [
     "flag_texts",
     "inner_table",
 ]
+
+
+class RefusalWords(Base, frozen=True):
+    """The endpoint's own words for a refusal; the simulator answers with them."""
+
+    on: Literal[
+        "key",
+        "reasoning-missing",
+        "reasoning-sent",
+        "reasoning-off",
+        "tool-choice",
+        "role",
+        "system-place",
+        "alternation",
+        "param",
+        "max-tokens",
+        "parameters",
+        "empty-tools",
+        "content",
+        "stream-required",
+        "results",
+        "arguments",
+        "schema",
+        "model",
+        "context",
+    ]
+    """The kind of request that is refused. Why: Endpoints refuse different things, and word them differently."""
+    status: int
+    """The HTTP status. Why: The same refusal is 400 at one endpoint and 422 at another, and clients read the status."""
+    body: str
+    """The body of the answer; {param} {value} {role} {index} {model} {choice} are filled in. Why: Clients read the
+    words of an error.
+    """
+
+
+class Simulator(Base, frozen=True):
+    """Behaviour of an endpoint that only the simulator reads."""
+
+    refusals: Annotated[list[RefusalWords] | None, formerly("refusals")] = None
+    """The endpoint's own words for refusals. Why: A test with other words would not be a test of this endpoint."""
+    stream_usage: Annotated[Literal["chunk", "last", "choice", "none"] | None, formerly("stream.usage")] = None
+    """The place of usage in a stream: a chunk of its own, the last chunk with a choice, inside that choice, nowhere.
+    Why: Servers put it in different places; cnllm reads it wherever it is.
+    """
+    object_arguments: Annotated[bool | None, formerly("tools.one_object")] = None
+    """Whether arguments in a turn may be a JSON object instead of a string. Why: Most endpoints refuse an object there;
+    cnllm sends a string wherever the wire has one.
+    """
+    json_word: Annotated[str | None, formerly("schema.word")] = None
+    """The word that a prompt must hold when JSON is requested. Why: Some endpoints refuse JSON mode without it; cnllm
+    adds it in any case.
+    """
 
 
 class Flags(Base, frozen=True):
@@ -229,6 +280,111 @@ class Flags(Base, frozen=True):
     def __repr__(self) -> str:  # names alone: a value may be a password
         names = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
         return f"<{type(self).__name__} {', '.join(names)}>"
+
+
+How = Literal["docs", "recorded", "code", "catalogue", "issue", "probe", "inferred"]
+
+
+class RouteSettings(Base, frozen=True):
+    """The models behind one name of a gateway's clients."""
+
+    targets: list[str] | None = None
+    """The models or tiers, best first; `?protocol=WIRE` behind a model chooses its wire."""
+    weights: list[float] | None = None
+    """How often each target comes first, as numbers that are compared; left out: always in order. Why: Several keys or
+    endpoints share the load.
+    """
+    first_token: float | None = None
+    """The seconds in which the first piece of a stream must arrive, or the next target is asked. Why: An endpoint may
+    accept a request and keep it waiting.
+    """
+    cooldown: float | None = None
+    """The seconds in which a target that failed is passed over; 30 where it is left out."""
+    order: Literal["measured"] | None = None
+    """The targets are ordered by what was seen of them in the last hour; left out: as they are listed. Why: The same
+    weights fail more often on one host than on another, and hosts degrade and recover.
+    """
+    report: str | None = None
+    """The path of a report of `cnllm compare`, which counts in `order` until enough was seen."""
+
+
+class GatewayFlags(Base, frozen=True):
+    """Settings of a gateway (`cnllm serve`)."""
+
+    models: dict[str, str] | None = None
+    """The model or tier that a client's name or pattern stands for, "claude-*" for example; `?protocol=WIRE` behind a
+    model chooses its wire.
+    """
+    routes: dict[str, RouteSettings] | None = None
+    """Names of clients that stand for several models: the next one takes over where one fails."""
+
+
+class Mcp(Base, frozen=True):
+    """An MCP server, for `--mcp NAME`. Only the file in the config folder may have this table."""
+
+    command: str | list[str] | None = None
+    """The command that starts the server, as one text or as its words."""
+    url: str | None = None
+    """The address of a server that runs already (streamable HTTP)."""
+    env: list[str] | None = None
+    """The variables that the server's process gets: NAME, or NAME=VALUE. Why: It gets PATH, HOME and the like, and no
+    keys that it does not need.
+    """
+    cwd: str | None = None
+    """The folder in which the command runs."""
+    headers: dict[str, str] | None = None
+    """Headers for the url; {key} in one stands for the key in `key_env`."""
+    key_env: str | None = None
+    """The variable that holds the key for the url; it goes as `Authorization: Bearer`."""
+    tools: list[str] | None = None
+    """The tools that are offered, by the server's names; left out: all."""
+    timeout: float | None = None
+    """The seconds that a call may take; 60 where it is left out."""
+    start_timeout: float | None = None
+    """The seconds that the start may take; 60 where it is left out."""
+    list_timeout: float | None = None
+    """The seconds in which the server must list its tools; 30 where it is left out."""
+
+
+class Source(Base, frozen=True):
+    """A source of facts, named once for the whole file."""
+
+    url: str
+    """A URL, repository:path@commit, or a thread."""
+    seen: datetime.date
+    """The day on which it was read."""
+    how: How
+    """The kind of source: the endpoint's own documentation, recorded traffic, program code, a third party's list or
+    description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar.
+    """
+    path: str | None = None
+    """The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the
+    provider whose table cites it.
+    """
+
+
+class SourceFacts(Base, frozen=True):
+    """The facts that a table takes from a source: a field that stands here wins over the named source.
+
+    One that names a `url` stands for itself; it needs `seen` and `how`.
+    """
+
+    backs: list[str]
+    """The flags of this table that it supports."""
+    path: str | None = None
+    """The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the
+    provider whose table cites it.
+    """
+    how: How | None = None
+    """The kind of source."""
+    rounded: bool | None = None
+    """Whether the source has a more exact value than this table."""
+    quote: str | None = None
+    """A short quotation."""
+    seen: datetime.date | None = None
+    """The day on which it was read."""
+    url: str | None = None
+    """A URL, repository:path@commit, or a thread."""
 
 
 class Table(Flags, frozen=True):
