@@ -68,7 +68,7 @@ SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "rea
 SERVED |= {"between_tools", "adaptive", "summarized", "display"}
 SERVED |= {"effort", "metadata"}
 # These two list the options, and each parameter of the registry is one, under its own name.
-OPTION_LISTS = {PACKAGE / "types" / "call_options.py", PACKAGE / "client" / "option_help.py"}
+OPTION_LISTS = {PACKAGE / "types" / "call_options.py", PACKAGE / "client" / "verb_help.py"}
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "batch": ("cnllm.cli.commands.batch:batch", "Ask a model every row of a file, below a cap on cost."),
     "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists the commands of a chat."),
     "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export, their cost."),
-    "models": ("cnllm.cli.commands.models.group:models", "List models, and show what is known about each."),
+    "models": ("cnllm.cli.commands.models:models", "List models, and show what is known about each."),
     "aliases": ("cnllm.cli.commands.aliases:aliases", "Short names for models, in your own registry file."),
     "prefer": ("cnllm.cli.commands.prefer:prefer", "Let short names mean the models of a provider."),
     "templates": ("cnllm.cli.commands.templates:templates", "Saved options and prompts, to use with -t NAME."),

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.cli import chat_view, client_factory, default_model, turn_log
+from cnllm.cli import client_factory, default_model, turn_log
 from cnllm.cli.attachments import read_attachment, require_readable
-from cnllm.cli.output import errors, stdio
-from cnllm.cli.turn import TurnResult, exit_status, report_ending, run_turn
+from cnllm.cli.language.messages import translate
+from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.turn import ONLY_THINKING, TurnResult, exit_status, is_only_reasoning, report_ending, run_turn
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import order_messages
-from cnllm.types import Message, Reply, Text
+from cnllm.types import Event, Finished, Message, Note, ReasoningDelta, Reply, Restarted, Text, TextDelta, ToolCallEnd
 
 if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
-    from cnllm.types import Part
+    from cnllm.types import Part, RunSummary, Step
 
 __all__ = ["ChatSession", "ChatSettings"]
 
@@ -132,7 +135,7 @@ class ChatSession:
     def ask(self, question: Message) -> None:
         """Run one turn and show its result. A failed turn is taken back."""
         new = self._new(question)
-        view = chat_view.ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._settings.markdown)
+        view = ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._settings.markdown)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
             self._worst_failure = errors.worst_status(self._worst_failure, self._failed.status)
@@ -171,7 +174,7 @@ class ChatSession:
                 message, hint = errors.error_text(result.error)
                 errors.print_error(message, hint or AGAIN)
 
-    def _run_turn(self, new: list[Message], view: chat_view.ChatView) -> TurnResult:
+    def _run_turn(self, new: list[Message], view: ChatView) -> TurnResult:
         options = self._settings.call_options
         try:
             return run_turn(self._client, self.model, self._messages(*new), self.box, view, **options)
@@ -301,9 +304,116 @@ class ChatSession:
         messages = self._messages(*self._new(question))
         probe = self._client.stream(model, messages, tools=self.box.tools or None, **settings.call_options)
         probe.close()
-        chat_view.print_notes(probe.plan.notes, self._seen_notes)
+        print_notes(probe.plan.notes, self._seen_notes)
 
 
 def _question(messages: Sequence[Message]) -> Message | None:
     """Return the question of a turn."""
     return next((message for message in messages if message.role == "user"), None)
+
+
+# ── the view of a turn ───────────────────────────────────────────────────────
+
+
+_ERASE_LINE = "\r\x1b[K"
+_MESSAGE_INDEX = re.compile(r"messages\[\d+\]")
+
+
+def print_dim(line: str) -> None:
+    """Print a less important line to stderr, in a dim colour if the terminal has one."""
+    if terminal.supports_dim(sys.stderr):
+        stdio.write_text(f"{answer.DIM}{terminal.escape(translate(line))}{answer.RESET}\n")
+    else:
+        stdio.print_line(line)
+
+
+def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
+    """Print the notes that the user has not seen. A note on many messages is printed once.
+
+    The first line of a chat says that it is simulated.
+    """
+    for note in notes:
+        if note.code == "simulated":
+            continue
+        line = _MESSAGE_INDEX.sub("messages[…]", str(note))
+        if line not in seen:
+            seen.add(line)
+            print_dim(terminal.escape(f"note: {line}"))
+
+
+class ChatView(answer.View):
+    """The view of one turn: as in a call, but with the reasoning folded into one line unless the user wants it.
+
+    `seen` holds the notes that the user has seen; the view adds to it.
+    """
+
+    def __init__(self, *, thinking: bool, seen: set[str], markdown: bool = False) -> None:
+        self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False, markdown=markdown)
+        self._thinking = thinking
+        self._seen = seen
+        self._count = 0
+        self._live = sys.stderr.isatty() and not terminal.is_dumb()
+
+    def event(self, event: Event) -> None:
+        """Show the content of an event. Of reasoning, show only that it has begun."""
+        kind = type(event)
+        if kind is ReasoningDelta and not self._thinking:
+            self._screen.pace.event(event)
+            if self._live and not self._count:
+                mark = translate("thinking…")
+                stdio.write_text(f"{answer.DIM}{mark}{answer.RESET}" if terminal.supports_dim(sys.stderr) else mark)
+            self._count += len(event.text)  # type: ignore[union-attr]
+            return
+        if kind is Restarted:
+            self._drop()
+        elif kind in (TextDelta, ToolCallEnd, Finished):
+            self._fold()
+        self._screen.event(event)
+
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
+        """Show a reply that arrived in one piece."""
+        if reply.reasoning:
+            self.event(ReasoningDelta(reply.reasoning))
+        self._fold()
+        self._screen.pieces("", reply.text, reply.tool_calls)
+
+    def step(self, step: Step) -> None:
+        """Show the tool results of one step."""
+        self._fold()
+        self._screen.step(step)
+
+    def end(self, reply: Reply | None) -> None:
+        """End the lines, then print the notes and usage of the reply."""
+        self._fold()
+        if reply is None:
+            self._screen.end(None)
+            return
+        if is_only_reasoning(reply):
+            self._screen.pieces("", translate(f"({ONLY_THINKING}; /thinking shows it, /retry asks again)"), ())
+        self._screen.notes(())  # end the lines
+        print_notes(reply.notes, self._seen)
+        self._screen.end(msgspec.structs.replace(reply, notes=[]))
+
+    def interrupted(self, reply: Reply | None) -> None:
+        """End the lines after an interruption, and say whether part of the answer is shown."""
+        self._fold()
+        self._screen.end(None)
+        has_content = reply is not None and (reply.text or reply.tool_calls)
+        stdio.print_line(
+            "interrupted; the answer so far is shown above"
+            if has_content
+            else "interrupted; no answer arrived, /retry asks again"
+        )
+
+    def _fold(self) -> None:
+        count, self._count = self._count, 0
+        if not count:
+            return
+        if self._live:
+            stdio.write_text(_ERASE_LINE)
+        print_dim(f"reasoning of {count} characters is folded")
+
+    def _drop(self) -> None:
+        if self._count and self._live:
+            stdio.write_text(_ERASE_LINE)
+        self._count = 0

@@ -65,7 +65,7 @@ PAGES_ZH: dict[str, Callable[[], str]] = {"commands": commands.page_zh, "wires":
 
 MODULES: dict[Path, Callable[[], str]] = {
     FOLDER / "cnllm.1": man.page,
-    FOLDER.parent.parent / "cnllm" / "client" / "option_help.py": option_docs.help_module,
+    option_docs.HELP: option_docs.help_module,
 }
 """Other files that are generated: modules of the package, and the man page."""
 

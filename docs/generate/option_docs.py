@@ -6,10 +6,14 @@ import ast
 import re
 import textwrap
 from functools import cache
+from pathlib import Path
 
 from docs.generate.source import texts
 
-__all__ = ["HEADINGS", "descriptions", "help_module"]
+__all__ = ["HEADINGS", "HELP", "descriptions", "help_module"]
+
+HELP = Path(__file__).parents[2] / "cnllm" / "client" / "verb_help.py"
+"""The module whose last part, the options, is written here."""
 
 _SOURCE = "types/call_options.py"
 
@@ -34,18 +38,10 @@ def descriptions(name: str) -> dict[str, str]:
 
 
 def help_module() -> str:
-    """Return the module of the package that holds the options for `help`."""
+    """Return the module of the package that adds the options to `help`, with the options as they are now."""
+    head, mark, _ = HELP.read_text(encoding="utf-8").partition("`call_options.py` ──\n")
     return "\n".join(
-        [
-            '"""The options as `help` lists them. Written by `python -m docs.generate` from `call_options.py`."""',
-            "",
-            '__all__ = ["CALL_OPTIONS", "LOOP_OPTIONS"]',
-            "",
-            _constant("CALL_OPTIONS", "CallOptions"),
-            "",
-            _constant("LOOP_OPTIONS", "LoopOptions"),
-            "",
-        ]
+        [head + mark, _constant("CALL_OPTIONS", "CallOptions"), "", _constant("LOOP_OPTIONS", "LoopOptions"), ""]
     )
 
 

@@ -37,7 +37,7 @@ SKIPPED = {
     "cli/output/curl.py": "a command for a shell",
     "cli/completion.py": "a script for a shell",
     "cli/builtin_tools.py": "what a model reads",
-    "client/option_help.py": "docstrings",
+    "client/verb_help.py": "docstrings",
     "engine/history/prompted_tools.py": "what a model reads",
     "gateway/": "what clients of a gateway read, in JSON, and its log",
     "leaks/prompt.py": "what a model reads",
@@ -55,12 +55,10 @@ SKIPPED = {
     "schemas/": "what a model reads of its own answer",
     "simulator/": "what an endpoint would say",
     "store/records.py": "SQL",
-    "store/schema.py": "SQL",
     "store/search.py": "SQL",
     "store/costs.py": "SQL",
     "tool_trial/": "what a model reads, and a report on stdout",
     "tools/arguments.py": "what a model reads of its own calls",
-    "tools/docstring.py": "the headings of docstrings",
     "transports/headers.py": "bytes of HTTP",
     "types/media.py": "names of files",
     "types/note_codes.py": "documentation",
@@ -285,7 +283,7 @@ _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|
 _CODE = re.compile(
     r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
     r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"
-    r"|redis\.call|ARGV|^local |^for .* do$|^return [01{]|^if .* then|\bBLOB\b|TEXT (?:PRIMARY|NOT)|\bREAL\b|^, with "
+    r"|redis\.call|ARGV|^local |^for .* do$|^return [01{]|^if .* then|\bBLOB\b|\bTEXT\b|ALTER TABLE |\bREAL\b|^, with "
 )
 
 

@@ -90,7 +90,7 @@ def test_a_store_of_an_earlier_version_takes_the_column_and_loses_nothing(tmp_pa
     import sqlite3
 
     from cnllm.store import Store
-    from cnllm.store.schema import MARK, STEPS, migrate
+    from cnllm.store.file import MARK, STEPS, migrate
 
     path = tmp_path / "a.db"
     raw = sqlite3.connect(path, isolation_level=None)

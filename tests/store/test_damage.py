@@ -11,7 +11,7 @@ import pytest
 
 import cnllm
 from cnllm.store import Store
-from cnllm.store.schema import STEPS
+from cnllm.store.file import STEPS
 
 BAD = ["{", "[]", "12", "null", b"\xff\xfe", "[" * 100_000, '{"input": "x"}', '{"kind": 3}', 7, 1.5, '"\\ud83d']
 
@@ -118,7 +118,7 @@ def test_processes_that_take_the_next_step_at_once_take_it_once(tmp_path: Path) 
     path = tmp_path / "a.db"
     ids = filled(path)
     code = (
-        "import sqlite3, sys\nfrom cnllm.store.schema import STEPS, migrate\n"
+        "import sqlite3, sys\nfrom cnllm.store.file import STEPS, migrate\n"
         "connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)\nsys.stdin.read(1)\n"
         "migrate(connection, [*STEPS, ['CREATE TABLE extra (id)', 'INSERT INTO extra VALUES (1)']])\n"
     )

@@ -15,7 +15,7 @@ import pytest
 from cnllm import Registry, engine
 from cnllm.errors import CnllmError
 from cnllm.store import Store
-from cnllm.store.schema import STEPS, migrate, schema_version
+from cnllm.store.file import STEPS, migrate, schema_version
 
 from .support import ask, reply, script, user
 

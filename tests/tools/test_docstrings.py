@@ -10,7 +10,7 @@ import sys
 
 from cases import each
 
-from cnllm.tools.docstring import parse_docstring
+from cnllm.tools.signature import parse_docstring
 
 GOOGLE = """
     Look a thing up.

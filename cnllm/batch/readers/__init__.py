@@ -8,15 +8,20 @@ file without a name where that is needed.
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cnllm.batch.readers.bytes_input import BytesInput
-from cnllm.batch.readers.records import json_line_reader, object_reader
-from cnllm.batch.readers.tables import delimited_reader, line_reader, parquet_reader
-from cnllm.batch.rows import PromptTemplate, Reader
+from cnllm.batch.readers.tables import columns_content, delimited_reader, line_reader, parquet_reader
+from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, check_id, json_kind, row_key
 from cnllm.errors import CnllmError
+from cnllm.protocols import PROTOCOLS, server_codec
+from cnllm.protocols.server import decode_request
+from cnllm.types import Message
 
 __all__ = ["FORMATS", "open_reader"]
 
@@ -72,3 +77,130 @@ def _format_of(data: BytesInput) -> str:
             hint=f"jq -c '.[]' {data.name} > requests.jsonl",
         )
     return "jsonl" if first == b"{" else "lines"
+
+
+# ── JSON lines ───────────────────────────────────────────────────────────────
+
+
+_DEFAULT_URL = "/v1/chat/completions"
+
+
+def json_line_reader(data: BytesInput, template: PromptTemplate | None) -> Reader:
+    """Return the reader of a file with one JSON object a line. Empty lines are no rows."""
+
+    def rows() -> Iterator[InputRow]:
+        for number, line in data.lines():
+            yield InputRow(number, row_key(content := line.strip()), content)
+
+    def content(row: InputRow) -> Content:
+        try:
+            value = msgspec.json.decode(row.data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RowFault(f"not valid JSON: {error}") from None
+        except RecursionError:
+            raise RowFault("not valid JSON: it is nested too deeply") from None
+        if type(value) is not dict:
+            raise RowFault(f"a JSON object is expected, this is {json_kind(value)}")
+        return _object_content(value, template)
+
+    return Reader(name=data.name, rows=rows, content=content, count=data.count_lines, keep=data.keep, close=data.close)
+
+
+def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -> Content:
+    """Return the request of an object. Raises `RowFault`."""
+    if "custom_id" in value and "body" in value:
+        return _batch_content(value)
+    if template is not None:
+        return columns_content(value, template)
+    row_id = value.get("id", value.get("custom_id"))
+    check_id(row_id)
+    has_messages, has_prompt = value.get("messages") is not None, value.get("prompt") is not None
+    if has_messages == has_prompt:
+        raise RowFault("both messages and prompt" if has_messages else "neither messages nor prompt")
+    options = {name: item for name, item in value.items() if name not in ("id", "custom_id", "messages", "prompt")}
+    model = options.pop("model", None)
+    if options.pop("stream", None):
+        raise RowFault("a batch does not stream: leave `stream` out")
+    messages = value["messages"] if has_messages else value["prompt"]
+    if has_prompt and not isinstance(messages, str):
+        raise RowFault(f"prompt is {json_kind(messages)}; a text is expected")
+    return Content(row_id, messages, options, model if isinstance(model, str) else None)
+
+
+# ── OpenAI's batch format ────────────────────────────────────────────────────
+
+
+@cache
+def _protocols() -> dict[str, str]:
+    """Return the protocol of each path that names no model."""
+    return {path: protocol for protocol in PROTOCOLS for path in server_codec(protocol).paths if "{" not in path}
+
+
+def _batch_content(value: Mapping[str, Any]) -> Content:
+    """Return the request of a line. The model of its body is not used. Raises `RowFault`."""
+    row_id, url, body = value["custom_id"], value.get("url", _DEFAULT_URL), value["body"]
+    check_id(row_id)
+    protocol = _protocols().get(url) if isinstance(url, str) else None
+    if protocol is None:
+        raise RowFault(f"url {url!r} is not a path of a conversation; it is one of {', '.join(_protocols())}")
+    if type(body) is not dict:
+        raise RowFault(f"body is {json_kind(body)}; a JSON object is expected")
+    body = {name: item for name, item in body.items() if name not in ("stream", "stream_options")}
+    try:
+        request = decode_request(protocol, body, path=url)
+    except (ValueError, TypeError) as error:
+        raise RowFault(f"body: {error}") from None
+    model = body.get("model")
+    return Content(row_id, request.messages, dict(request.options), model if isinstance(model, str) else None)
+
+
+# ── values of Python ─────────────────────────────────────────────────────────
+
+
+def object_reader(requests: Iterable[Any], template: PromptTemplate | None) -> Reader:
+    """Return the reader of an iterable of texts, lists of messages, or dicts as in JSON lines.
+
+    A row is named by its position, counted from 1. What can be read only once is kept as a list.
+    """
+    source = requests
+
+    def rows() -> Iterator[InputRow]:
+        for number, value in enumerate(source, 1):
+            yield InputRow(number, row_key(_bytes_of(value)), value)
+
+    def keep() -> None:
+        nonlocal source
+        if iter(source) is source:
+            source = list(source)
+
+    def count() -> int | None:
+        return len(source) if isinstance(source, Sized) else None
+
+    return Reader(
+        name="requests", rows=rows, content=lambda row: _value_content(row.data, template), count=count, keep=keep
+    )
+
+
+def _value_content(value: Any, template: PromptTemplate | None) -> Content:
+    """Return the request of a value. Raises `RowFault`."""
+    if isinstance(value, str):
+        return Content(None, value, {}) if template is None else columns_content({"text": value}, template)
+    if isinstance(value, Mapping) and not isinstance(value.get("role"), str):
+        return _object_content(value, template)
+    if isinstance(value, list | tuple | Message | Mapping):
+        return Content(None, [value] if isinstance(value, Message | Mapping) else list(value), {})
+    raise RowFault(f"{type(value).__name__} is not a request; a text, messages or a dict is expected")
+
+
+def _bytes_of(value: Any) -> bytes:
+    """Return bytes that are the same for the same value."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain)
+    except (TypeError, UnicodeEncodeError):
+        return repr(value).encode("utf-8", "surrogatepass")
+
+
+def _plain(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else repr(value)

@@ -24,12 +24,13 @@ _LITELLM_FILE = "model_prices_and_context_window.json"
 
 
 @click.command(
+    cls=options.Command,
     epilog=options.examples(
         "cnllm registry export --format json -o registry.json",
         "cnllm registry export --format typescript -o cnllm-registry/",
         "cnllm registry export --format models.dev -o models.dev/",
         "cnllm registry export --format litellm -o model_prices.json",
-    )
+    ),
 )
 @click.option(
     "--format",

@@ -34,6 +34,7 @@ _SOURCE = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+[:#@]\S+")
 
 @click.command(
     "set",
+    cls=options.Command,
     epilog=options.examples(
         "cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/guides/overview/pricing",
         "cnllm registry set zai/glm-4.7 limits.output=131072 --source zai-org/GLM-4.7#12 --how issue",
@@ -146,7 +147,8 @@ def _print_diff(old: str, new: str, file: str) -> None:
 
 
 @click.command(
-    epilog=options.examples("cnllm registry why zai/glm-4.7 price.input", "cnllm registry why zai/glm-4.7 reasoning")
+    cls=options.Command,
+    epilog=options.examples("cnllm registry why zai/glm-4.7 price.input", "cnllm registry why zai/glm-4.7 reasoning"),
 )
 @click.argument("model", shell_complete=completion.complete_models)
 @click.argument("flag")
