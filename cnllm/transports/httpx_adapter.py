@@ -18,19 +18,15 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import generation
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
+from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
-from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
+from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
+    HttpxAdapter,
+    HttpxBody,
     ProcessState,
     TransportTable,
-    decode_headers,
     error_before_status,
-    error_during_body,
-    httpx_package,
-    httpx_timeouts,
-    refuse_inherited,
-    watch_response,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ __all__ = ["Httpx"]
 _LINGER = 5.0  # seconds; a thread for every stream would cost more than the stream's last reads
 
 
-class Httpx:
+class Httpx(HttpxAdapter["_SyncState"]):
     """Sends plans over httpx's transports. They keep connections alive and use a proxy of the environment.
 
     It calls them directly: `httpx.Client` would add a third to the cost of a request, for redirects, cookies and hooks
@@ -50,25 +46,15 @@ class Httpx:
     """
 
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
-        self._caller_transport = transport
-        self._family = family
-        self._home = generation()
-        self._states: dict[int, _SyncState] = {}  # one for each process, which never touches those of its parents
+        super().__init__(_SyncState, transport, family)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
         state = self._state()
-        httpx, caller_transport, timeouts, url = (
-            state.httpx,
-            self._caller_transport,
-            httpx_timeouts(plan.timeouts),
-            state.url(plan.url),
-        )
-        if caller_transport is not None:
-            refuse_inherited(httpx, caller_transport, self._home)
-        entry = state.transports.entry(url) if caller_transport is None else None
-        transport: Any = caller_transport if entry is None else entry.transport
-        request = state.request(url, plan, timeouts, entry)
+        httpx, url = state.httpx, state.url(plan.url)
+        entry = None if self._caller_transport is not None else state.transports.entry(url)
+        transport = self._caller_transport if entry is None else entry.transport
+        request, timeouts = state.request(url, plan, entry)
         try:
             if entry is not None and entry.proxy is not None:
                 OPENED.set([])
@@ -86,24 +72,15 @@ class Httpx:
             OPENED.set(None)
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
-        timeouts["read"] = idle = idle_timeout(plan)  # httpcore reads this timeout when the body begins
-        body = _HttpxBody(httpx, response, idle, state.watchdog)
+        timeouts["read"] = idle_timeout(plan)  # httpcore reads this timeout when the body begins
+        body = _HttpxBody(httpx, response, timeouts["read"], state.watchdog)
         if entry is not None:
             try:
-                body.watch = watch_response(entry, response, url.host)
+                body.watch = state.transports.watch(entry, response, url.host)
             except TransportError:
                 body.close()
                 raise
-            if body.watch is None and entry.pool is not None:
-                state.transports.forget(entry)
         return response.status_code, body.headers, body
-
-    def _state(self) -> _SyncState:
-        current = generation()
-        state = self._states.get(current)
-        if state is None:  # `setdefault` makes all threads use the same state
-            state = self._states.setdefault(current, _SyncState(httpx_package(self._caller_transport, self._family)))
-        return state
 
     def close(self) -> None:
         """Close the connections, but not those of a parent process."""
@@ -125,15 +102,11 @@ class _SyncState(ProcessState):
         self.watchdog = _Watchdog()
 
 
-class _HttpxBody:
+class _HttpxBody(HttpxBody):
     """The bytes of a response."""
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: _Watchdog) -> None:
-        self.headers = decode_headers(response.headers)
-        self.watch: WatchedStream | WatchedAsyncStream | None = None  # the connection
-        self._httpx = httpx
-        self._response = response
-        self._idle = idle
+        super().__init__(httpx, response, idle)
         self._bytes = _body_pieces(response, self.headers, idle)
         self._watchdog = watchdog
         self._alarm: _Alarm | None = None
@@ -148,10 +121,10 @@ class _HttpxBody:
         except StopIteration:
             self._finish()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError, TimeoutError) as error:
+        except self._errors as error:
             if self._interrupted:
                 raise StopIteration from None
-            raise error_during_body(error, self._idle, self._httpx, self.watch) from error
+            raise self._failure(error) from error
         if self.watch is not None:
             self.watch.silent_size = 0
         return chunk
@@ -194,9 +167,7 @@ class _HttpxBody:
 
     def _finish(self) -> None:
         """Return the connection to its pool, or close it if the body has unread bytes."""
-        watch, self.watch = self.watch, None
-        if watch is not None:
-            watch.check_leftovers()
+        self._check_leftovers()
         self._response.close()
 
 

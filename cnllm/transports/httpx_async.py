@@ -17,19 +17,15 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
+from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
-from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
+from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
+    HttpxAdapter,
+    HttpxBody,
     ProcessState,
     TransportTable,
-    decode_headers,
     error_before_status,
-    error_during_body,
-    httpx_package,
-    httpx_timeouts,
-    refuse_inherited,
-    watch_response,
 )
 
 if TYPE_CHECKING:
@@ -38,30 +34,20 @@ if TYPE_CHECKING:
 __all__ = ["AsyncHttpx", "plain_pieces"]
 
 
-class AsyncHttpx:
+class AsyncHttpx(HttpxAdapter["_AsyncState"]):
     """`Httpx` for `AsyncClient`, on asyncio or trio. Each event loop has its own connections."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
-        self._caller_transport = transport
-        self._family = family
-        self._home = generation()
-        self._states: dict[int, _AsyncState] = {}
+        super().__init__(_AsyncState, transport, family)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
         state = self._state()
-        httpx, caller_transport, timeouts, url = (
-            state.httpx,
-            self._caller_transport,
-            httpx_timeouts(plan.timeouts),
-            state.url(plan.url),
-        )
-        if caller_transport is not None:
-            refuse_inherited(httpx, caller_transport, self._home)
-        loop = await state.loop() if caller_transport is None else None
+        httpx, url = state.httpx, state.url(plan.url)
+        loop = await state.loop() if self._caller_transport is None else None
         entry = None if loop is None else loop.transports.entry(url)
-        transport: Any = caller_transport if entry is None else entry.transport
-        request = state.request(url, plan, timeouts, entry)
+        transport = self._caller_transport if entry is None else entry.transport
+        request, timeouts = state.request(url, plan, entry)
         try:
             if entry is not None and entry.proxy is not None:
                 OPENED.set([])
@@ -79,24 +65,15 @@ class AsyncHttpx:
             OPENED.set(None)
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
-        timeouts["read"] = idle = idle_timeout(plan)
-        body = _AsyncHttpxBody(httpx, response, idle)
+        timeouts["read"] = idle_timeout(plan)
+        body = _AsyncHttpxBody(httpx, response, timeouts["read"])
         if entry is not None and loop is not None:
             try:
-                body.watch = watch_response(entry, response, url.host)
+                body.watch = loop.transports.watch(entry, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
-            if body.watch is None and entry.pool is not None:
-                loop.transports.forget(entry)
         return response.status_code, body.headers, body
-
-    def _state(self) -> _AsyncState:
-        current = generation()
-        state = self._states.get(current)
-        if state is None:
-            state = self._states.setdefault(current, _AsyncState(httpx_package(self._caller_transport, self._family)))
-        return state
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Those of a loop that ended were closed with it."""
@@ -171,15 +148,11 @@ def running_loop() -> Any:
     return asyncio.get_running_loop()
 
 
-class _AsyncHttpxBody:
+class _AsyncHttpxBody(HttpxBody):
     """The bytes of a response, asynchronously."""
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
-        self.headers = decode_headers(response.headers)
-        self.watch: WatchedStream | WatchedAsyncStream | None = None
-        self._httpx = httpx
-        self._response = response
-        self._idle = idle
+        super().__init__(httpx, response, idle)
         self._bytes = _body_pieces(response, self.headers, idle)
         self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
 
@@ -205,8 +178,8 @@ class _AsyncHttpxBody:
         except StopAsyncIteration:
             await self.aclose()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError, TimeoutError) as error:
-            raise error_during_body(error, self._idle, self._httpx, self.watch) from error
+        except self._errors as error:
+            raise self._failure(error) from error
         raise StopAsyncIteration
 
     def set_read_deadline(self, seconds: float | None) -> None:
@@ -225,9 +198,7 @@ class _AsyncHttpxBody:
 
     async def aclose(self) -> None:
         """Stop reading and release the connection."""
-        watch, self.watch = self.watch, None
-        if watch is not None:
-            watch.check_leftovers()
+        self._check_leftovers()
         await self._response.aclose()
 
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -16,21 +16,18 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.system.processes import generation
 from cnllm.transports import address, errors
 from cnllm.transports.address import MAX_URLS, proxy_for, read_url
+from cnllm.transports.content_encoding import DecodingError
 from cnllm.transports.headers import FRAMING, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
 from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE
-from cnllm.types.policy import Timeouts
 
 __all__ = [
+    "HttpxAdapter",
+    "HttpxBody",
     "ProcessState",
+    "TransportEntry",
     "TransportTable",
-    "decode_headers",
     "error_before_status",
-    "error_during_body",
-    "httpx_package",
-    "httpx_timeouts",
-    "refuse_inherited",
-    "watch_response",
 ]
 
 Key = tuple[bool, str | None]
@@ -64,13 +61,15 @@ class ProcessState:
         """Return the key of the transport that serves this URL."""
         return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
 
-    def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], entry: TransportEntry | None) -> Any:
-        """Build a request directly: `Client.build_request` would merge, parse and copy values that are ready.
+    def request(self, url: Any, plan: Plan, entry: TransportEntry | None) -> tuple[Any, dict[str, float | None]]:
+        """Return a request and its timeouts. `Client.build_request` would merge, parse and copy values that are ready.
 
         For a transport that cnllm created the headers are passed as they go out, without a search for missing ones. A
         caller's transport may read the request's `content`.
         """
-        httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": timeouts}
+        httpx, headers, content, limits = self.httpx, end_to_end_headers(plan), plan.content, plan.timeouts
+        timeouts = {"connect": limits.connect, "read": limits.first_byte, "write": limits.idle, "pool": None}
+        extensions = {"timeout": timeouts}
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
             raise errors.framing_header(plan, framing)
@@ -78,10 +77,12 @@ class ProcessState:
             headers["connection"] = "close"
         with contextlib.suppress(UnicodeEncodeError):  # the error holds the header, which may hold the key
             if entry is None or framing or not content:
-                return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
+                request = httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
+                return request, timeouts
             raw_headers = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
             stream = httpx.ByteStream(content)
-            return httpx.Request(plan.method, url, headers=raw_headers, stream=stream, extensions=extensions)
+            request = httpx.Request(plan.method, url, headers=raw_headers, stream=stream, extensions=extensions)
+            return request, timeouts
         raise errors.invalid_header(plan)
 
     def _remember(self, text: str) -> Any:
@@ -108,26 +109,76 @@ class TransportTable:
             entry = self.entries.setdefault(key, made)
         return entry
 
-    def forget(self, entry: TransportEntry) -> None:
-        """Remove a transport, so that later requests use a new one."""
-        self.entries = {key: value for key, value in self.entries.items() if value is not entry}
+    def watch(self, entry: TransportEntry, response: Any, host: str) -> WatchedStream | WatchedAsyncStream | None:
+        """Register a response. Return its connection, or None where that cannot be watched.
 
-
-def watch_response(entry: TransportEntry, response: Any, host: str) -> WatchedStream | WatchedAsyncStream | None:
-    """Register a response. Return its connection, or None where that cannot be watched.
-
-    Raise `TransportError` when the proxy refuses.
-    """
-    if entry.proxy is not None and not entry.encrypted and response.status_code == 407:
-        raise errors.proxy_refused(host, entry.proxy, "407 Proxy Authentication Required")
-    stream = response.extensions.get("network_stream")
-    if entry.pool is None or not isinstance(stream, WatchedStream | WatchedAsyncStream):
+        Raise `TransportError` when the proxy refuses.
+        """
+        if entry.proxy is not None and not entry.encrypted and response.status_code == 407:
+            raise errors.proxy_refused(host, entry.proxy, "407 Proxy Authentication Required")
+        if entry.pool is None:
+            return None
+        stream = response.extensions.get("network_stream")
+        if isinstance(stream, WatchedStream | WatchedAsyncStream):
+            stream.answer(entry.pool)
+            return stream
+        self.entries = {key: value for key, value in self.entries.items() if value is not entry}  # the next is new
         return None
-    stream.answer(entry.pool)
-    return stream
 
 
-def httpx_package(transport: object, name: str) -> Any:
+State = TypeVar("State", bound=ProcessState)
+
+
+class HttpxAdapter(Generic[State]):
+    """What the adapters of httpx's blocking and async transports share: a state for each process, and the request."""
+
+    def __init__(self, kind: type[State], transport: Any, family: str) -> None:
+        self._kind = kind
+        self._caller_transport = transport
+        self._family = family
+        self._home = generation()
+        self._states: dict[int, State] = {}  # one for each process, which never touches those of its parents
+
+    def _state(self) -> State:
+        """Return the state of this process. Raise `TransportError` where the caller's transport is a parent's."""
+        current, transport = generation(), self._caller_transport
+        state = self._states.get(current)
+        if state is None:  # `setdefault` makes all threads use the same state
+            state = self._states.setdefault(current, self._kind(_package(transport, self._family)))
+        if current != self._home and isinstance(transport, (state.httpx.HTTPTransport, state.httpx.AsyncHTTPTransport)):
+            raise TransportError(
+                "this process was forked: the connections of the transport belong to its parent",
+                hint="create the transport and the client in the child process",
+            )
+        return state
+
+
+class HttpxBody:
+    """What the bodies of both adapters share. `watch` is the connection, where it can be watched."""
+
+    def __init__(self, httpx: Any, response: Any, idle: float | None) -> None:
+        self.headers = _decode_headers(response.headers)
+        self.watch: WatchedStream | WatchedAsyncStream | None = None
+        self._httpx = httpx
+        self._response = response
+        self._idle = idle
+        self._errors = (httpx.HTTPError, httpx.StreamError, DecodingError, TimeoutError)
+
+    def _check_leftovers(self) -> None:
+        """Let a connection with unread bytes serve no other request."""
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch.check_leftovers()
+
+    def _failure(self, error: Exception) -> TransportError:
+        """Return the error for a failure during the body."""
+        if isinstance(error, self._httpx.TimeoutException | TimeoutError):
+            only_framing = isinstance(error, TimeoutError) or (self.watch is not None and self.watch.silent_size > 0)
+            return errors.body_stalled(self._idle, only_framing=only_framing)
+        return errors.body_broken(error)
+
+
+def _package(transport: object, name: str) -> Any:
     """Return the package of a transport; without one, the package of this name."""
     if transport is not None:
         httpx2 = sys.modules.get("httpx2")
@@ -157,20 +208,6 @@ def _make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEnt
     raise errors.invalid_proxy(proxy, missing=missing)
 
 
-def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
-    """Raise `TransportError` for a caller's httpx transport that was used before this process was forked."""
-    if generation() != home and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
-        raise TransportError(
-            "this process was forked: the connections of the transport belong to its parent",
-            hint="create the transport and the client in the child process",
-        )
-
-
-def httpx_timeouts(timeouts: Timeouts) -> dict[str, float | None]:
-    """Return the timeouts in httpx's form."""
-    return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
-
-
 def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: TransportEntry | None) -> TransportError:
     """Return the error for a failure before the status line."""
     proxy = None if entry is None else entry.proxy
@@ -191,16 +228,6 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     return result if proxy is None else errors.name_proxy(result, proxy)
 
 
-def error_during_body(
-    error: Exception, idle: float | None, httpx: Any, watch: WatchedStream | WatchedAsyncStream | None
-) -> TransportError:
-    """Return the error for a failure during the body."""
-    if isinstance(error, httpx.TimeoutException | TimeoutError):
-        only_framing = isinstance(error, TimeoutError) or (watch is not None and watch.silent_size > 0)
-        return errors.body_stalled(idle, only_framing=only_framing)
-    return errors.body_broken(error)
-
-
 def _settings(httpx: Any, proxy: str | None, *, encrypted: bool) -> dict[str, Any]:
     """Return the settings of a transport: no limit on connections, and one on those that are idle."""
     import ssl
@@ -217,7 +244,7 @@ def _settings(httpx: Any, proxy: str | None, *, encrypted: bool) -> dict[str, An
     return {"limits": limits, "proxy": proxy, "verify": verify}
 
 
-def decode_headers(headers: Any) -> dict[str, str]:
+def _decode_headers(headers: Any) -> dict[str, str]:
     """Return `headers.items()` as a dict, faster: httpx detects the encoding once for every header."""
     raw = headers.raw
     with contextlib.suppress(UnicodeDecodeError):
