@@ -41,9 +41,8 @@ class Cooldowns:
     After its pause a target gets one request. The others still pass it over until that request succeeds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST_TARGETS) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._most = most
         self._until: dict[str, tuple[float, float]] = {}  # target → end of the pause, and its length
         self._lock = fork_safe(Lock())
 
@@ -69,7 +68,7 @@ class Cooldowns:
         seconds = min(seconds, _LONGEST)
         with self._lock:
             self._until.pop(target, None)
-            if len(self._until) >= self._most:
+            if len(self._until) >= _MOST_TARGETS:
                 del self._until[next(iter(self._until))]  # the oldest
             self._until[target] = (self._clock() + seconds, seconds)
 

@@ -23,8 +23,8 @@ class Candidates(Struct, frozen=True):
 
     `on` and `off` are changes of the body that switch reasoning, those of other wires last, `efforts` and `budgets` the
     paths of a level and of a number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning,
-    `message_keys` further keys of messages, `ids` the patterns of call ids, `stand_ins` seals for reasoning that is
-    missing, `prefills` the marks of a reply that is to be continued, `outputs` limits of output tokens.
+    `message_keys` further keys of messages, `ids` the patterns of call ids, `prefills` the marks of a reply that is to
+    be continued, `outputs` limits of output tokens.
     """
 
     on: tuple[dict[str, Any], ...] = ()
@@ -36,7 +36,6 @@ class Candidates(Struct, frozen=True):
     fields: tuple[str, ...] = ()
     message_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
-    stand_ins: tuple[Any, ...] = ()
     prefills: tuple[dict[str, Any], ...] = ()
     outputs: tuple[int, ...] = ()
 
@@ -46,7 +45,6 @@ _ONE = {
     "off": "reasoning.off.set",
     "efforts": "reasoning.effort.at",
     "budgets": "reasoning.budget.at",
-    "stand_ins": "reasoning.if_missing.set",
     "prefills": "messages.prefill.set",
     "ids": "tools.call_id_pattern",
 }

@@ -310,9 +310,10 @@ def test_a_tool_loop_takes_its_steps_on_the_target_that_answers(tmp_path: Path) 
         assert (len(one.received), len(other.received)) == (2, 2)  # the first target cools down in the second step
 
 
-def test_a_cooldown_lets_one_request_through_and_is_bounded() -> None:
+def test_a_cooldown_lets_one_request_through_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.client.fallback._MOST_TARGETS", 2)
     now = 0.0
-    state = Cooldowns(lambda: now, most=2)
+    state = Cooldowns(lambda: now)
     state.fail("a", 10)
     assert not state.acquire("a")
     now = 10.0

@@ -55,7 +55,7 @@ _CHECK = "check"  # an identity that no client has: theirs are hashes
 _CHECK_HINT = "the store must be there when the gateway starts: check its server, its disk, or name another store"
 
 
-def open_store(url: str | None = None, bounds: StoreBounds | None = None) -> StateStore:
+def open_store(url: str | None = None) -> StateStore:
     """Return the store of a URL.
 
     None and `memory:` are the memory of this process. `sqlite:PATH` is a file that all processes of one machine may
@@ -65,16 +65,16 @@ def open_store(url: str | None = None, bounds: StoreBounds | None = None) -> Sta
     if url is None or url in ("memory", "memory:"):
         from cnllm.gateway.store.memory import MemoryStore
 
-        return MemoryStore(bounds)
+        return MemoryStore()
     scheme, separator, rest = url.partition(":")
     if separator and scheme == "sqlite":
         from cnllm.gateway.store.sqlite import SqliteStore
 
-        return SqliteStore(rest.removeprefix("//") or None, bounds)
+        return SqliteStore(rest.removeprefix("//") or None)
     if separator and scheme in ("redis", "rediss", "unix"):
         from cnllm.gateway.store.redis import RedisStore
 
-        return RedisStore(url, bounds)
+        return RedisStore(url)
     # The URL is not shown: it may hold a password.
     raise CnllmError("the store's URL names no store that cnllm knows", hint=_FORMS)
 

@@ -79,9 +79,9 @@ def _usual(context: ProbeContext, flag: str, order: Iterable[str]) -> list[str]:
     return [item for item in order if item in own]
 
 
-def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
+def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str) -> Ask:
     tool = replace(WEATHER, parameters=copy.deepcopy(schema))
-    return context.ask([ASK_WEATHER], why=why, tools=(tool,), control=control)
+    return context.ask([ASK_WEATHER], why=why, tools=(tool,))
 
 
 @question("schemas of tools", "tools.schema", requests=8, applies=offers_tools)
