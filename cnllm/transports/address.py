@@ -56,6 +56,14 @@ class Address(Struct, frozen=True):
         """Return "https" or "http"."""
         return "https" if self.encrypted else "http"
 
+    def connect_error(self, error: OSError | UnicodeError, seconds: float | None) -> TransportError:
+        """Return the error for a connection that could not be opened in this time."""
+        if isinstance(error, TimeoutError):
+            return errors.connect_timeout(self.host, seconds)
+        if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
+            return errors.unsupported_url(f"{self.scheme}://{self.name}")
+        return errors.connect_failed(self.host, str(error) or type(error).__name__)
+
 
 class Destination(Struct, frozen=True):
     """The address of a URL, and the proxy on the way to it."""

@@ -122,12 +122,8 @@ class AsyncFast:
                 )
                 _, connection = await coroutine
                 return pool.add(connection)
-        except TimeoutError as error:
-            raise errors.connect_timeout(address.host, seconds) from error
-        except UnicodeError as error:  # a label of the host's name is empty or too long
-            raise errors.unsupported_url(f"{address.scheme}://{address.name}") from error
-        except OSError as error:
-            raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
+        except (OSError, UnicodeError) as error:
+            raise address.connect_error(error, seconds) from error
 
 
 async def _acquire(pool: LoopPool, address: Address, plan: Plan) -> None:

@@ -264,12 +264,8 @@ class Fast:
         except BaseException as error:
             if sock is not None:
                 sock.close()
-            if isinstance(error, TimeoutError):
-                raise errors.connect_timeout(address.host, seconds) from error
-            if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
-                raise errors.unsupported_url(f"{address.scheme}://{address.name}") from error
-            if isinstance(error, OSError):
-                raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
+            if isinstance(error, OSError | UnicodeError):
+                raise address.connect_error(error, seconds) from error
             raise
 
 
