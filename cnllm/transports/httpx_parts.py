@@ -130,7 +130,7 @@ State = TypeVar("State", bound=ProcessState)
 
 
 class HttpxAdapter(Generic[State]):
-    """What the adapters of httpx's blocking and async transports share: a state for each process, and the request."""
+    """The part that the adapters of httpx's blocking and async transports share: a state for each process."""
 
     def __init__(self, kind: type[State], transport: Any, family: str) -> None:
         self._kind = kind
@@ -154,7 +154,7 @@ class HttpxAdapter(Generic[State]):
 
 
 class HttpxBody:
-    """What the bodies of both adapters share. `watch` is the connection, where it can be watched."""
+    """The part that the bodies of both adapters share. `watch` is the connection, where it can be watched."""
 
     def __init__(self, httpx: Any, response: Any, idle: float | None) -> None:
         self.headers = _decode_headers(response.headers)
