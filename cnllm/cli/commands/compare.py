@@ -216,10 +216,8 @@ def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None
         write = {".html": report.to_html, ".svg": report.to_svg}.get(Path(output).suffix)
         signed = report if pem is None else report.sign(pem)
         content = signed.to_json() if write is None else write().encode()
-        try:
+        with errors.writing(output):
             Path(output).write_bytes(content)  # asked for: the file that the user named
-        except OSError as error:
-            raise errors.UsageError(f"cannot write {output}: {error.strerror}", "choose another file") from error
     if params["as_json"]:
         answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
         return

@@ -344,10 +344,8 @@ def _draw(plot: str, report: CostReport) -> None:
     """Write the plot. Raise `UsageError` where it cannot be written."""
     from cnllm.cli.output.cost_plot import draw_costs
 
-    try:
+    with errors.writing(f"--plot {plot}"):
         write_file(Path(plot), draw_costs(report).encode(), durable=False)
-    except OSError as error:
-        raise errors.UsageError(f"--plot {plot} cannot be written: {error.strerror}", "name another file") from error
 
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:

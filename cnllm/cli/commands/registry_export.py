@@ -108,11 +108,9 @@ def _write_file(target: str, content: bytes) -> None:
     if target == "-":
         answer.print_line(content.decode().rstrip("\n"))
         return
-    try:
+    with errors.writing(target):
         # asked for: the file that the caller named
         Path(target).write_bytes(gzip.compress(content, 9, mtime=0) if target.endswith(".gz") else content)
-    except OSError as error:
-        raise errors.UsageError(f"{target} cannot be written: {error.strerror}", "name a file in a folder") from error
     stdio.print_line(f"{target} has {len(content):,} bytes, and {len(gzip.compress(content)):,} compressed")
 
 
@@ -124,10 +122,8 @@ def _write_folder(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
         path = (top / name).resolve()
         if not path.is_relative_to(top):
             raise errors.UsageError(f"{name} leads out of the folder", "correct the id of this model")
-        try:
+        with errors.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)  # asked for: a file of the folder that the caller named
-        except OSError as error:
-            raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "name another folder") from error
         count += 1
     stdio.print_line(f"{folder} has {count} files")

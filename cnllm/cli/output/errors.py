@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import ENOSPC
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ __all__ = [
     "hide_secrets",
     "report_error",
     "worst_status",
+    "writing",
 ]
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -272,3 +275,12 @@ class UsageError(click.UsageError):
     def format_message(self) -> str:
         """Return the message without click's prefix."""
         return self.message
+
+
+@contextmanager
+def writing(name: object) -> Iterator[None]:
+    """Raise `UsageError` where a file that the user named cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{name} cannot be written: {error.strerror}", "name another file") from error

@@ -34,13 +34,8 @@ def matrix(file: str) -> None:
     if file == "-":
         answer.print_line(text)
         return
-    try:
-        with open(file, "w", encoding="utf-8", opener=open_private) as page:  # asked for: --html names it
-            page.write(text + "\n")
-    except OSError as error:
-        raise errors.UsageError(
-            f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
-        ) from error
+    with errors.writing(file), open(file, "w", encoding="utf-8", opener=open_private) as page:  # asked for: --html
+        page.write(text + "\n")
     names = registry.names()
     statuses = [registry.resolve(name).flags.status for name in names]
     retired = sum(status is not None and status.is_ == "retired" for status in statuses)
