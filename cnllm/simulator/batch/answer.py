@@ -17,8 +17,7 @@ from cnllm.jsonpath import contains, get, merge_patch, set_value
 from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResult, BatchResults, BatchUpload
 from cnllm.simulator.batch.rows import RowOutcome, RowProblem, answer_row
 from cnllm.simulator.batch.steps import BatchStep, Interface
-from cnllm.simulator.batch.store import BatchStore, Phase, SimulatedJob, StoredFile
-from cnllm.simulator.batch.submission import RefusedStep, read_submission
+from cnllm.simulator.batch.store import BatchStore, Phase, RefusedStep, SimulatedJob, StoredFile, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
 from cnllm.simulator.respond import MARK, SimulatedResponse, error_body, json_response, reject
