@@ -404,17 +404,7 @@ class HttpRequest:
                 reply = await self._whole_reply(exchange, messages, options)
                 await response.write(exchange, exchange.events(reply_events(reply)))
             else:
-                stream, limits = await self._prepared(exchange, messages, options, stream=True)
-                async with limits as admitted, stream:
-                    self._begin_call(admitted)
-                    async for events in stream.batches():
-                        if exchange.fallback is not None:
-                            self._use_model(exchange, stream)
-                        if data := exchange.events(events):
-                            if self._entry.first is None:
-                                self._entry.first = time.monotonic() - self._clock
-                            await response.write(exchange, data)
-                    reply = admitted.reply = stream.reply
+                reply = await self._send_events(exchange, messages, options)
             self._note(exchange, reply)
             await self._keep(exchange, reply, identity)
             await response.write(exchange, exchange.end(reply), more=False)
@@ -428,6 +418,24 @@ class HttpRequest:
             await response.fail(DIVERGED, self._protocol, exchange)
         finally:
             response.end_watch()
+
+    async def _send_events(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
+        """Send the events of a call as they arrive, and return its reply."""
+        stream, limits = await self._prepared(exchange, messages, options, stream=True)
+        async with limits as admitted, stream:
+            self._begin_call(admitted)
+            async for events in stream.batches():
+                if exchange.fallback is not None:
+                    self._use_model(exchange, stream)
+                data = exchange.events(events)
+                if not data:
+                    continue
+                if self._entry.first is None:
+                    self._entry.first = time.monotonic() - self._clock
+                await self._response.write(exchange, data)
+            reply: Reply = stream.reply
+            admitted.reply = reply
+        return reply
 
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
