@@ -359,36 +359,46 @@ def _join_fragments(details: list[Any], part: str | None = None, *, snapshots: b
     out: list[Any] = []
     texts: dict[str, _Fragments] = {}  # texts of the last item, where it has fragments
     for item in details:
-        last = out[-1] if out else None
-        if (
-            type(item) is dict
-            and type(last) is dict
-            and item.get("type") == last.get("type")
-            and item.get("index") == last.get("index")
-            and (item.get("id") is None or last.get("id") in (None, item.get("id")))
-            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in _TEXT_KEYS)
-        ):
-            if not texts:
-                out[-1] = last = dict(last)
-                texts = {key: _Fragments(last[key]) for key in _TEXT_KEYS if type(last.get(key)) is str}
-            for key, value in item.items():
-                if type(value) is str and key in texts:
-                    texts[key].add(value, snapshots=snapshots)
-                elif value is not None:
-                    last[key] = value
-                    if key in _TEXT_KEYS:
-                        texts.pop(key, None)
-                        if type(value) is str:
-                            texts[key] = _Fragments(value)
-        else:
-            _settle(out, texts)
+        last: Any = out[-1] if out else None
+        if not _continues_item(item, last):
+            _write_texts(out, texts)
             texts = {}
             out.append(item)
-    _settle(out, texts)
+            continue
+        if not texts:
+            out[-1] = last = dict(last)
+            texts = {key: _Fragments(last[key]) for key in _TEXT_KEYS if type(last.get(key)) is str}
+        _add_fragment(item, last, texts, snapshots=snapshots)
+    _write_texts(out, texts)
     return out
 
 
-def _settle(out: list[Any], texts: dict[str, _Fragments]) -> None:
+def _continues_item(item: Any, last: Any) -> bool:
+    """Whether an item is the next fragment of the last one: the same type, index and id, and a text in both."""
+    return (
+        type(item) is dict
+        and type(last) is dict
+        and item.get("type") == last.get("type")
+        and item.get("index") == last.get("index")
+        and (item.get("id") is None or last.get("id") in (None, item.get("id")))
+        and any(type(item.get(key)) is str and type(last.get(key)) is str for key in _TEXT_KEYS)
+    )
+
+
+def _add_fragment(item: dict[str, Any], last: dict[str, Any], texts: dict[str, _Fragments], *, snapshots: bool) -> None:
+    """Add a fragment to the last item: its texts to `texts`; its other values replace earlier ones."""
+    for key, value in item.items():
+        if type(value) is str and key in texts:
+            texts[key].add(value, snapshots=snapshots)
+        elif value is not None:
+            last[key] = value
+            if key in _TEXT_KEYS:
+                texts.pop(key, None)
+                if type(value) is str:
+                    texts[key] = _Fragments(value)
+
+
+def _write_texts(out: list[Any], texts: dict[str, _Fragments]) -> None:
     """Write the joined texts into the last item."""
     for key, fragments in texts.items():
         out[-1][key] = "".join(fragments.pieces)
