@@ -125,25 +125,35 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
             parts: list[Part] = []
             for part in message.parts:
                 is_foreign = _has_foreign_seal(part, model)
-                mark = _cache_mark(part) if is_foreign or is_assistant else None
-                if mark is not None and (takes_marks or not is_foreign) and (type(part) is Text or type(part) is Media):
-                    part = replace(part, extra={**(part.extra or {}), CACHE_MARK: mark})
-                elif mark is not None and is_foreign:
-                    marks += 1
+                if is_foreign or is_assistant:
+                    part, is_mark_lost = _move_cache_mark(part, is_foreign=is_foreign, takes_marks=takes_marks)
+                    marks += is_mark_lost
                 if is_assistant or not is_foreign:
                     parts.append(part)  # `replay_reasoning` decides about seals of the assistant
-                elif type(part) is not Opaque:
-                    lost += [] if part.seal is None else [part.seal]
-                    parts.append(replace(part, seal=None))
-                else:
+                    continue
+                if type(part) is Opaque:
                     _note_dropped_block(index, ledger)
-                    if part.seal is not None and not part.seal.provider:  # the caller's own
-                        parts.append(Text(unreadable_line(block_kind(part.data))))
+                    if part.seal is None or part.seal.provider:
+                        continue
+                    parts.append(Text(unreadable_line(block_kind(part.data))))  # the caller's own block
+                    continue
+                lost += [] if part.seal is None else [part.seal]
+                parts.append(replace(part, seal=None))
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
     note_lost_marks(marks, ledger)
     _note_lost_keys(lost, model, ledger)
     return out
+
+
+def _move_cache_mark(part: Part, *, is_foreign: bool, takes_marks: bool) -> tuple[Part, bool]:
+    """Return a part with its cache mark where this endpoint reads it, and whether the mark is lost."""
+    mark = _cache_mark(part)
+    if mark is None:
+        return part, False
+    if (takes_marks or not is_foreign) and (type(part) is Text or type(part) is Media):
+        return replace(part, extra={**(part.extra or {}), CACHE_MARK: mark}), False
+    return part, is_foreign
 
 
 def _cache_mark(part: Part) -> Any:
