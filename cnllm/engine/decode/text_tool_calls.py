@@ -303,15 +303,10 @@ class TextCalls:
     def _add(self, found: Sequence[str | BlockResult], out: list[Item], *, in_reasoning: bool) -> None:
         """Add what a filter found in its channel."""
         for result in found:
-            if isinstance(result, str):
-                if in_reasoning:
-                    self._add_reasoning(result, out)
-                else:
-                    if self._tail:
-                        self._text_rest = self._content(self._text_rest + result)
-                        if not self._may_be_empty(self._text_rest):
-                            self._flush_tail(out)
-                    out.append(TextPiece(result))
+            if isinstance(result, str) and in_reasoning:
+                self._add_reasoning(result, out)
+            elif isinstance(result, str):
+                self._add_answer(result, out)
             elif in_reasoning:
                 self._tail.append(result)
                 self._tail_rest = ""
@@ -324,6 +319,14 @@ class TextCalls:
                 out.append(self._note("tag-stripped", result.raw, did, "reasoning.tags"))
             else:
                 self._blocks.append(result)
+
+    def _add_answer(self, text: str, out: list[Item]) -> None:
+        """Add text of the answer. Content in it shows that the reasoning did not end the reply with a call."""
+        if self._tail:
+            self._text_rest = self._content(self._text_rest + text)
+            if not self._may_be_empty(self._text_rest):
+                self._flush_tail(out)
+        out.append(TextPiece(text))
 
     def _add_reasoning(self, text: str, out: list[Item]) -> None:
         """Add text of the reasoning."""
