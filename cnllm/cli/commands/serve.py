@@ -180,10 +180,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             f"--trusted-proxy {error.args[0].split()[0]}: this is no address and no network",
             "an address or a network: 10.0.0.5, 10.0.0.0/8",
         ) from error
-    given = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
-    given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
-    given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
-    bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
+    bounds = _bounds(params)
     _check_reach(params, is_local=is_loopback(host))
     url = params["store"] or "sqlite:"
     with _named("--store"):
@@ -236,28 +233,41 @@ def serve(context: click.Context, /, **params: Any) -> None:
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
     with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
         address = address_url(listener)
-        has_admin = bool(params["admin_key"] or read_secret("admin_key"))
-        opener = "log in with the key of --admin-key" if has_admin else "log in with a key of the gateway"
 
         def ready() -> None:
-            answer.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
-            if new_key is not None:
-                stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
-            if params["simulate"]:
-                stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
-            for note in unsure:
-                stdio.print_line(f"note: {note}")
-            if params["ui"]:
-                stdio.print_line(f"operator page: {address}/ui ({opener})")
-            if public:
-                stdio.print_line(
-                    f"{host} is open to other machines: everyone who has the key uses your providers' keys"
-                )
+            _print_ready(params, address, new_key, unsure)
 
         if workers == 1:
             run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
         else:
             run_workers(configuration, listener, workers, ready)
+
+
+def _bounds(params: dict[str, Any]) -> Bounds:
+    """Return the bounds of a process: the defaults, and the options that were given."""
+    given = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
+    given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
+    given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
+    return Bounds(**{name: value for name, value in given.items() if value is not None})
+
+
+def _print_ready(params: dict[str, Any], address: str, new_key: str | None, unsure: list[Any]) -> None:
+    """Print the address, the key if it is new, and what the operator has to know. `unsure` are notes on sites."""
+    answer.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
+    if new_key is not None:
+        stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
+    if params["simulate"]:
+        stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
+    for note in unsure:
+        stdio.print_line(f"note: {note}")
+    if params["ui"]:
+        has_admin = bool(params["admin_key"] or read_secret("admin_key"))
+        opener = "log in with the key of --admin-key" if has_admin else "log in with a key of the gateway"
+        stdio.print_line(f"operator page: {address}/ui ({opener})")
+    if params["public"]:
+        stdio.print_line(
+            f"{params['host']} is open to other machines: everyone who has the key uses your providers' keys"
+        )
 
 
 def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
