@@ -41,127 +41,171 @@ _ARCHIVE = re.compile(r"^https://(?:www\.npmjs\.com/package|pypi\.org/project)/|
 
 def reference_problems(document: Document, registry: Registry) -> Iterator[Problem]:
     """Yield the faults of references: unknown names, a toggle without its switch."""
-    models = set(registry.names())
-    providers = set(registry.providers)
-    protocols = registry._layers.names("protocols")
-    families = registry._layers.names("families")
+    check = _ReferenceCheck(document, registry)
+    yield from check.tables()
+    yield from check.general()
+    yield from check.providers()
+    yield from check.models()
+    yield from check.aliases()
+    yield from check.routes()
 
-    lines = document.source.split("\n")
 
-    def problem(path: list[str], message: str) -> Problem:
-        line = document.line(path)
-        corrected = corrected_line(lines, line, path[-1], suggested_word(message) or None) if path else ""
-        return Problem(document.label, line, message, corrected=corrected)
+class _ReferenceCheck:
+    """The check of the names in one file, against all names of the registry."""
 
-    def unknown(path: list[str], place: str, noun: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+    def __init__(self, document: Document, registry: Registry) -> None:
+        self._document = document
+        self._registry = registry
+        self._layers = registry._layers
+        self._lines = document.source.split("\n")
+        self._models = set(registry.names())
+        self._providers = set(registry.providers)
+
+    def _problem(self, path: list[str], message: str) -> Problem:
+        """Return the problem of a place, with the corrected line if the message suggests a word."""
+        line = self._document.line(path)
+        corrected = corrected_line(self._lines, line, path[-1], suggested_word(message) or None) if path else ""
+        return Problem(self._document.label, line, message, corrected=corrected)
+
+    def _unknown(self, path: list[str], place: str, noun: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+        """Yield the problem of a name that does not exist; nothing for one that does."""
         if name not in names:
-            yield problem(path, f"{place}: no {noun} is called '{name}'{did_you_mean(name, names)}")
+            yield self._problem(path, f"{place}: no {noun} is called '{name}'{did_you_mean(name, names)}")
 
-    for path, table in layer_tables(document.data):
-        place = dotted_path(path)
-        if (wire := table.get("protocol")) is not None:
-            yield from unknown([*path, "protocol"], place, "protocol", wire, protocols)
-        for mode, flags in table.get("when", {}).items():
-            if (wire := flags.get("protocol")) is not None:
-                yield from unknown([*path, "when", mode, "protocol"], f"{place}.when", "protocol", wire, protocols)
-        for kind, noun, names in (("on", "protocol", protocols), ("families", "family", families)):
-            for name in table.get(kind, {}):
-                yield from unknown([*path, kind, name], f"{place}.{kind}", noun, name, names)
-        use = table.get("status", {}).get("use")
+    def tables(self) -> Iterator[Problem]:
+        """Check the names in each table of flags."""
+        protocols, families = self._layers.names("protocols"), self._layers.names("families")
+        for path, table in layer_tables(self._document.data):
+            place = dotted_path(path)
+            if (wire := table.get("protocol")) is not None:
+                yield from self._unknown([*path, "protocol"], place, "protocol", wire, protocols)
+            for mode, flags in table.get("when", {}).items():
+                if (wire := flags.get("protocol")) is not None:
+                    mode_path = [*path, "when", mode, "protocol"]
+                    yield from self._unknown(mode_path, f"{place}.when", "protocol", wire, protocols)
+            for kind, noun, names in (("on", "protocol", protocols), ("families", "family", families)):
+                for name in table.get(kind, {}):
+                    yield from self._unknown([*path, kind, name], f"{place}.{kind}", noun, name, names)
+            yield from self._status(path, place, table.get("status", {}))
+            for flag in table.get("corrects", {}):
+                if not _has_flag(table, flag):
+                    message = f"{place}.corrects names '{flag}', which is not there: set the right value as well"
+                    yield self._problem([*path, "corrects", flag], message)
+
+    def _status(self, path: list[str], place: str, status: dict[str, Any]) -> Iterator[Problem]:
+        """Check the successor that a status names."""
+        use = status.get("use")
         if use is not None:
-            yield from unknown([*path, "status"], place, "model", use, models)
-        if table.get("status", {}).get("is") == "retired" and use is None and not document.is_data:
-            yield problem([*path, "status"], f"{place} is retired and names no successor")
-        for flag in table.get("corrects", {}):
-            if not _has_flag(table, flag):
-                yield problem(
-                    [*path, "corrects", flag],
-                    f"{place}.corrects names '{flag}', which is not there: set the right value as well",
-                )
-    if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
-        yield Problem(
-            document.label,
-            document.line(["defaults", "leaks"]),
-            "defaults.leaks = [] removes only the general markup, not that of families; to remove all: "
-            '[defaults.call] recover_text_calls = "keep"',
-            "warning",
-        )
-    for name in document.data.get("prefer", ()):
-        yield from unknown(["prefer"], "prefer", "provider", name, providers)
-    for name in document.data.get("providers", {}):
-        try:
-            registry._layers.extends_chain("providers", name)
-        except RegistryError as error:
-            yield problem_from_error(error, document.label)
-    for name, table in document.data.get("providers", {}).items():
-        path = ["providers", name, "site"]
-        site = table.get("site", {})
+            yield from self._unknown([*path, "status"], place, "model", use, self._models)
+        elif status.get("is") == "retired" and not self._document.is_data:
+            yield self._problem([*path, "status"], f"{place} is retired and names no successor")
+
+    def general(self) -> Iterator[Problem]:
+        """Check the defaults and the list of preferred providers."""
+        document = self._document
+        if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
+            yield Problem(
+                document.label,
+                document.line(["defaults", "leaks"]),
+                "defaults.leaks = [] removes only the general markup, not that of families; to remove all: "
+                '[defaults.call] recover_text_calls = "keep"',
+                "warning",
+            )
+        for name in document.data.get("prefer", ()):
+            yield from self._unknown(["prefer"], "prefer", "provider", name, self._providers)
+
+    def providers(self) -> Iterator[Problem]:
+        """Check what providers extend, and their sites."""
+        providers = self._document.data.get("providers", {})
+        for name in providers:
+            try:
+                self._layers.extends_chain("providers", name)
+            except RegistryError as error:
+                yield problem_from_error(error, self._document.label)
+        for name, table in providers.items():
+            yield from self._site(name, table.get("site", {}))
+
+    def _site(self, name: str, site: dict[str, Any]) -> Iterator[Problem]:
+        """Check the vendor and the keys of a provider's site."""
+        registry, path = self._registry, ["providers", name, "site"]
         if site.get("vendor") is not None and len(registry.sites(name)) == 1:
-            yield problem([*path, "vendor"], f"{dotted_path(path)}.vendor: no other provider has '{site['vendor']}'")
-        if any("keys" in d.data.get("providers", {}).get(name, {}) for d in registry._documents if d is not document):
-            continue  # a file of the user's has other variables
+            message = f"{dotted_path(path)}.vendor: no other provider has '{site['vendor']}'"
+            yield self._problem([*path, "vendor"], message)
+        others = (other for other in registry._documents if other is not self._document)
+        if any("keys" in other.data.get("providers", {}).get(name, {}) for other in others):
+            return  # a file of the user's has other variables
         for key in site.get("keys", ()):
             if key not in (registry.endpoint(name).flags.keys or ()):
-                yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is not a variable of its `keys`")
-    for name in document.data.get("models", {}):
-        provider = name.partition("/")[0]
-        path = ["models", name]
-        if provider not in providers:
-            yield from unknown(path, f'models."{name}"', "provider", provider, providers)
-            continue
-        try:
-            model = registry.resolve(name)
-        except RegistryError as error:
-            yield problem_from_error(error, document.label)
-            continue
-        if (
-            document.data["models"][name].get("same_weights")
-            and len(registry._layers.extends_chain("models", name)) == 1
-        ):
-            yield problem([*path, "same_weights"], f'models."{name}" has same_weights, but extends no model')
-        reasoning = model.flags.reasoning
-        if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
-            yield problem(path, f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it')
-    for section in ("aliases", "family_aliases"):
-        for alias, target in document.data.get(section, {}).items():
-            if target not in models:
-                yield problem(
-                    [section, alias],
-                    f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
-                )
-    for target in document.data.get("default_models", ()):
-        yield from unknown(["default_models"], "default_models", "model", target, models)
-    for tier, targets in document.data.get("tiers", {}).items():
-        for target in targets:
-            if target.partition("/")[0] not in providers:
-                yield from unknown(["tiers", tier], f"tiers.{tier}", "model", target, models)
-    gateway = document.data.get("gateway", {})
-    for name, route in gateway.get("routes", {}).items():
-        path = ["gateway", "routes", name]
-        targets = route.get("targets", [])
-        try:
-            Fallback(**route | {"targets": targets[1:]})
-        except (TypeError, ValueError) as error:
-            yield problem(path, f"{dotted_path(path)}: {error}")
-        if not targets:
-            yield problem(path, f"{dotted_path(path)} has no targets")
-        if name in gateway.get("models", {}):
-            yield problem(path, f"{dotted_path(path)} stands in gateway.models, too: one of them has to go")
-    mapped = [(["gateway", "models", name], target) for name, target in gateway.get("models", {}).items()]
-    mapped += [
-        (["gateway", "routes", name], target)
-        for name, route in gateway.get("routes", {}).items()
-        for target in route.get("targets", [])
-    ]
-    for path, target in mapped:
+                message = f"{dotted_path(path)}.keys: '{key}' is not a variable of its `keys`"
+                yield self._problem([*path, "keys"], message)
+
+    def models(self) -> Iterator[Problem]:
+        """Check that each model can be resolved, and that a toggle has its switch."""
+        for name, table in self._document.data.get("models", {}).items():
+            provider = name.partition("/")[0]
+            path = ["models", name]
+            if provider not in self._providers:
+                yield from self._unknown(path, f'models."{name}"', "provider", provider, self._providers)
+                continue
+            try:
+                model = self._registry.resolve(name)
+            except RegistryError as error:
+                yield problem_from_error(error, self._document.label)
+                continue
+            if table.get("same_weights") and len(self._layers.extends_chain("models", name)) == 1:
+                message = f'models."{name}" has same_weights, but extends no model'
+                yield self._problem([*path, "same_weights"], message)
+            reasoning = model.flags.reasoning
+            if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
+                message = f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it'
+                yield self._problem(path, message)
+
+    def aliases(self) -> Iterator[Problem]:
+        """Check the models that aliases, default models and tiers name."""
+        data, models = self._document.data, self._models
+        for section in ("aliases", "family_aliases"):
+            for alias, target in data.get(section, {}).items():
+                if target not in models:
+                    message = f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}"
+                    yield self._problem([section, alias], message)
+        for target in data.get("default_models", ()):
+            yield from self._unknown(["default_models"], "default_models", "model", target, models)
+        for tier, targets in data.get("tiers", {}).items():
+            for target in targets:
+                if target.partition("/")[0] not in self._providers:
+                    yield from self._unknown(["tiers", tier], f"tiers.{tier}", "model", target, models)
+
+    def routes(self) -> Iterator[Problem]:
+        """Check the routes of the gateway, then every model that its names stand for."""
+        gateway = self._document.data.get("gateway", {})
+        names, routes = gateway.get("models", {}), gateway.get("routes", {})
+        for name, route in routes.items():
+            path = ["gateway", "routes", name]
+            targets = route.get("targets", [])
+            try:
+                Fallback(**route | {"targets": targets[1:]})
+            except (TypeError, ValueError) as error:
+                yield self._problem(path, f"{dotted_path(path)}: {error}")
+            if not targets:
+                yield self._problem(path, f"{dotted_path(path)} has no targets")
+            if name in names:
+                yield self._problem(path, f"{dotted_path(path)} stands in gateway.models, too: one of them has to go")
+        for name, target in names.items():
+            yield from self._target(["gateway", "models", name], target)
+        for name, route in routes.items():
+            for target in route.get("targets", []):
+                yield from self._target(["gateway", "routes", name], target)
+
+    def _target(self, path: list[str], target: str) -> Iterator[Problem]:
+        """Check a model or a tier that a name of the gateway stands for."""
         try:
             if not target.startswith("tier:"):
                 name, wire = split_wire(target)
-                registry.resolve(name, protocol=wire)
-            elif target.removeprefix("tier:") not in registry.tiers:
-                yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
+                self._registry.resolve(name, protocol=wire)
+            elif target.removeprefix("tier:") not in self._registry.tiers:
+                yield self._problem(path, f"{dotted_path(path)} names no tier: '{target}'")
         except CnllmError as error:
-            yield problem(path, f"{dotted_path(path)}: {error.message}")
+            yield self._problem(path, f"{dotted_path(path)}: {error.message}")
 
 
 # ── citations ────────────────────────────────────────────────────────────────
