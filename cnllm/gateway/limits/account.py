@@ -1,13 +1,14 @@
-"""The arithmetic of one key's use, without I/O: what workers lease, settle and return.
+"""The arithmetic of one key's use, without I/O: what workers lease, report and give back.
 
-A worker leases requests, tokens and money in blocks, uses them for its requests, and reports what became of them with
-its next operation. Operations of a worker are numbered, so that one that is sent twice counts once. Money on lease is
-kept from all others. The money of a worker that reports no more (it was killed) counts as spent when its lease
-expires: what it sent may have been charged, and unknown is not zero.
+Workers are the processes of the gateway. A worker leases requests, tokens and money in blocks and spends them on its
+requests. Its next operation reports what became of them. A worker numbers its operations, so that one that arrives
+twice counts once. No other worker can lease money that is on lease. If a worker dies, its leased money counts as spent
+when the lease expires, because the endpoint may have charged it.
 
-A book reads an account, carries an operation out on it, and writes it back, all or nothing. Two clocks count. That of
-deadlines ("now", in microseconds) only ever goes on, except where the machine or the store was started anew; that of
-the wall ("wall", in seconds since 1970) decides when a budget begins anew and when a key expires, and nothing else.
+A book reads an account, carries out an operation on it, and writes it back: all of it, or nothing. There are two
+clocks. `now`, in microseconds, is for leases and for the counts of a minute; it never goes back, unless the machine or
+the store restarts. `wall`, in seconds since 1970, only decides when the period of a budget begins and when a key
+expires.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from msgspec import Struct
 from cnllm.gateway.limits import window
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
-__all__ = ["FLIGHTS", "HEADROOM_SHARE", "Account", "Grant", "Lease", "Operation", "look", "update"]
+__all__ = ["FLIGHTS", "HEADROOM_DIVISOR", "Account", "Grant", "Lease", "Operation", "advance", "update"]
 
-HEADROOM_SHARE = 500
-"""What a worker may lease beyond its need is at most this fraction of what is left."""
+HEADROOM_DIVISOR = 500
+"""A worker may lease beyond its need: at most the rest of a budget, or a limit per minute, divided by this number."""
 FLIGHTS = "requests"
 """The place among amounts of money, by currency, that requests in flight have: they are lent, and come back."""
 
 
 class Operation(Struct, array_like=True):
-    """The report of a worker, and its wishes. Amounts of money hold the requests in flight, too.
+    """The report of a worker, and what it asks for. Amounts of money hold the requests in flight, too.
 
     `requests`, `tokens` and `money` (by currency) are pairs of a need and of what is welcome beyond it. `charges` is
     money that was spent, `closed` money on lease that is free again or was spent, by currency. `request_counts` and
@@ -83,8 +84,8 @@ class Lease(Struct):
 class Account(Struct):
     """The use of a key or a team. `spent` is money by currency, of this period where the budget has one.
 
-    `starts` are the beginnings of the periods that `spent` belongs to, `past` is the money of those before. `last` is
-    the time of the last operation by the clock of deadlines, `seen` by that of the wall.
+    `starts` are the beginnings of the periods that `spent` belongs to, `past` is the money of those before. `last` and
+    `seen` are the times of the last operation: `now` and `wall`.
     """
 
     requests: list[int] = []
@@ -106,7 +107,7 @@ class Account(Struct):
 
 def update(account: Account, record: KeyRecord | None, operation: Operation, now: int, wall: float) -> Grant:
     """Carry out an operation at a time of both clocks, and return the grant."""
-    look(account, record, now, wall)
+    advance(account, record, now, wall)
     account.last, account.seen = now, wall
     lease = account.leases.get(operation.worker)
     if lease is None:
@@ -129,8 +130,8 @@ def update(account: Account, record: KeyRecord | None, operation: Operation, now
     return grant
 
 
-def look(account: Account, record: KeyRecord | None, now: int, wall: float) -> None:
-    """Bring an account up to a time of both clocks: what has expired, and the periods of budgets."""
+def advance(account: Account, record: KeyRecord | None, now: int, wall: float) -> None:
+    """Bring an account up to a time of both clocks: end the leases that expired, begin the periods of budgets."""
     if now < account.last:  # this clock began anew
         for lease in account.leases.values():
             lease.expires -= account.last - now
@@ -203,7 +204,7 @@ def _grant(account: Account, record: KeyRecord, lease: Lease, operation: Operati
             unspent = record.concurrency if record.concurrency is not None else on_lease + need
         free = max(0, unspent - on_lease)
         units = min(need, free)
-        units += min(spare, (free - units) // HEADROOM_SHARE)
+        units += min(spare, (free - units) // HEADROOM_DIVISOR)
         lease.open[currency] = lease.open.get(currency, 0) + units
         grant.money.append((currency, units, unspent))
     return grant
@@ -212,6 +213,6 @@ def _grant(account: Account, record: KeyRecord, lease: Lease, operation: Operati
 def _take(counts: list[int], slot: int, limit: int, need: int, spare: int) -> int:
     """Count what is free of a need, and a little more, and return it."""
     free = max(0, limit - window.total(counts))
-    granted = min(need, free) + min(spare, limit // HEADROOM_SHARE, max(0, free - need))
+    granted = min(need, free) + min(spare, limit // HEADROOM_DIVISOR, max(0, free - need))
     window.add(counts, slot, granted)
     return granted

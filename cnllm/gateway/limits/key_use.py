@@ -10,7 +10,7 @@ from msgspec import Struct
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
 from cnllm.gateway.limits import window
-from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Lease, look
+from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Lease, advance
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
 __all__ = ["KeyUse", "account_of", "name_taken", "no_such_name", "record_data", "use_data", "use_of"]
@@ -74,7 +74,7 @@ def _scripted_account(data: bytes) -> Account:
 
 def use_of(record: KeyRecord, account: Account, now: int, wall: float) -> KeyUse:
     """Return a key with its use, from its account at a time of both clocks."""
-    look(account, record, now, wall)
+    advance(account, record, now, wall)
     open: dict[str, int] = {}
     for lease in account.leases.values():
         for currency, units in lease.open.items():

@@ -57,7 +57,8 @@ class _Waiter(Struct, eq=False):
 class SoftBudget(Struct, frozen=True):
     """A warning: a key or a team has spent as much as its soft budget, and is not refused yet.
 
-    `record` is whose, money is units, and `start` is the beginning of the budget's period, 0 where it has none.
+    `record` is that key or team. `spent` is in units. `start` is the beginning of the budget's period,
+    0 where the budget has no period.
     """
 
     record: KeyRecord
@@ -78,11 +79,11 @@ class Flight:
         epoch.open += 1
 
     def release(self, *, is_counted: bool = True) -> None:
-        """End it. One that is not counted was never let in: its place in the minute is free again."""
+        """End the request. If it is not counted, it was never let in: its place in the minute is free again."""
         if not self._closed:
             self._closed = True
             self._epoch.open -= 1
-            self._worker.land(self._epoch, None if is_counted else self._slot, is_limited=self._is_limited)
+            self._worker.end_flight(self._epoch, None if is_counted else self._slot, is_limited=self._is_limited)
 
 
 class Reservation:
@@ -254,8 +255,8 @@ class KeyWorker:
 
     # ── reports ──────────────────────────────────────────────────────────────
 
-    def land(self, epoch: _Epoch, slot: int | None, *, is_limited: bool) -> None:
-        """Report the end of a request in flight; of one that was never let in the slot that counts it."""
+    def end_flight(self, epoch: _Epoch, slot: int | None, *, is_limited: bool) -> None:
+        """Report the end of a request in flight. `slot` is the slot to correct, where the request was never let in."""
         report = self._report
         if slot is not None and self.record.rpm is not None:
             report.request_counts += [slot, -1]
