@@ -16,6 +16,7 @@ from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses
+from cnllm.gateway.conversations import Conversations
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
@@ -23,7 +24,6 @@ from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent
-from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.service import Memories, Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
@@ -148,7 +148,7 @@ class Gateway:
             monitor=Monitor(self._operator(access), self._metrics, given.recent, given.spans),
             client=self._client_of(self.registry if given.client is None else given.client.registry),
             memories=Memories(),
-            prefixes=Prefixes(),
+            conversations=Conversations(),
             calls=given.call_log,
             identity=given.identity,
             simulate=simulate,

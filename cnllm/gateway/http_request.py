@@ -16,6 +16,7 @@ from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_name, check_query
+from cnllm.gateway.conversations import Conversation
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
@@ -24,7 +25,6 @@ from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.operator_pages import OperatorRequest, operator_page
-from cnllm.gateway.prefixes import Thread
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.service import Receive, Scope, Send, Service
@@ -74,7 +74,7 @@ class HttpRequest:
         self._is_sent = False  # to the endpoint
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
-        self._thread: Thread | None = None  # the conversation of the request
+        self._conversation: Conversation | None = None
         self._prefix: PrefixRecord | None = None
         self._memory: MessageMemory | None = None  # of a long conversation
 
@@ -107,7 +107,7 @@ class HttpRequest:
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
-            if self._thread is not None and not self._is_sent:
+            if self._conversation is not None and not self._is_sent:
                 self._entry.charged = False
             if self._is_counted:
                 service.requests.give(self._client)
@@ -118,8 +118,8 @@ class HttpRequest:
                 lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
             )
             service.log.write(self._entry, self._identity)
-            if service.calls is not None and self._thread is not None:
-                conversation, prefix, price = self._thread.conversation, self._prefix, self._request_monitor.price
+            if service.calls is not None and self._conversation is not None:
+                conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
                 service.calls.add(
                     partial(logged_call, self._entry, conversation, prefix, price, is_simulated=service.simulate)
                 )
@@ -367,7 +367,7 @@ class HttpRequest:
         call, parts, worst = await self._body.worked(prepare)
         plan = call.plan
         self._request_monitor.ask(plan)
-        self._thread, self._prefix, note = service.prefixes.follow(self._identity, plan, parts)
+        self._conversation, self._prefix, note = service.conversations.follow(self._identity, plan, parts)
         if note is not None:  # the endpoint's cache cannot serve the beginning of the conversation
             exchange.notes.append(note)
         exchange.notes += [note for note in plan.notes if note not in exchange.notes]
@@ -468,8 +468,8 @@ class HttpRequest:
         """Write down the notes and the usage of a reply."""
         exchange.notes += [note for note in exchange.reply_notes(reply) if note not in exchange.notes]
         self._request_monitor.reply(reply, exchange.notes)
-        if self._thread is not None and reply.usage.input is not None:
-            self._thread.tokens = reply.usage.input
+        if self._conversation is not None and reply.usage.input is not None:
+            self._conversation.tokens = reply.usage.input
 
     async def _refuse(self, failure: Failure) -> None:
         """Answer with a failure. Those of one address that are answered early come at a pace."""

@@ -13,9 +13,9 @@ from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Quota
+from cnllm.gateway.conversations import Conversations
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
-from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.state import State
 from cnllm.store.call_log import CallLog
 from cnllm.types.message_memory import MessageMemory
@@ -53,8 +53,8 @@ class Service(Struct, frozen=True):
 
     `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
     down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `memories` are those of long conversations,
-    `prefixes` notices lost caches, and `calls` is the log of calls on disk. `client` returns the client that calls the
-    endpoints; it is made at its first use, after a fork of the server.
+    `conversations` notices lost caches, and `calls` is the log of calls on disk. `client` returns the client that calls
+    the endpoints; it is made at its first use, after a fork of the server.
     """
 
     names: ModelNames
@@ -65,7 +65,7 @@ class Service(Struct, frozen=True):
     monitor: Monitor
     client: Callable[[], AsyncClient]
     memories: Memories
-    prefixes: Prefixes
+    conversations: Conversations
     calls: CallLog | None
     identity: str | None
     simulate: bool

@@ -57,8 +57,8 @@ class _Waiter(Struct, eq=False):
 class SoftBudget(Struct, frozen=True):
     """A warning: a key or a team has spent as much as its soft budget, and is not refused yet.
 
-    `record` is that key or team. `spent` is in units. `start` is the beginning of the budget's period,
-    0 where the budget has no period.
+    `record` is that key or team. `spent` is in units. `start` is the beginning of the budget's period, 0
+    where the budget has no period.
     """
 
     record: KeyRecord
