@@ -89,10 +89,10 @@ class RoutedCall(Call):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_turn = on_turn
-        self._first: float | None = None  # seconds to the first token of the current target
+        self._first_token_seconds: float | None = None  # of the current target
         self._targets = targets
-        self._open = open_call
-        self._first_token = first_token
+        self._open_call = open_call
+        self._first_token_limit = first_token
         self._cooldown = cooldown
         self._state = state
         self._clock = clock
@@ -101,14 +101,14 @@ class RoutedCall(Call):
         self._reasons: dict[str, str] = {}  # target → why it did not answer
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
-        self._spent: list[Reply] = []  # failed attempts whose usage is known
+        self._failed_replies: list[Reply] = []  # failed attempts whose usage is known
         self._costs: list[tuple[CnllmError | None, Sequence[Cost | None]]] = []  # of failed attempts; None is unknown
-        self._before: Reply | None = None  # the first part of a reply that goes on
+        self._partial: Reply | None = None  # the first part of a reply that another call continues
         self._joined_errors: list[CnllmError] = []  # those whose replies are in it
-        self._seen = False  # whether content was delivered
+        self._has_content = False  # whether content was delivered
         self._texts: list[str] = []
         self._closing: list[Event] = []
-        self._fresh: Sequence[Note] = ()
+        self._new_notes: Sequence[Note] = ()  # they go out with the first content
         for target in targets:
             if target.obstacle is not None:
                 self._pass_over(target, target.obstacle)
@@ -118,10 +118,10 @@ class RoutedCall(Call):
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read."""
         reply = rest = self._call.partial_reply()
-        if self._before is None or rest is None:
-            reply = self._before or rest
+        if self._partial is None or rest is None:
+            reply = self._partial or rest
         else:
-            reply = prefill.join_halves(self._before, rest)
+            reply = prefill.join_halves(self._partial, rest)
         return None if reply is None else with_costs(reply, self._other_costs(*self._joined_errors))
 
     def complete(self) -> Steps:
@@ -152,7 +152,7 @@ class RoutedCall(Call):
     def _prepare(self, target: RouteTarget) -> bool:
         """Open the call of a target. Whether it could be opened."""
         try:
-            call = self._open(target, tuple(self._notes))
+            call = self._open_call(target, tuple(self._notes))
         except KeyMissing as error:
             self._pass_over(target, f"{error.env[0]} is not set" if error.env else "it has no key")
             return False
@@ -182,7 +182,7 @@ class RoutedCall(Call):
         else:
             self._state.succeed(self._target.key)  # it answered
         if error.reply is not None and error.reply.usage != Usage():
-            self._spent.append(error.reply)
+            self._failed_replies.append(error.reply)
         self._costs.append((error, error.costs))
         if isinstance(error, ContextTooLong):
             self._drop_small_windows(self._target.model)
@@ -226,8 +226,8 @@ class RoutedCall(Call):
                 )
             except _FAILURES as error:
                 elsewhere = self._record(error)
-                if self._seen:
-                    return (yield from self._go_on(error, elsewhere=elsewhere))
+                if self._has_content:
+                    return (yield from self._continue_reply(error, elsewhere=elsewhere))
                 failed = self._target.model.name
                 if not elsewhere:
                     error.add_attempts(self._other_costs(error))
@@ -245,24 +245,26 @@ class RoutedCall(Call):
         note = Note("target-failed", "route", f"{failed}: {_reason(error)}", f"{self._target.model.name} took over")
         self._notes.append(note)
         self.plan = self._call.plan = replace(self._call.plan, notes=[*self._call.plan.notes, note])
-        self._fresh = [note]
+        self._new_notes = [note]
 
     def _with_spent(self, reply: Reply) -> Reply:
         """Return the reply with what the failed attempts cost, where that is known."""
         self._state.succeed(self._target.key)
         if self._on_turn is not None:
-            self._on_turn(self._target, self.plan, reply, self._first)
-        if self._spent:
-            reply = replace(reply, usage=total_usage([*self._spent, reply]))
+            self._on_turn(self._target, self.plan, reply, self._first_token_seconds)
+        if self._failed_replies:
+            reply = replace(reply, usage=total_usage([*self._failed_replies, reply]))
         return with_costs(reply, self._other_costs())
 
     def _attempt(self, steps: Steps, *, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply.
 
-        Its events wait for the first content, so that a target that fails before leaves none.
+        `held` are the events before the first content. They are delivered with it, so that a target that fails before
+        leaves none. `limit` is the most seconds to the first content, where another target can take over; None is no
+        limit. `has_deadline` says that reading ends at this limit; the first content lifts it.
         """
-        others = bool(self._queue or self._cooling)
-        limit = self._first_token if streams and others and not self._seen else None
+        has_other_targets = bool(self._queue or self._cooling)
+        limit = self._first_token_limit if streams and has_other_targets and not self._has_content else None
         begin, retries, answer = self._clock(), 0, None
         held: list[Event] = []
         has_deadline = False
@@ -279,14 +281,14 @@ class RoutedCall(Call):
                 if not streams:
                     answer = yield effect
                     continue
-                damage = _damage_at(events) if others else None
+                damage = _damage_at(events) if has_other_targets else None
                 events = events[:damage]
-                if not self._seen:
+                if not self._has_content:
                     held += events
                     if any(isinstance(event, _CONTENT) for event in events):
-                        self._seen = True
-                        self._first = self._clock() - begin
-                        events, held = [*(NoteAdded(n) for n in self._fresh), *held], []
+                        self._has_content = True
+                        self._first_token_seconds = self._clock() - begin
+                        events, held = [*(NoteAdded(n) for n in self._new_notes), *held], []
                         if has_deadline:
                             yield SetReadDeadline(None)
                     else:
@@ -294,7 +296,7 @@ class RoutedCall(Call):
                 self._texts += [e.text for e in events if type(e) is TextDelta]
                 if damage is not None:
                     steps.close()
-                    if self._seen:
+                    if self._has_content:
                         yield FinalEvents(events)
                     raise self._counted(
                         StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
@@ -305,7 +307,7 @@ class RoutedCall(Call):
                     answer = None
                 else:
                     answer = yield events
-                    if limit is not None and not self._seen and self._clock() - begin >= limit - _TOLERANCE:
+                    if limit is not None and not self._has_content and self._clock() - begin >= limit - _TOLERANCE:
                         steps.close()
                         raise self._counted(Timeout(f"no token came within {limit:g} s"))
                 continue
@@ -345,12 +347,12 @@ class RoutedCall(Call):
 
     # ── after the first token ────────────────────────────────────────────────
 
-    def _go_on(self, error: CnllmError, *, elsewhere: bool) -> Steps:
+    def _continue_reply(self, error: CnllmError, *, elsewhere: bool) -> Steps:
         """Return the reply that goes on from the delivered text. Raise the error where none does."""
         closing, partial = self._closing, error.reply
         turn = prefill.prefill_turn(partial)
         if elsewhere and turn is not None and partial is not None:
-            self._before = partial
+            self._partial = partial
             self._joined_errors = [error]
             failed, broken = self._target.model.name, self._call.plan
             if broken.prefill is not None and (yield from self._prefilled(turn)):
@@ -360,16 +362,16 @@ class RoutedCall(Call):
                 if held:
                     yield FinalEvents(held)
                 if self.plan.prefill is not None:
-                    went_on = yield from self._prefilled(turn)
+                    is_continued = yield from self._prefilled(turn)
                 else:
-                    went_on = yield from self._follow(self._call.plan, Follower(partial.text))
-                if went_on:
+                    is_continued = yield from self._follow(self._call.plan, Follower(partial.text))
+                if is_continued:
                     return self._joined
-                if self._before is not partial:  # more text was delivered, and then this target failed, too
+                if self._partial is not partial:  # more text was delivered, and then this target failed, too
                     break
             self.plan = broken
             error.hint = f"{failed} broke off, and no other target could go on: {self._listing()}"
-        error.reply = self._before or partial
+        error.reply = self._partial or partial
         error.add_attempts(self._other_costs(error, *self._joined_errors))
         error.targets = tuple(self._reasons.items())
         yield FinalEvents(closing)
@@ -380,18 +382,18 @@ class RoutedCall(Call):
 
     def _prefilled(self, turn: Message) -> Steps:
         """Let the current target go on from the beginning of the reply. Whether it did; the reply is in `_joined`."""
-        assert self._before is not None
+        assert self._partial is not None
         try:
             plan = self._call._replan(turn, prefill=True, stream=True)
         except CannotSend as error:
             self._reasons[self._target.model.name] = error.message
             return False  # type: ignore[return-value]
-        return (yield from self._follow(plan, RepeatedStart(self._before.text)))
+        return (yield from self._follow(plan, RepeatedStart(self._partial.text)))
 
     def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Steps:
         """Carry out a call that goes on from the delivered text. Whether it did; the reply is in `_joined`."""
-        assert self._before is not None
-        before, call = self._before, self._call
+        assert self._partial is not None
+        before, call = self._partial, self._call
         plan = replace(plan, corrections=0, if_cut="error", prefill=None)
         self._call = Call(plan, retry=call._retry, timeouts=plan.timeouts, replan=call._replan, clock=self._clock)
         self.plan = plan
@@ -427,7 +429,7 @@ class RoutedCall(Call):
             steps.close()
             self._record(error)
             if delivered and error.reply is not None:
-                self._before = self._join(before, error.reply, texts)
+                self._partial = self._join(before, error.reply, texts)
                 self._joined_errors.append(error)
             return False  # type: ignore[return-value]
         note = Note(
