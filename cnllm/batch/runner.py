@@ -257,7 +257,7 @@ class Runner:
             self._close_lane(lane, attempt.outcome)
             if attempt.cost is None:
                 self._charge(job, attempt)
-        if attempt.next in ("again", "close"):
+        if attempt.next in ("wait", "close"):
             self._ready.appendleft(job)
         elif attempt.next == "retry" and self.stopped is None:
             self._retry(job, attempt)

@@ -31,19 +31,24 @@ __all__ = [
 ]
 
 
-Next = Literal["finish", "again", "retry", "close"]
+RowAction = Literal["finish", "wait", "retry", "close"]
+"""What happens to a row after its request.
+
+- finish: the outcome of the row is written.
+- wait: the endpoint refused the rate and charged nothing. The row waits for its next turn; this is no retry.
+- retry: the endpoint failed, and the row is sent again.
+- close: the key does not work. No more requests go out with it, and the row waits for another key.
+"""
 
 
 class AttemptResult(Struct, frozen=True):
     """The end of a request that was sent once. `kind` is for the bounds of the endpoint, `next` for the row.
 
-    The row is finished; it is sent again, which is no retry; it is retried; or its key serves no request.
-
     `cost` is in units; None is unknown. `tokens` are those that the endpoint counted.
     """
 
     kind: Kind
-    next: Next
+    next: RowAction
     outcome: Outcome
     cost: int | None
     seconds: float
@@ -120,11 +125,11 @@ class Sender:
     def _read_failure(self, request: RowRequest, lane: Lane, error: CnllmError, seconds: float) -> AttemptResult:
         meaning, retry_after = error.meaning, error.retry_after
         kind: Kind = "overloaded" if meaning.load else "failed"
-        following: Next = "finish"
+        following: RowAction = "finish"
         if isinstance(error, RateLimited):
             kind = "burst" if lane.is_burst(error.code) else "rate"
         if kind in ("rate", "burst") and not meaning.charged:
-            following = "again"
+            following = "wait"
         elif meaning.key:
             kind, following = "failed", "close"
         elif meaning.again and meaning.elsewhere:  # elsewhere: the endpoint is what failed

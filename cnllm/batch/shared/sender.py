@@ -263,7 +263,7 @@ class RowSender:
         except BaseException as error:
             self._fail(error)
             raise
-        if attempt.next == "again":
+        if attempt.next == "wait":
             self._waiting.appendleft(row)
         elif attempt.next == "retry":
             self._waiting.append(row)
