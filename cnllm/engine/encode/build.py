@@ -22,7 +22,7 @@ from cnllm.engine.encode import params, prefill, structured
 from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
+from cnllm.engine.encode.prepare import OtherWire, RequestTemplate, address, prepare
 from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import Target, fit, is_plain
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_request"]
 
-_MOST_PREPARED = 64  # keys that a model keeps: two for most sets of options
+_MOST_TEMPLATES = 64  # keys that a model keeps: two for most sets of options
 _LARGEST_KEY = 100_000  # bytes
 _CLIENT_DATA = frozenset(("extra_body", "extra_headers", "tools"))  # options that may hold what a client sent
 
@@ -76,22 +76,22 @@ def build_request(
         checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
     call = model.flags.call or {}
     system = options.pop("system", None)
-    given: dict[str, Any] = dict(options)
+    call_options: dict[str, Any] = dict(options)
     client_notes: list[Note] = []
-    settings = given
-    if not _CLIENT_DATA.isdisjoint(given):
-        settings, client_notes = resolve_client_data(given, model)
+    resolved_options = call_options
+    if not _CLIENT_DATA.isdisjoint(call_options):
+        resolved_options, client_notes = resolve_client_data(call_options, model)
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
         checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
-    key, entries = _find_kept(model, settings, stream=stream)
-    wish = None
+    key, entries = _find_kept(model, resolved_options, stream=stream)
+    caller_options = None
     if entries is None:
         if key is not None:  # a copy, which nobody changes later
-            settings = {**settings, **marshal.loads(key)[0]}
-        wish = read_options(settings, call, model.flags.params or ())
+            resolved_options = {**resolved_options, **marshal.loads(key)[0]}
+        caller_options = read_options(resolved_options, call, model.flags.params or ())
     turns = as_messages(messages) if memory is None else memory.messages(messages)
     if turns is None:
         turns, memory = as_messages(messages), None
@@ -111,24 +111,24 @@ def build_request(
         if plan is not None:
             pass
         elif kept is not None:
-            plan = _build(kept.prepared, turns, kept)
+            plan = _build(kept.template, turns, kept)
         else:
-            if wish is None:  # the options are known with other messages
+            if caller_options is None:  # the options are known with other messages
                 assert key is not None
-                settings = {**settings, **marshal.loads(key)[0]}
-                wish = read_options(settings, call, model.flags.params or ())
-            prepared = prepare(draft(model, turns, wish, stream=stream, images=images), settings)
-            if type(prepared) is Rerouted:
-                return _notes_first(client_notes, _build_over(prepared, given), model)
-            assert type(prepared) is Prepared
-            plan = _build(prepared, turns)
-            if key is not None and prepared.is_reusable:
-                _keep(prepared, plan, key, images=images)
-        if (limits := settings.get("limits")) is not None:
+                resolved_options = {**resolved_options, **marshal.loads(key)[0]}
+                caller_options = read_options(resolved_options, call, model.flags.params or ())
+            found = prepare(draft(model, turns, caller_options, stream=stream, images=images), resolved_options)
+            if type(found) is OtherWire:
+                return _notes_first(client_notes, _build_over(found, call_options), model)
+            assert type(found) is RequestTemplate
+            plan = _build(found, turns)
+            if key is not None and found.is_reusable:
+                _keep(found, plan, key, images=images)
+        if (limits := resolved_options.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
         return _notes_first(client_notes, plan, model)
     except checks.FAILURES as error:
-        if (fault := _fault(turns, settings)) is not None:
+        if (fault := _fault(turns, resolved_options)) is not None:
             raise fault from error
         raise
 
@@ -175,15 +175,15 @@ class _CacheEntry(Struct, frozen=True):
     `parts` are the parts of a body that its caller could change, as bytes: each request gets a copy of its own.
     """
 
-    prepared: Prepared
+    template: RequestTemplate
     parts: bytes
     frame: _Frame | None = None
 
-    def copy(self) -> Prepared:
-        """Return what was prepared, with parts that nobody else has."""
+    def copy(self) -> RequestTemplate:
+        """Return the template, with parts that nobody else has."""
         tools, schema, params = marshal.loads(self.parts)
         wire_tools = tuple([Function(*field) for field in tools])
-        return replace(self.prepared, wire_tools=wire_tools, wire_schema=schema, params=params)
+        return replace(self.template, wire_tools=wire_tools, wire_schema=schema, params=params)
 
 
 def _find_kept(
@@ -206,19 +206,19 @@ def _find_kept(
         return None, None
     if len(key) > _LARGEST_KEY:
         return None, None
-    if (kept := memo.get(key)) is not None and len(memo) < _MOST_PREPARED:
+    if (kept := memo.get(key)) is not None and len(memo) < _MOST_TEMPLATES:
         memo[quick_key] = kept
     return key, kept
 
 
-def _keep(prepared: Prepared, plan: Plan, key: bytes, *, images: bool) -> None:
+def _keep(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) -> None:
     """Keep what the options decide, without messages, for the model's next request."""
     memo = plan.model.memo
-    if len(memo) >= _MOST_PREPARED:
+    if len(memo) >= _MOST_TEMPLATES:
         memo.clear()
-    parts = ([struct_values(tool) for tool in prepared.wire_tools], prepared.wire_schema, prepared.params)
+    parts = ([struct_values(tool) for tool in template.wire_tools], template.wire_schema, template.params)
     kept = _CacheEntry(
-        replace(prepared, request=replace(prepared.request, messages=[])),
+        replace(template, request=replace(template.request, messages=[])),
         exact_bytes(parts),
     )
     memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
@@ -226,14 +226,14 @@ def _keep(prepared: Prepared, plan: Plan, key: bytes, *, images: bool) -> None:
 
 def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
     """Return the body without turns; None where it cannot be sent so."""
-    prepared, codec = kept.copy(), wire(plan.model.protocol)
-    options, flags = prepared.request.options, plan.flags
+    template, codec = kept.copy(), wire(plan.model.protocol)
+    options, flags = template.request.options, plan.flags
     if codec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
         return None
-    ledger = _ledger(prepared, ())
+    ledger = _ledger(template, ())
     key = codec.turns
     try:
-        body = _body(prepared, [], ledger)
+        body = _body(template, [], ledger)
         if body.get(key) != [] or type(body[key]) is not list:  # a setting has changed the turns
             return None
         names = list(body)
@@ -250,7 +250,7 @@ def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
         after=b"%b%b}" % (b"," if tail else b"", tail),
         notes=tuple(ledger.notes),
         without_reasoning=flags.reasoning is not None and flags.reasoning.replay_patch is not None,
-        joins=prepared.prompted is None
+        joins=template.prompted is None
         and plan.answer is None
         and (flags.tools is None or flags.tools.supported is not False),
         key=object(),
@@ -260,48 +260,48 @@ def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
 # ── one request ──────────────────────────────────────────────────────────────
 
 
-def _ledger(prepared: Prepared, notes: tuple[Note, ...]) -> Ledger:
+def _ledger(template: RequestTemplate, notes: tuple[Note, ...]) -> Ledger:
     """Return a ledger with notes to begin with, for what the messages decide."""
-    request = prepared.request
-    ledger = Ledger(request.model, request.options.on_unsupported, prepared.defaults, notes)
+    request = template.request
+    ledger = Ledger(request.model, request.options.on_unsupported, template.defaults, notes)
     ledger.mode = request.mode
     return ledger
 
 
-def _target(prepared: Prepared, flags: Flags) -> Target:
-    """Return what the messages of a prepared request are fitted to."""
-    request = prepared.request
+def _target(template: RequestTemplate, flags: Flags) -> Target:
+    """Return what the messages of a request are fitted to."""
+    request = template.request
     options = request.options
     return Target(
         model=request.model, flags=flags, tools=options.tools, has_media=request.images, pdf_text=options.pdf_text
     )
 
 
-def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = None) -> Plan:
-    """Build the plan of a prepared request for its messages."""
-    request, plan = prepared.request, prepared.plan
+def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | None = None) -> Plan:
+    """Build the plan of a request from its template and its messages."""
+    request, plan = template.request, template.plan
     options, flags, model = request.options, request.flags, request.model
-    ledger = _ledger(prepared, prepared.notes)
+    ledger = _ledger(template, template.notes)
 
     # History and body.
     messages = turns
-    if prepared.prompted is not None:
-        messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prepared.prompted))
+    if template.prompted is not None:
+        messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(template.prompted))
     if plan.answer is not None:
         messages = structured.add_instruction(messages, plan.answer)
     own = ledger.empty()
-    history = fit(messages, _target(prepared, flags), own)
+    history = fit(messages, _target(template, flags), own)
     ledger.extend(own.notes)
-    if prepared.later_notes:
-        ledger.extend(prepared.later_notes)
+    if template.later_notes:
+        ledger.extend(template.later_notes)
     frame = None if kept is None else kept.frame
-    content = None if frame is None else frame.fill(history, prepared.names)
+    content = None if frame is None else frame.fill(history, template.names)
     if frame is not None and content is not None:
         if frame.notes:
             ledger.extend(frame.notes)
         plan = frame.plan
     else:
-        body = _body(prepared if kept is None else kept.copy(), history, ledger)
+        body = _body(template if kept is None else kept.copy(), history, ledger)
         if options.prefill:
             flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
             url, headers = address(request, flags, ledger, streams=plan.stream)
@@ -321,18 +321,18 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
 
 def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
     """Build the plan from the segments of a conversation that `memory` has; None where it is built as a whole."""
-    frame, prepared = kept.frame, kept.prepared
+    frame, template = kept.frame, kept.template
     if frame is None or not frame.joins:
         return None
     flags = frame.plan.flags
-    ledger = _ledger(prepared, prepared.notes)
+    ledger = _ledger(template, template.notes)
     by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
-    encode = partial(frame.encode_turns, flags=flags, names=prepared.names)
-    fit_part = partial(fit, target=_target(prepared, flags))
+    encode = partial(frame.encode_turns, flags=flags, names=template.names)
+    fit_part = partial(fit, target=_target(template, flags))
     joined = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
     if joined is None or (frame.without_reasoning and joined.has_reasoning):
         return None
-    for notes in (joined.notes, prepared.later_notes, frame.notes):
+    for notes in (joined.notes, template.later_notes, frame.notes):
         ledger.extend(notes)
     return replace(
         frame.plan,
@@ -344,29 +344,29 @@ def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory
     )
 
 
-def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[str, Any]:
+def _body(template: RequestTemplate, history: list[Message], ledger: Ledger) -> dict[str, Any]:
     """Return the body: what the wire writes, then parameters, settings of the endpoint, the caller's own."""
-    request, output = prepared.request, prepared.plan.answer
+    request, output = template.request, template.plan.answer
     options, flags, model = request.options, request.flags, request.model
     body = wire(model.protocol).encode_body(
         EncodeInput(
             model=model.id,
             messages=history,
-            tools=prepared.wire_tools,
+            tools=template.wire_tools,
             choice=options.choice if request.tools else None,
-            tool_name=None if options.tool_name is None else prepared.names.get(options.tool_name, options.tool_name),
-            parallel=prepared.parallel,
-            names=prepared.names,
+            tool_name=None if options.tool_name is None else template.names.get(options.tool_name, options.tool_name),
+            parallel=template.parallel,
+            names=template.names,
             method=None if output is None else output.method,
-            schema=prepared.wire_schema,
+            schema=template.wire_schema,
             schema_name=options.schema_name,
             schema_keys=options.schema_keys,
-            stream=prepared.plan.stream,
+            stream=template.plan.stream,
         ),
         flags,
     )
-    merge_patch(body, prepared.params)
-    bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
+    merge_patch(body, template.params)
+    bodies.add_patches(body, template.reasoning, flags, history, ledger)
     if options.other_params:
         params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
     bodies.add_extra_body(body, options, flags, ledger)
@@ -385,9 +385,9 @@ def _require_one_reply(body: dict[str, Any], model: Model, ledger: Ledger) -> No
             remove(body, path)
 
 
-def _build_over(rerouted: Rerouted, arguments: dict[str, Any]) -> Plan:
+def _build_over(other_wire: OtherWire, arguments: dict[str, Any]) -> Plan:
     """Build the request over another wire of the endpoint, with a note."""
-    request, other = rerouted.request, rerouted.model
+    request, other = other_wire.request, other_wire.model
     model, mode = request.model, request.mode
     subject = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
     note = Note("wire-routed", "protocol", subject, f"sent over {other.protocol}", model.where("protocol", mode))

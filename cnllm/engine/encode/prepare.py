@@ -43,17 +43,17 @@ from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
 from cnllm.types.tools import Function
 
-__all__ = ["Prepared", "Rerouted", "address", "prepare"]
+__all__ = ["OtherWire", "RequestTemplate", "address", "prepare"]
 
 
-class Rerouted(Struct, frozen=True):
+class OtherWire(Struct, frozen=True):
     """A request whose mode needs another wire of the endpoint: that of `model`."""
 
     request: Draft
     model: Model
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class RequestTemplate(Struct, frozen=True, kw_only=True):
     """A request without its messages: `plan` has everything but what they decide.
 
     `notes` come before those on the messages, `later_notes` after them. `params` are the keys of the body for the
@@ -76,26 +76,26 @@ class Prepared(Struct, frozen=True, kw_only=True):
     is_reusable: bool
 
 
-def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
+def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | OtherWire:
     """Run the stages for a draft; `arguments` are the caller's options for this model.
 
     Raises `CannotSend`, `TypeError` or `ValueError` for options that the endpoint cannot take.
     """
-    wish = request.options
-    ledger = Ledger(request.model, wish.on_unsupported, wish.defaults)
+    caller_options = request.options
+    ledger = Ledger(request.model, caller_options.on_unsupported, caller_options.defaults)
 
     # Mode and flags.
     if (other := _other_wire(request)) is not None:
-        return Rerouted(request, other)
-    placed = place_search(request, ledger)
-    wish = placed.request.options
-    options, prompted = drop_unsupported(wish, request.model.flags, ledger)
-    request = settle(placed.request.with_options(options), _STEPS, ledger)
-    if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
+        return OtherWire(request, other)
+    search = place_search(request, ledger)
+    caller_options = search.request.options
+    options, prompted = drop_unsupported(caller_options, request.model.flags, ledger)
+    request = settle(search.request.with_options(options), _STEPS, ledger)
+    if type(caller_options.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
         arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
         request = settle(with_schema, _STEPS, ledger)
     if (other := _other_wire(request)) is not None:
-        return Rerouted(request, other)
+        return OtherWire(request, other)
     request = _with_mode_defaults(request, arguments, ledger)
 
     # Tools and structured output.
@@ -108,8 +108,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     renamed = shorten_names(request.tools, request.flags, ledger.for_option("tools"))
     reasoning = plan_reasoning(request.options.reasoning, request.flags.reasoning, ledger.for_option("reasoning"))
     if type(request.options.extra_body) is ClientData:
-        extra, given = fit_client_data(request.options.extra_body, request.options.params, request.flags, ledger)
-        request = replace(request, options=replace(request.options, extra_body=extra, params=given))
+        extra, values = fit_client_data(request.options.extra_body, request.options.params, request.flags, ledger)
+        request = replace(request, options=replace(request.options, extra_body=extra, params=values))
     options, flags, tools = request.options, request.flags, request.tools
 
     # Parameters, URL and headers.
@@ -119,8 +119,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     wire_tools = adapt_tools(tools, flags, ledger.for_option("tools")) if tools else ()
     body: dict[str, Any] = {}
     params.apply_params(body, values, flags, ledger)
-    merge_patch(body, placed.patch)
-    rules = _call_rules(wish, request, prompted, forced=forced, single=single)
+    merge_patch(body, search.patch)
+    rules = _call_rules(caller_options, request, prompted, forced=forced, single=single)
     if rules is not None and output is not None and output.method == "tool":
         rules = replace(rules, answer=output.name)
     url, headers = ("", {}) if options.prefill else address(request, flags, ledger, streams=streams)
@@ -147,12 +147,12 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
         corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
         corrects_inputs=options.corrections != 0,
         recovery=_recovery(options, flags),
-        search=placed.rules,
-        echo=placed.echo,
+        search=search.rules,
+        echo=search.echo,
         prefill=prefill_rules(flags) if continues else None,
         if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
-    return Prepared(
+    return RequestTemplate(
         request=request,
         plan=plan,
         notes=notes,
@@ -275,14 +275,14 @@ def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None
 
 
 def _call_rules(
-    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, *, forced: bool, single: bool
+    caller_options: RequestOptions, request: Draft, prompted: PromptedTools | None, *, forced: bool, single: bool
 ) -> CallRules | None:
     """Return the rules for the calls of the reply, by the caller's own options and what went out."""
     patch = request.flags.body.set if request.flags.body is not None else None
-    tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
+    tools = request.tools if request.tools is caller_options.tools else [*caller_options.tools, *request.tools]
     if prompted is not None:
         forced, single = prompted.must is not None, prompted.single
-    return call_rules(wish, tools, patch or {}, forced=forced, single=single)
+    return call_rules(caller_options, tools, patch or {}, forced=forced, single=single)
 
 
 def _streams(request: Draft, ledger: Ledger) -> bool:

@@ -16,12 +16,12 @@ from cnllm.registry.flags import WebSearchFlags
 from cnllm.registry.web_search import usable_search
 from cnllm.types.tools import SEARCH, Function, WebSearch
 
-__all__ = ["Placed", "is_search", "place_search", "tool_type", "turn_off_reasoning"]
+__all__ = ["SearchPlan", "is_search", "place_search", "tool_type", "turn_off_reasoning"]
 
 _FLAG = "web_search"
 
 
-class Placed(Struct, frozen=True):
+class SearchPlan(Struct, frozen=True):
     """A request with its search: `patch` are the keys of the body, `echo` is the function that is answered at once.
 
     `rules` are those of the search that was requested; None where there is none.
@@ -48,25 +48,25 @@ def is_search(tool: dict[str, Any], rules: WebSearchFlags) -> bool:
     return own or any(fnmatchcase(kind, pattern) for pattern in rules.forms or ())
 
 
-def place_search(request: Draft, ledger: Ledger) -> Placed:
+def place_search(request: Draft, ledger: Ledger) -> SearchPlan:
     """Put the search of the options into the endpoint's form; it is left out with a note where there is none."""
     options, rules = request.options, usable_search(request.flags)
     search = options.search
     if search is None:
-        return Placed(request, rules=rules if rules is not None and _has_own_search(options, rules) else None)
+        return SearchPlan(request, rules=rules if rules is not None and _has_own_search(options, rules) else None)
     ledger.mode = request.mode
     ledger = ledger.for_option("tools")
     if rules is None:
         _change(ledger, _FLAG, SEARCH, "left out: the registry knows no web search of this model")
-        return Placed(request.with_options(replace(_without_choice(options, _FLAG, ledger), search=None)))
+        return SearchPlan(request.with_options(replace(_without_choice(options, _FLAG, ledger), search=None)))
     if options.choice == "none" and rules.tool is None:
         ledger.note("web-search", _FLAG, "tool_choice='none'", "the search is not turned on")
-        return Placed(request.with_options(replace(options, search=None)))
+        return SearchPlan(request.with_options(replace(options, search=None)))
     is_beside = search.is_offer and bool(options.tools) and not _is_forced(options)
     if is_beside and rules.reasoning is False and "reasoning" in request.mode:  # as agents offer it in every request
         did = "left out: the endpoint does not search while the model reasons; demand the search, or turn reasoning off"
         _change(ledger, f"{_FLAG}.reasoning", SEARCH, did)
-        return Placed(request.with_options(replace(options, search=None)))
+        return SearchPlan(request.with_options(replace(options, search=None)))
     patch: dict[str, Any] = {}
     merge_patch(patch, rules.set or {})
     tool: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ def place_search(request: Draft, ledger: Ledger) -> Placed:
             options = _without_choice(options, f"{_FLAG}.force", ledger)
     if tool is not None:
         options = replace(options, tools=(*options.tools, Function(SEARCH, definition=tool)))
-    return Placed(request.with_options(options), patch, rules.echo, rules)
+    return SearchPlan(request.with_options(options), patch, rules.echo, rules)
 
 
 def turn_off_reasoning(request: Draft, ledger: Ledger) -> Draft:
