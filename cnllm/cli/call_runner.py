@@ -21,7 +21,7 @@ from cnllm.errors import CnllmError
 from cnllm.tools import web_search
 
 if TYPE_CHECKING:
-    from cnllm.cli.call_template import Filled
+    from cnllm.cli.call_template import FilledTemplate
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
@@ -58,7 +58,7 @@ class CallRunner:
             self._prepare(template, stack)
             self._open = stack.pop_all()
 
-    def _prepare(self, template: Filled, stack: ExitStack) -> None:
+    def _prepare(self, template: FilledTemplate, stack: ExitStack) -> None:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
         from cnllm.registry import Registry
 

@@ -14,7 +14,7 @@ from cnllm.config.redact import is_secret_name, looks_secret
 if TYPE_CHECKING:
     from cnllm.config.templates import Template
 
-__all__ = ["Filled", "apply_template", "load_template", "save_template"]
+__all__ = ["FilledTemplate", "apply_template", "load_template", "save_template"]
 
 _OPTIONS = ("reasoning", "tool_choice")
 _NOT_SAVED = {
@@ -33,7 +33,7 @@ _NOT_SAVED = {
 """The parameters that no template holds, with their options."""
 
 
-class Filled:
+class FilledTemplate:
     """The texts of a template, with its variables filled in."""
 
     def __init__(self, prompt: str | None = None, values: dict[str, str] | None = None) -> None:
@@ -71,11 +71,11 @@ def load_template(name: str) -> Template:
         raise UsageError(f"there is no template {name}", hint) from None
 
 
-def apply_template(params: dict[str, Any]) -> Filled:
+def apply_template(params: dict[str, Any]) -> FilledTemplate:
     """Add what `-t` names to the parameters, which win over it. Return the template's prompt."""
     name = params.get("template")
     if name is None:
-        return Filled()
+        return FilledTemplate()
     template = load_template(name)
     _check(template)
     values = _take_variables(params, template)
@@ -95,7 +95,7 @@ def apply_template(params: dict[str, Any]) -> Filled:
         if value is not None and option in params and params[option] is None:
             params[option] = level(str(value), f"{name}: ") if option == "reasoning" else str(value)
     params["parameters"] = (*(f"{key}={json.dumps(value)}" for key, value in rest.items()), *params["parameters"])
-    return Filled(template.prompt, values)
+    return FilledTemplate(template.prompt, values)
 
 
 def _check(template: Template) -> None:

@@ -15,7 +15,7 @@ from cnllm.types import Message, Part, Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cnllm.cli.call_template import Filled
+    from cnllm.cli.call_template import FilledTemplate
 
 __all__ = ["decode_argument", "read_call", "read_extras", "read_messages", "read_text"]
 
@@ -25,7 +25,7 @@ PATIENCE = 3.0
 _HINT = 'give it in quotes: cnllm "Why?", or pipe it in'
 
 
-def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
+def read_call(params: dict[str, Any], template: FilledTemplate) -> list[Message]:
     """Build the first messages of a call from its options: text, files and attachments."""
     attachments, text = params["attachments"], params["text"]
     takes_stdin = "-" in attachments

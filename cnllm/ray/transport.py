@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from cnllm.batch.shared import Outgoing, RemoteSender, Response, stand_in
+from cnllm.batch.shared import RemoteRequest, RemoteSender, Response, stand_in
 from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
@@ -61,7 +61,7 @@ class RayTransport:
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan from the worker that has the least to do. Raises `TransportError`."""
         worker = min(self._workers, key=_RemoteWorker.load)
-        request = Outgoing(
+        request = RemoteRequest(
             plan.method, plan.url, plan.headers, plan.content, plan.stream, plan.timeouts, plan.limits.reply
         )
         response = await worker.send(request)
@@ -100,7 +100,7 @@ class _RemoteWorker:
         self.actor = actor
         self._next = 0
         self._pending: dict[int, asyncio.Future[Response]] = {}
-        self._group: list[tuple[int, Outgoing]] = []
+        self._group: list[tuple[int, RemoteRequest]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._collector: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +110,7 @@ class _RemoteWorker:
         """Return what the next request is decided by: it goes to a worker that is there, and has the fewest."""
         return self._is_lost, len(self._pending)
 
-    async def send(self, request: Outgoing) -> Response:
+    async def send(self, request: RemoteRequest) -> Response:
         loop = asyncio.get_running_loop()
         if self._collector is None:
             self._collector = loop.create_task(self._collect())
@@ -136,7 +136,7 @@ class _RemoteWorker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _submit(self, group: list[tuple[int, Outgoing]]) -> None:
+    async def _submit(self, group: list[tuple[int, RemoteRequest]]) -> None:
         from ray.exceptions import RayError
 
         try:

@@ -11,7 +11,7 @@ import pytest
 from client.peer import Peer, reply
 
 from cnllm import Model, Registry, engine
-from cnllm.batch.shared import Outgoing, RemoteSender, Response, stand_in
+from cnllm.batch.shared import RemoteRequest, RemoteSender, Response, stand_in
 from cnllm.errors import KeyMissing
 from cnllm.registry.trusted_files import trust
 
@@ -41,7 +41,7 @@ def sent(model: Model, name_node: Callable[[KeyMissing], KeyMissing] = lambda er
         plan = engine.build_request(model, "Hi")
         headers = {**plan.headers, "authorization": f"Bearer {stand_in(model)}"}
         sender = RemoteSender(name_node)
-        await sender.submit([(1, Outgoing("POST", plan.url, headers, plan.content, most=100_000))])
+        await sender.submit([(1, RemoteRequest("POST", plan.url, headers, plan.content, most=100_000))])
         [response] = await sender.collect()
         return response
 

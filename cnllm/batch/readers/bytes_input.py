@@ -156,10 +156,10 @@ def _as_utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
 
 
 def _shared(file: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Shared(file)))
+    return cast(BinaryIO, io.BufferedReader(_SharedFile(file)))
 
 
-class _Shared(io.RawIOBase):
+class _SharedFile(io.RawIOBase):
     """Reads a file, and leaves it open."""
 
     def __init__(self, file: BinaryIO) -> None:

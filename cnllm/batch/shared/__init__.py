@@ -8,7 +8,7 @@ A `RemoteSender` is another division: the process that runs a batch builds the r
 """
 
 from cnllm.batch.shared.allowance import Allowance, Permissions, WorkerReport, decode_grant, decode_report, encode
-from cnllm.batch.shared.remote import Outgoing, RemoteSender, Response, stand_in
+from cnllm.batch.shared.remote import RemoteRequest, RemoteSender, Response, stand_in
 from cnllm.batch.shared.sender import ADDED, COUNTS, Asker, Link, LinkLost, PendingRow
 from cnllm.batch.shared.settings import ModelOptions, ModelSettings, model_settings
 
@@ -21,9 +21,9 @@ __all__ = [
     "LinkLost",
     "ModelOptions",
     "ModelSettings",
-    "Outgoing",
     "PendingRow",
     "Permissions",
+    "RemoteRequest",
     "RemoteSender",
     "Response",
     "WorkerReport",

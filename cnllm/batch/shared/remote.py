@@ -17,14 +17,14 @@ from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
 from cnllm.types.policy import Timeouts
 
-__all__ = ["STAND_IN", "Outgoing", "RemoteSender", "Response", "stand_in"]
+__all__ = ["STAND_IN", "RemoteRequest", "RemoteSender", "Response", "stand_in"]
 
 STAND_IN = "key-of-the-node:"
 """What stands before the names of variables in the place of a key. The key is put there on the node that sends."""
 _GROUP = 0.003  # seconds in which answers are passed on together
 
 
-class Outgoing(Struct, frozen=True):
+class RemoteRequest(Struct, frozen=True):
     """A request as it is sent, without the key. The names are those of a plan, so that transports take it."""
 
     method: str
@@ -62,12 +62,12 @@ class RemoteSender:
     async def check(self, stand_in: str, url: str) -> bytes | None:
         """Return the pickled error of a node that does not have the key; None where it has."""
         try:
-            self._insert_key(Outgoing("POST", url, {"authorization": stand_in}, b""))
+            self._insert_key(RemoteRequest("POST", url, {"authorization": stand_in}, b""))
         except CnllmError as error:
             return pickle.dumps(error)
         return None
 
-    async def submit(self, requests: Sequence[tuple[int, Outgoing]]) -> None:
+    async def submit(self, requests: Sequence[tuple[int, RemoteRequest]]) -> None:
         """Begin to send."""
         for number, request in requests:
             task = asyncio.create_task(self._send(number, request))
@@ -82,7 +82,7 @@ class RemoteSender:
         done, self._done = self._done, []
         return done
 
-    async def _send(self, number: int, request: Outgoing) -> None:
+    async def _send(self, number: int, request: RemoteRequest) -> None:
         status, headers, pieces, error = None, {}, list[bytes](), None
         key: str | None = None
         try:
@@ -104,7 +104,7 @@ class RemoteSender:
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()
 
-    def _insert_key(self, request: Outgoing) -> tuple[Outgoing, str | None]:
+    def _insert_key(self, request: RemoteRequest) -> tuple[RemoteRequest, str | None]:
         """Return the request with the key of this node, and the key. Raises `KeyMissing` where there is none.
 
         A server on this machine gets no header where there is no key.

@@ -60,7 +60,7 @@ class Outbox:
         self._batch = batch = context.exchange.batch
         self._most_rows = min(batch.max_rows or _MOST_ROWS, _MOST_ROWS)
         self._most_bytes = min(batch.max_bytes or _MOST_BYTES, _MOST_BYTES) - _MARGIN
-        self._packed: list[_Packed] = []  # the part that is being filled
+        self._packed: list[_PartRow] = []  # the part that is being filled
         self._bytes = 0
         probe = context.exchange.probe
         self._model = f"{probe.model.name} over {probe.model.protocol}"
@@ -139,10 +139,10 @@ class Outbox:
         row, setting = job.row, self._session.number
         retake = row.number <= self._session.comparison.scanned
         mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, setting, None, retake=retake)
-        self._packed.append(_Packed(mark, job.prepared.plan.content, job.reserved))
+        self._packed.append(_PartRow(mark, job.prepared.plan.content, job.reserved))
         self._bytes += size
 
-    def _take(self) -> list[_Packed]:
+    def _take(self) -> list[_PartRow]:
         """Return the rows of the part, and begin another."""
         rows, self._packed, self._bytes = self._packed, [], 0
         return rows
@@ -179,7 +179,7 @@ class Outbox:
 # ── one part ─────────────────────────────────────────────────────────────────
 
 
-class _Packed(Struct, frozen=True):
+class _PartRow(Struct, frozen=True):
     """A row of a part: what the state keeps of it, its body, and the most that it can cost, in units."""
 
     mark: RowMark
@@ -200,7 +200,7 @@ class _UnsureJob(CnllmError):
 
 
 async def _submit_part(
-    exchange: VendorConnection, parts: VendorParts, part: JobPart, packed: Sequence[_Packed]
+    exchange: VendorConnection, parts: VendorParts, part: JobPart, packed: Sequence[_PartRow]
 ) -> JobPart:
     """Upload and submit a part that is stored. Return it with its job.
 

@@ -151,7 +151,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
             yield line.strip()
 
 
-class Answered(Struct, frozen=True):
+class RowAnswer(Struct, frozen=True):
     """The result of a row: an outcome for its line, or None where the row is to be asked again, by itself.
 
     `cost` says what to count: the reply's own, nothing (False), or the worst case (None).
@@ -162,12 +162,12 @@ class Answered(Struct, frozen=True):
     reason: str = ""
 
 
-def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
+def read_answer(result: RowResult | None, job: Job, unsure: str) -> RowAnswer:
     """Return what became of a row. The engine reads its result as it reads the response to a single call."""
     if result is None:
-        return Answered(None, None, "missing" if unsure == "ask" else "skipped")
+        return RowAnswer(None, None, "missing" if unsure == "ask" else "skipped")
     if result.unserved:
-        return Answered(None, False, "expired")
+        return RowAnswer(None, False, "expired")
     plan = job.prepared.plan
     try:
         reply = parse_response(plan.model, result.status, {}, result.body, plan=plan)
@@ -175,13 +175,13 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
         outcome = outcome_of_error(error)
         refused = result.free or not error.meaning.charged
         if outcome.state == RETRYABLE:
-            return Answered(None, False if refused else None, type(error).__name__)
-        return Answered(outcome, False if refused else None)
+            return RowAnswer(None, False if refused else None, type(error).__name__)
+        return RowAnswer(outcome, False if refused else None)
     outcome = outcome_of_reply(reply)
     invalid = outcome.error is not None and outcome.error.type == INVALID
     if outcome.state == RETRYABLE or (invalid and plan.corrections):
-        return Answered(None, reply, "invalid" if invalid else "cut")
-    return Answered(outcome, reply)
+        return RowAnswer(None, reply, "invalid" if invalid else "cut")
+    return RowAnswer(outcome, reply)
 
 
 # ── into the output ──────────────────────────────────────────────────────────
@@ -240,10 +240,10 @@ class ResultCollector:
     def _write(self, results: Results, group: tuple[tuple[InputRow | None, WaitingRow], ...], state: str) -> None:
         """Write a group of rows: their lines, then the state, both on the disk."""
         finishes: list[Finish] = []
-        counted: list[Answered] = []
+        counted: list[RowAnswer] = []
         again: list[int] = []
         gone: list[int] = []
-        paid: list[tuple[Plan, Answered]] = []
+        paid: list[tuple[Plan, RowAnswer]] = []
         for row, waiting in group:
             job = None if row is None else self._context.jobs.make(row, waiting.seq)
             if row is None or job is None or job.prepared is None:  # the input has changed since
@@ -252,16 +252,16 @@ class ResultCollector:
                 continue
             result = results.find(waiting.position)
             if result is None and state != "done":
-                answered = Answered(None, False, state)
+                answer = RowAnswer(None, False, state)
             else:
-                answered = read_answer(result, job, self._session.settings.unsure)
-            cost = self._cost_of(answered)
+                answer = read_answer(result, job, self._session.settings.unsure)
+            cost = self._cost_of(answer)
             self._budget.settle(waiting.cost, cost)
-            if answered.cost is not False:
-                paid.append((job.prepared.plan, answered))
-            if answered.outcome is None:
-                self._returned[answered.reason] += 1
-                if answered.reason == "skipped":
+            if answer.cost is not False:
+                paid.append((job.prepared.plan, answer))
+            if answer.outcome is None:
+                self._returned[answer.reason] += 1
+                if answer.reason == "skipped":
                     gone.append(waiting.seq)
                 else:
                     again.append(waiting.seq)
@@ -271,10 +271,10 @@ class ResultCollector:
                 continue
             attempts = waiting.attempts + 1
             self._changed += waiting.identity != job.identity
-            line = line_of(job.row_id, answered.outcome, attempts, waiting.identity or job.identity, job.line)
+            line = line_of(job.row_id, answer.outcome, attempts, waiting.identity or job.identity, job.line)
             charged = waiting.cost if cost is None else cost
-            finishes.append(Finish(waiting.seq, line, answered.outcome.state, charged, attempts, waiting.earlier))
-            counted.append(answered)
+            finishes.append(Finish(waiting.seq, line, answer.outcome.state, charged, attempts, waiting.earlier))
+            counted.append(answer)
 
         def rows_done() -> None:
             self._parts.remove_rows([finish.seq for finish in finishes] + gone)
@@ -282,22 +282,22 @@ class ResultCollector:
 
         facts = {"spent": dict(self._budget.spent)}
         write_finishes(self._session.output, self._session.state, finishes, facts, rows_done)
-        for answered in counted:
-            self._count(answered)
+        for answer in counted:
+            self._count(answer)
         if (recorder := self._session.recorder) is not None:
-            for plan, answered in paid:
-                recorder.record_reply(plan, answered.cost, answered.reason)
+            for plan, answer in paid:
+                recorder.record_reply(plan, answer.cost, answer.reason)
 
-    def _cost_of(self, answered: Answered) -> int | None:
+    def _cost_of(self, answer: RowAnswer) -> int | None:
         """Return what a row cost, in units; None where the worst case counts."""
-        if answered.cost is False:
+        if answer.cost is False:
             return 0
-        return self._context.price.paid(answered.cost) if isinstance(answered.cost, Reply) else None
+        return self._context.price.paid(answer.cost) if isinstance(answer.cost, Reply) else None
 
-    def _count(self, answered: Answered) -> None:
+    def _count(self, answer: RowAnswer) -> None:
         """Count a row whose line is on the disk."""
-        outcome: Any = answered.outcome
+        outcome: Any = answer.outcome
         self.finished += 1
-        if isinstance(answered.cost, Reply):
-            self._context.tally.answer(time.monotonic(), None, answered.cost)
+        if isinstance(answer.cost, Reply):
+            self._context.tally.answer(time.monotonic(), None, answer.cost)
         self._context.tally.finish(time.monotonic(), outcome.error)

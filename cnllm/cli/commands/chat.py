@@ -14,7 +14,7 @@ from cnllm.cli import options
 from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
-    from cnllm.cli.call_template import Filled
+    from cnllm.cli.call_template import FilledTemplate
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
     from cnllm.cli.turn_log import TurnLog
@@ -76,7 +76,7 @@ def chat(**params: Any) -> int:
         return _chat(params, log, template)
 
 
-def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
+def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int:
     from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools, turn_log
     from cnllm.cli.attachments import require_readable
     from cnllm.cli.chat_session import ChatSession, ChatSettings
@@ -135,7 +135,7 @@ def _greet(session: ChatSession) -> None:
 class ChatQuestion:
     """Builds the question of a line: with the template's prompt, and the first one with the attachments."""
 
-    def __init__(self, template: Filled, extras: list[Part]) -> None:
+    def __init__(self, template: FilledTemplate, extras: list[Part]) -> None:
         self._template = template
         self._extras = extras
 

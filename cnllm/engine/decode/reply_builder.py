@@ -19,7 +19,7 @@ from cnllm.engine.decode.answer_ends import AnswerTags, StopTexts
 from cnllm.engine.decode.collector import Collector, without_place
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
-from cnllm.engine.decode.settle import Settled, build_reply, settle, silence_note
+from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Ending, Item, Restart, Stage
 from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
@@ -81,7 +81,7 @@ class ReplyBuilder:
         self._plan = plan
         self.collected = Collector(plan, ids, ordered=ordered)
         self._last_kind: type[Piece] | None = None  # of the last piece with text
-        self.settled: Settled | None = None
+        self.settled: ReplyDecision | None = None
         self._parts: tuple[Part, ...] = ()
         self._parsed: Any = None
         reasoning = flags.reasoning

@@ -21,13 +21,13 @@ from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, To
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Settled", "build_reply", "price_note", "settle", "silence_note"]
+__all__ = ["ReplyDecision", "build_reply", "price_note", "settle", "silence_note"]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Settled(Struct, frozen=True):
-    """The decisions about a reply. `calls` are the whole calls by the identity of their builders."""
+class ReplyDecision(Struct, frozen=True):
+    """The decision about a reply. `calls` are the whole calls by the identity of their builders."""
 
     finish: Finish
     calls: dict[int, ToolCall]
@@ -40,7 +40,7 @@ class Settled(Struct, frozen=True):
         return bool(self.calls or self.incomplete)
 
 
-def settle(collected: Collector, plan: Plan, *, proven: bool) -> Settled:
+def settle(collected: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
     """Decide the finish from what arrived, and which calls are whole.
 
     `proven` means that the endpoint marked the end of the reply.
@@ -77,7 +77,7 @@ def settle(collected: Collector, plan: Plan, *, proven: bool) -> Settled:
     if finish == "length" and collected.parts.thought and not collected.parts.text and not calls:
         did = "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning"
         notes.append(Note("budget-spent-on-reasoning", "limits.output", "length", did))
-    return Settled(finish, calls, incomplete, notes)
+    return ReplyDecision(finish, calls, incomplete, notes)
 
 
 def _finish(
@@ -194,7 +194,7 @@ def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
 
 
 def build_reply(
-    collected: Collector, settled: Settled, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
+    collected: Collector, settled: ReplyDecision, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnllm.engine.decode.settle import Settled
+from cnllm.engine.decode.settle import ReplyDecision
 from cnllm.engine.decode.stage import Ending, Item, Restart
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
@@ -128,7 +128,7 @@ class AnswerCall:
             out += self.events(collected.named(again))
         parts.gather_text()
 
-    def settle(self, settled: Settled, out: list[Event]) -> Settled:
+    def settle(self, settled: ReplyDecision, out: list[Event]) -> ReplyDecision:
         """Return the decisions about the reply whose text is the answer."""
         if self._index is None:
             return settled
@@ -150,7 +150,7 @@ class AnswerCall:
             is_repeated = answer is not None and (call is answer or call.arguments == answer.arguments)
             if call.name == self._name and not is_repeated:
                 notes.append(_note("answer-twice", call.raw, f"left out: {self._name} was called before"))
-        return Settled(finish, calls, incomplete, notes)
+        return ReplyDecision(finish, calls, incomplete, notes)
 
 
 def read_answer(answer: OutputMethod, text: str) -> tuple[Any, list[Note]]:
