@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Model, engine
-from cnllm.engine.decode.answer_ends import AnswerTags
+from cnllm.engine.decode.answer_markup import AnswerTags
 from cnllm.protocols.pieces import TextPiece
 
 from .conftest import Home

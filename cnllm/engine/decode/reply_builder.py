@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.engine.decode.answer_ends import AnswerTags, StopTexts
+from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
 from cnllm.engine.decode.collector import Collector, without_place
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
