@@ -1,8 +1,8 @@
-"""Compare an input with what earlier runs finished, before anything is sent: one pass over both, in step.
+"""Compare an input with the rows that earlier runs finished, before a request is sent.
 
-A row whose own bytes and whose setting are those of the finished row needs no more than this comparison of digests.
-The rows of the state lie in the order in which they were first asked, which is that of the input, so that both are
-read from start to end. A row that stands elsewhere in the input is looked up by its id.
+One pass reads the input and the state side by side. If the bytes and the setting of a row are those of the finished
+row, comparing the digests is enough. The state has its rows in the order in which they were first sent, which is the
+order of the input. A row that stands elsewhere in the input is looked up by its id.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ class Bits:
 
 
 class InputComparison(msgspec.Struct):
-    """The work of a run. `ask` are the lines up to `scanned` to ask; the lines after them are new.
+    """The work of a run: `to_send` has the lines up to `scanned` that are to be sent, and all lines after it are new.
 
-    `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
-    `absent` counts finished rows that are not in the input.
+    `maybe_sent` counts rows that an earlier run may have sent and whose outcome is unknown. `changed` counts finished
+    rows with another identity than now, `changed_cost` is what they cost, in units. `absent` counts finished rows that
+    are not in the input.
     """
 
-    ask: Any
+    to_send: Any
     scanned: int = 0
     matched: int = 0
     done: int = 0
     failed: int = 0
-    unsure: int = 0
+    maybe_sent: int = 0
     changed: int = 0
     changed_cost: int = 0
     changed_settings: set[int | None] = set()
@@ -78,12 +79,12 @@ def compare(
     ask_unsure: bool,
     waiting: Bits,
 ) -> InputComparison:
-    """Return what is left to ask. `identify` returns the identity that a row has now; None where it has none.
+    """Return what is left to send. `identify` returns the identity that a row has now; None where it has none.
 
     `waiting` are the rows, by their `seq`, that a job of a vendor will answer.
     """
     total = state.count()
-    found = InputComparison(ask=Bits())
+    found = InputComparison(to_send=Bits())
     seen, records = Bits(), state.raw_records()
     head = next(records, None)  # of the rows of the state, in their order
     updates: list[tuple[int, bytes, int, int]] = []
@@ -99,7 +100,7 @@ def compare(
             digest = _digest_of(reader, row)
             record = state.find(digest)
             if record is None:
-                found.ask.add(row.number)
+                found.to_send.add(row.number)
                 continue
             if record.seq in seen:
                 first, record = record, state.find(line_digest(row.number))
@@ -118,26 +119,26 @@ def compare(
         if seq in seen:
             continue
         same = known and stored_setting == setting
-        if not same and row_state == FAILED and _is_mended(reader, state, row, seq, seen):
-            found.ask.add(row.number)
+        if not same and row_state == FAILED and _is_fixed(reader, state, row, seq, seen):
+            found.to_send.add(row.number)
             continue
         seen.add(seq)
         found.matched += 1
         if row_state == SENT:
             if seq not in waiting:
-                found.unsure += 1
+                found.maybe_sent += 1
                 if ask_unsure:
-                    found.ask.add(row.number)
+                    found.to_send.add(row.number)
             continue
         if row_state not in (DONE, FAILED):
-            found.ask.add(row.number)
+            found.to_send.add(row.number)
             continue
         if not same:
             record = state.record(seq)
             if record.id == line_digest(row.number) or record.identity == identify(row):
                 updates.append((row.number, row.key, setting, seq))
             elif row_state == FAILED or changed == "redo":
-                found.ask.add(row.number)
+                found.to_send.add(row.number)
                 found.changed += row_state == DONE
                 continue
             else:
@@ -149,15 +150,15 @@ def compare(
         if len(updates) >= _CHUNK:
             _store(state, updates)
     _store(state, updates)
-    mended = [seq for seq, digest, number in state.faults() if seq not in seen and digest == line_digest(number)]
-    if mended:
+    fixed = [seq for seq, digest, number in state.faults() if seq not in seen and digest == line_digest(number)]
+    if fixed:
         with state.writing():
-            state.drop(mended)
-    found.absent = total - found.matched - len(mended)
+            state.drop(fixed)
+    found.absent = total - found.matched - len(fixed)
     return found
 
 
-def _is_mended(reader: Reader, state: BatchState, row: InputRow, seq: int, seen: Bits) -> bool:
+def _is_fixed(reader: Reader, state: BatchState, row: InputRow, seq: int, seen: Bits) -> bool:
     """Whether a line that was no request, or had the id of another one, is a request now."""
     if state.record(seq).id != line_digest(row.number):
         return False

@@ -225,7 +225,7 @@ class BatchSession:
     def _compare(self) -> InputComparison:
         settings, state = self.settings, self.state
         if not state.count():
-            return InputComparison(ask=Bits())
+            return InputComparison(to_send=Bits())
         self.reader.keep()
         found = compare(
             self.reader,
@@ -272,7 +272,7 @@ class BatchSession:
     def _pending_rows(self) -> Iterator[InputRow]:
         found = self.comparison
         for row in self.reader.rows():
-            if row.number > found.scanned or row.number in found.ask or row.number in found.doubled:
+            if row.number > found.scanned or row.number in found.to_send or row.number in found.doubled:
                 yield row
 
     def estimate(self) -> Estimate:
@@ -429,7 +429,7 @@ class BatchSession:
             done=counts.get(DONE, 0),
             failed=failed,
             skipped=self.comparison.done + self.comparison.failed,
-            unsure=self.comparison.unsure,
+            unsure=self.comparison.maybe_sent,
             broken=runner.broken,
             stopped=stopped or None,
             stop_kind=kind if stopped else None,

@@ -91,7 +91,7 @@ class Outbox:
                     found = None
             if found is None:
                 for number in self.release(part):
-                    self._session.comparison.ask.add(number)
+                    self._session.comparison.to_send.add(number)
             else:
                 self.open.append(found)
 
