@@ -49,8 +49,8 @@ _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
 _NO_KEY = "sk-no-key-is-needed-here"
-_BEGUN = 8
-"""The calls of a model whose beginning a client remembers."""
+_MOST_STARTS = 8
+"""A client remembers how so many calls of each model began."""
 
 
 class _KeyHolder:
@@ -95,7 +95,7 @@ class BaseClient(Generic[AnyTransport]):
         self._held_sets: HeldSets | None = None
         self._checker: InputChecker | None = None
         self._memory: MessageMemory | None = MessageMemory()
-        self._begun: dict[str, deque[Start]] = {}  # by model: how the last calls began, for quotes
+        self._call_starts: dict[str, deque[Start]] = {}  # by model: how the last calls began, for quotes
         if fallback is not None:
             from cnllm.types.route import Fallback
 
@@ -155,7 +155,7 @@ class BaseClient(Generic[AnyTransport]):
         A client remembers them in a memory of its own; without one it remembers nothing of its calls. Closing one of
         the two closes both.
         """
-        return self._copy(_memory=memory, _begun={})
+        return self._copy(_memory=memory, _call_starts={})
 
     def _copy(self, **changes: Any) -> Self:
         """Return a client with the same settings and connections, and with other attributes."""
@@ -231,7 +231,7 @@ class BaseClient(Generic[AnyTransport]):
         rules, given = self._fallback_rules(options), as_messages(messages)
         targets = [model] if rules is None else [model, *rules.targets]
         plans = [self._plan(target, given, dict(options), stream=False, is_free=False) for target in targets]
-        return quote_route([quote(plan, tuple(self._begun.get(plan.model.name, ()))) for plan in plans])
+        return quote_route([quote(plan, tuple(self._call_starts.get(plan.model.name, ()))) for plan in plans])
 
     def _plan(
         self,
@@ -367,10 +367,10 @@ class BaseClient(Generic[AnyTransport]):
             raise TypeError("stream is not an option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
         if self._memory is not None and plan.messages and plan.messages[0].role in SYSTEM_ROLES:
-            if (begun := self._begun.get(plan.model.name)) is None:
-                begun = self._begun.setdefault(plan.model.name, deque(maxlen=_BEGUN))
-            if not begun or begun[-1][0] is not plan.messages[0]:
-                begun.append((plan.messages[0], plan.tools))
+            if (starts := self._call_starts.get(plan.model.name)) is None:
+                starts = self._call_starts.setdefault(plan.model.name, deque(maxlen=_MOST_STARTS))
+            if not starts or starts[-1][0] is not plan.messages[0]:
+                starts.append((plan.messages[0], plan.tools))
         api_key = _check_key(options.get("api_key")) or client_key
         if self.simulate:
             key: str | None = api_key or _NO_KEY
