@@ -21,8 +21,9 @@ _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 class SharedTables(NamedTuple):
     """Selects the tables that all models of a family at a provider share.
 
-    `foreign` means that the wire is not the provider's own, which tables of providers and models are about by default.
-    Flags in `not_of_wire` are not taken from the wire.
+    `foreign` says that `protocol` is not the provider's own wire. The tables of a provider are about its own wire: for
+    another one, only their flags that hold on every wire count. Flags in `not_of_wire` are not taken from the table of
+    the wire.
     """
 
     provider: str

@@ -58,13 +58,13 @@ class Resolver:
         if wire == own_protocol and wire not in self.layers.names("protocols"):
             raise self._unknown_protocol(wire, layers)
         self._require_protocol(provider, wire, own_protocol)
-        # a model may name another protocol than its provider, whose tables are then about another wire
+        # a model may name another protocol than its provider; the provider's tables are then about another wire
         foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
         if wire != own_protocol or any("on" in layer.table for layer in model_layers):
             model_layers = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
         shared = SharedTables(provider, family, wire, foreign)
         layers = [*self.layers.provider_layers(shared), *model_layers]
-        # how a wire's batches look says nothing of an endpoint that is not known to offer any
+        # the table of a wire describes its batches; these flags count only where the endpoint is known to have batches
         if not merge.offers_batches(layers):
             shared = shared._replace(not_of_wire=merge.OFFERED_FLAGS)
             layers = [*self.layers.provider_layers(shared), *model_layers]
@@ -75,7 +75,7 @@ class Resolver:
         table = merge.merge_layers(model_layers, self.layers.merged_table(shared))
         when: dict[str, Any] = table.pop("when", {})
         if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
-            del table["supported"]  # it is unknown which wires the other address has
+            del table["supported"]  # nobody knows which wires the other address has
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:
@@ -122,7 +122,7 @@ class Resolver:
                 nearest=nearest,
                 sites=lambda: [site for site in self.sites(provider) if site != provider],
                 data_version=self.data_version,
-                # where the caller chose the wire, there is no other
+                # no other wire is taken where the caller chose one
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
         )
@@ -295,7 +295,7 @@ class Resolver:
 
     def _find_sites(self, provider: str) -> dict[str, dict[str, Any]]:
         if not any("site" in document.data.get("providers", {}).get(provider, {}) for document in self.documents):
-            return {}  # without a look at all providers, which takes milliseconds
+            return {}  # reading all providers would take milliseconds
         sites: dict[str, dict[str, Any]] = {}
         for document in self.documents:
             for name, table in document.data.get("providers", {}).items():
