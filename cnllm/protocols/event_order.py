@@ -1,9 +1,8 @@
-"""Put the events of a reply in the order in which the protocols write it: each part ends before the next one begins.
+"""Put the events of a reply in the order in which the protocols write them: each part ends before the next one begins.
 
-The end of a part may come after the next one has begun, from endpoints that do not order their parts: only at the end
-of the stream is known what they want back with it. Calls wait for it, so that a seal stands in its own block. Text
-does not wait, because a reader sees it: the part ends without its seal, and a seal that comes later is written in a
-block of its own.
+Some endpoints end a part after the next one has begun. The seal of the part, which such an endpoint wants back, is then
+known only at the end of the stream. Calls wait for the seal, so that it stands in their own block. Text does not wait,
+because a reader sees it: its part ends without the seal, and a seal that comes later is written in its own block.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ class WholeText(Struct, frozen=True):
 class ReasoningPiece(Struct, frozen=True, gc=False):
     """Text of the reasoning, and the field that it came in.
 
-    The same text in another field counts as the same reasoning, unless this `is_only` one that counts.
+    Endpoints may send the same reasoning in several fields. A text that repeats what another field brought is dropped.
+    `is_only` says that this field is the one that counts.
     """
 
     text: str

@@ -83,9 +83,9 @@ class Diverged(Exception):
 
 
 class RepeatedText:
-    """A text that is to come once more, and how far it has. Takes linear time: nothing is compared twice.
+    """A text that a second stream should repeat, and the position up to which it has. Each character is compared once.
 
-    `read` returns the text from a position on; the text may grow. What stands before `position` has come already.
+    `read` returns the text from a position on; the text may grow. The part before `position` was repeated already.
     """
 
     def __init__(self, read: Callable[[int], str], position: int = 0) -> None:
@@ -95,12 +95,12 @@ class RepeatedText:
 
     @classmethod
     def of(cls, text: str) -> RepeatedText:
-        """Return one of a text that does not grow."""
+        """Return the repeated text for a text that does not grow."""
         return cls(lambda start: text[start:])
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the text has come."""
+        """Whether all of the text was repeated."""
         return self._at == len(self._piece) and not self._read(self.position)
 
     def rest(self, text: str) -> str:

@@ -281,7 +281,10 @@ def _is_rate(value: Any) -> bool:
 
 
 def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yield the tokens of a reply by the name of their price, with that of a price that is never lower."""
+    """Yield the tokens of a reply, each count with the name of its price, and the name of a price that is never lower.
+
+    The second name is None where no such price is known. It gives a bound where the registry lacks the first price.
+    """
     if usage.input is None:
         yield "input", None, None
     else:

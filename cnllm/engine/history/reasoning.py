@@ -65,16 +65,16 @@ def replay_reasoning(
 
 
 def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None:
-    """Note what endpoints gave with their answers, and this one does not get.
+    """Note the keys that other endpoints wrote into their answers, and that this endpoint does not get.
 
-    Of a client's data for another wire, only the rows for what goes back count: those of the client itself are counted
-    where its request is read.
+    A seal without a provider comes from a client. If it is for another wire, only the keys that go back to an endpoint
+    are noted here: the other keys of the client are noted where its request is read.
     """
     counts: dict[str, int] = {}
     for seal in seals:
         if seal.protocol not in PROTOCOLS:
             continue
-        returned, answered = _names(seal.protocol)
+        returned, answered = _message_keys(seal.protocol)
         is_client = not seal.provider and seal.protocol != model.protocol
         for key in dict.fromkeys(_sealed_keys(seal.data)):
             if key in returned if is_client else key not in answered:
@@ -93,8 +93,11 @@ def _sealed_keys(data: Any) -> Iterator[str]:
 
 
 @cache
-def _names(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the keys inside a protocol's messages that go back to their endpoint, and those of no own meaning."""
+def _message_keys(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return two sets of keys in the messages of a protocol: those that go back to the endpoint, and those never noted.
+
+    The second set has the keys that cnllm writes itself, translates or answers, so that nothing of them is lost.
+    """
     rows = [
         (name.rpartition(".")[2], row)
         for place, rows in fields(protocol).request.items()
