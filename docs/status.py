@@ -31,14 +31,15 @@ _AFTER_RELEASE = (
     (r"在源码目录里(?:(执行)|\s)", r"\1"),
 )
 _ENGLISH = """\
-**{state}.** Most of the more than {facts:,} facts of the registry are read, and few are confirmed by calls:
-{catalogue} % stand in public lists, {docs} % in vendors' documentation, {code} % in program code, {issue} % in reports
-of users, {inferred} % are inferred, and {calls} % come from recorded or probed calls. There is no telemetry.
-Conversations of the command line stay on this machine (`cnllm logs path` says where, `cnllm logs off` keeps none).
+**{state}.** The registry has more than {facts:,} facts. Most were taken from published sources, and few
+are confirmed by real calls: {catalogue} % stand in public lists, {docs} % in vendors' documentation, {code} % in program
+code, {issue} % in reports of users, {inferred} % are inferred, and {calls} % come from recorded or probed calls. There is
+no telemetry. Conversations of the command line stay on this machine (`cnllm logs path` says where, `cnllm logs off` keeps
+none).
 [Missing parts](ROADMAP.md) · [Stability](docs/develop/stability.md)
 """
 _CHINESE = """\
-**{state}。** 注册表里有 {facts:,} 多条事实，大多来自资料，少数经过真实调用验证：{catalogue}% 出自公开的模型列表，
+**{state}。** 注册表里有 {facts:,} 多条事实，大多取自公开资料，少数经过真实调用验证：{catalogue}% 出自公开的模型列表，
 {docs}% 出自厂商文档，{code}% 出自程序代码，{issue}% 出自用户反馈，{inferred}% 由推断得出，
 {calls}% 有实际调用的记录或探测为证。cnllm 不收集任何使用数据。命令行的对话只保存在本机（`cnllm logs path` 显示位置，
 `cnllm logs off` 关闭记录）。[还缺什么](docs/zh/develop/roadmap.md) · [哪些部分是稳定的](docs/zh/develop/stability.md)
