@@ -390,7 +390,7 @@ class LeakFilter:
             self._count_failure()
             if raw[len(opener) :].strip():
                 self._output.report(BlockResult(raw, [], "it is not complete", remove=False))
-            start = self._last_opener(raw)
+            start = self._later_opener(raw, leak)
             match = self._match_opener(raw, start) if start > 0 else None
             if (
                 match is not None
@@ -401,9 +401,10 @@ class LeakFilter:
             self._is_refused = bool(raw[len(opener) :].strip())
             self._read_next(raw, blocks=False)
 
-    def _last_opener(self, raw: str) -> int:
-        """Return the start of the last opener in a block, or -1."""
-        return Markers.copy(self._openers).last_start(raw)
+    def _later_opener(self, raw: str, leak: Markup) -> int:
+        """Return the start of the last opener in a block; 0 where none follows the first, or where a value holds it."""
+        start = max(Markers.copy(self._openers).last_start(raw), 0)
+        return 0 if start and grammars.ends_inside_value(leak, raw[:start]) else start
 
     def _match_opener(self, text: str, start: int) -> tuple[str, str] | None:
         """Return (the opener at a position, the opener as written)."""
@@ -416,7 +417,7 @@ class LeakFilter:
         problem = self._accept(raw, block, leak, opener)
         if problem is None:
             return
-        start = self._last_opener(raw)
+        start = self._later_opener(raw, leak)
         if start > 0 and raw is block:  # the opener was text, a call may begin later
             self._count_failure()
             self._read_next(raw[start:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from cases import each
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cnllm
 from cnllm import StreamCut, TextDelta, engine
 
-from .support import REGISTRY, answers, called, plan, read, told, tool, wire
+from .support import REGISTRY, answers, called, plan, read, seen_at_every_cut, told, tool, wire
 
 SEARCH = [tool("search", q="string", n="integer")]
 PAIRS = "<tool_call>search<arg_key>q</arg_key><arg_value>{}</arg_value></tool_call>"
@@ -163,6 +163,105 @@ def test_two_calls_in_a_row_have_ids_of_their_own(model: str) -> None:
     assert called(found) == [("search", {"q": "tea"}), ("search", {"q": "milk"})]
     assert len({c.id for c in found.tool_calls}) == 2
     assert found.text == "Both: "
+
+
+# ── ends that were lost ──────────────────────────────────────────────────────
+GET, WRITE = tool("get_weather", city="string"), tool("write", path="string", text="string")
+
+
+class Writing(NamedTuple):
+    """How a model writes calls: what opens and closes a block, a call, and a parameter."""
+
+    block: tuple[str, str]
+    call: tuple[str, str]
+    parameter: tuple[str, str]
+
+    def values(self, *arguments: tuple[str, str]) -> str:
+        """Some parameters."""
+        opening, closing = self.parameter
+        return "".join(f"{opening.format(key)}{value}{closing}" for key, value in arguments)
+
+    def begun(self, name: str, *arguments: tuple[str, str]) -> str:
+        """A call without its end."""
+        return self.call[0].format(name) + self.values(*arguments)
+
+    def whole(self, *calls: str) -> str:
+        """A block of calls."""
+        return self.block[0] + "".join(calls) + self.block[1]
+
+
+PAIR = ("\n<arg_key>{}</arg_key>\n<arg_value>", "</arg_value>")
+PARAMETER = ('\n<parameter name="{}">', "</parameter>")
+BARRED = ('\n<｜DSML｜parameter name="{}" string="true">', "</｜DSML｜parameter>")
+TAGGED = Writing(("", ""), ("<tool_call>{}", "\n</tool_call>"), PAIR)
+WRAPPED = Writing(("<tool_calls>", "\n</tool_calls>"), ("\n<tool_call>{}<tool_sep>", "\n</tool_call>"), PAIR)
+INVOKED = Writing(("<minimax:tool_call>", "\n</minimax:tool_call>"), ('\n<invoke name="{}">', "\n</invoke>"), PARAMETER)
+DSML = Writing(
+    ("<｜DSML｜tool_calls>", "\n</｜DSML｜tool_calls>"),
+    ('\n<｜DSML｜invoke name="{}">', "\n</｜DSML｜invoke>"),
+    BARRED,
+)
+FUNCTION = Writing(
+    ("<tool_call>", "\n</tool_call>"), ("\n<function={}>", "\n</function>"), ("\n<parameter={}>", "</parameter>")
+)
+CHANNELS = Writing(
+    ("<|open|>tools<|sep|>", "\n<|close|>tools<|sep|>"),
+    ('\n<|open|>call tool="{}"<|sep|>', "<|close|>call<|sep|>"),
+    ('\n<|open|>argument key="{}" type="string"<|sep|>', "<|close|>argument<|sep|>"),
+)
+WRITINGS = [
+    ("moonshotai/kimi-k3", CHANNELS),
+    ("zai/glm-4.7", TAGGED),
+    ("tencent/hy3", WRAPPED),
+    ("minimax/MiniMax-M2.5", INVOKED),
+    ("deepseek/deepseek-flash", DSML),
+    ("alibaba/qwen3-coder-plus", FUNCTION),
+]
+
+
+@each("model, writing", WRITINGS)
+def test_a_call_without_its_end_ends_where_the_next_one_begins(model: str, writing: Writing) -> None:
+    first, second = writing.begun("get_weather", ("city", "Paris")), writing.begun("get_weather", ("city", "Rome"))
+    calls, text, _ = seen_at_every_cut(model, writing.whole(first, second, writing.call[1]), [GET])
+    assert (calls, text) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "")
+
+
+@each("model, writing", WRITINGS)
+@each("value", ["/tmp/a", "/tmp/a{close} or"])
+def test_a_value_does_not_swallow_the_parameter_behind_it(model: str, writing: Writing, value: str) -> None:
+    """A parameter lacks its end, or text stands behind the end: no reader can tell which text is the value."""
+    first = writing.values(("path", value.format(close=writing.parameter[1]))).removesuffix(writing.parameter[1])
+    call = writing.call[0].format("write") + first + writing.values(("text", "hi")) + writing.call[1]
+    calls, _, notes = seen_at_every_cut(model, writing.whole(call), [WRITE])
+    if writing is FUNCTION and "{close}" not in value:  # its own servers read it so
+        assert calls == [("write", {"path": "/tmp/a\n", "text": "hi"})]
+    else:
+        assert calls == []
+        assert any("is not closed" in note for note in notes)
+
+
+@each("model, writing", WRITINGS)
+def test_a_value_does_not_swallow_a_call_behind_other_text(model: str, writing: Writing) -> None:
+    first, second = writing.begun("get_weather", ("city", "Paris")), writing.begun("get_weather", ("city", "Rome"))
+    calls, _, notes = seen_at_every_cut(model, writing.whole(first, "\nand\n", second, writing.call[1]), [GET])
+    assert calls == []
+    assert any("is not closed" in note for note in notes)
+
+
+@each("model, writing", WRITINGS)
+def test_an_example_in_a_value_is_a_part_of_it(model: str, writing: Writing) -> None:
+    calls = [writing.begun("get_weather", ("city", city)) + writing.call[1] for city in ("Paris", "Rome")]
+    example = f"Write {writing.whole(*calls)} for it."
+    text = writing.whole(writing.begun("write", ("path", "a"), ("text", example)), writing.call[1])
+    assert seen_at_every_cut(model, text, [WRITE, GET])[:2] == ([("write", {"path": "a", "text": example})], "")
+
+
+@each("model, writing", WRITINGS)
+def test_an_example_in_a_call_that_is_refused_is_no_call(model: str, writing: Writing) -> None:
+    example = f"Write {writing.whole(writing.begun('get_weather', ('city', 'Rome')), writing.call[1])} for it."
+    value = f"{writing.parameter[1]} and {example}"
+    text = writing.whole(writing.begun("write", ("text", value), ("path", "a")), writing.call[1])
+    assert seen_at_every_cut(model, text, [WRITE, GET])[0] == []
 
 
 # ── what is not a call ───────────────────────────────────────────────────────

@@ -45,8 +45,9 @@ class _PairPatterns:
 
         self.open_key = compiled(rf"\s*<{key}>")
         self.close_key = compiled(rf"</{key}>\s*<{value}>")
-        self.values = compiled(rf"(<{value}>)|</{value}>")
-        self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
+        self.values = compiled(rf"((<{key}>[^<>]{{1,256}}</{key}>\s*)?<{value}>)|</{value}>")
+        next_call = rf"<(?!{key}>|{value}>){_WORD}>\s*{NAME}{between}{pair}"
+        self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|{next_call}|\Z)")
         self.wrapper = compiled(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = compiled(rf"\s*</({_WORD})>")
         self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
@@ -64,7 +65,7 @@ def _tags(words: tuple[str, ...]) -> _PairPatterns:
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """Return the calls of a block, and the texts that are no call."""
+    """Return the calls of a block, and the texts that are no call. The tag around a call may lack its end."""
     tags = _tags(block.parts)
     text = block.body
     calls: list[ParsedCall] = []
@@ -77,17 +78,14 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     while text[position:].strip():
         start = position
         while wrapper := tags.wrapper.match(text, position):
-            open_wrappers.append(wrapper[1])
+            if not start or not _begins_again(wrapper[1], open_wrappers, block.opener):
+                open_wrappers.append(wrapper[1].lower())
             position = wrapper.end()
         name = tags.name.match(text, position)
         if name is None:
             raise NotACall("it does not begin with a name")
         pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced=is_balanced)
-        while (
-            open_wrappers
-            and (close := tags.close.match(text, position))
-            and close[1].lower() == open_wrappers[-1].lower()
-        ):
+        while open_wrappers and (close := tags.close.match(text, position)) and close[1].lower() == open_wrappers[-1]:
             open_wrappers.pop()
             position = close.end()
         try:
@@ -105,6 +103,11 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     return calls, others
 
 
+def _begins_again(word: str, open_wrappers: list[str], opener: str) -> bool:
+    """Whether the tag around a call begins although the one around the call before it is still open."""
+    return word.lower() in open_wrappers[-1:] or (not open_wrappers and opener.strip().lower() == f"<{word}>".lower())
+
+
 def _pairs(
     text: str, position: int, tags: _PairPatterns, *, is_balanced: bool
 ) -> tuple[list[tuple[str, str]], int, bool]:
@@ -114,9 +117,16 @@ def _pairs(
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, position, is_balanced = value_end(text, middle.end(), tags.values, tags.value_end, is_balanced=is_balanced)
+        end, position, is_balanced = value_end(
+            text, middle.end(), tags.values, tags.value_end, _follows_key, is_balanced=is_balanced
+        )
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
     return out, position, is_balanced
+
+
+def _follows_key(tag: re.Match[str]) -> bool:
+    """Whether a key stands before the tag of a value."""
+    return tag[2] is not None
 
 
 def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> ParsedCall:
@@ -125,13 +135,13 @@ def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> Parsed
     if not pairs and block.tools and name not in block.tools:
         raise NotOffered(f"no tool has the name {name}", [ParsedCall(name, {})])
     schema: Any = block.tools.get(name)
-    arguments: dict[str, Any] = {}
+    arguments: list[tuple[str, Any]] = []
     for key, value in pairs:
         parameter_schema = property_schema(schema, key, schema)
         if parameter_schema is None and ("<" in key or "\n" in key or not key):
             raise NotACall("the text in the place of a key is not a key")
-        arguments[key] = coerce(strip_own_lines(value), parameter_schema, schema)
-    return ParsedCall(name, arguments)
+        arguments.append((key, coerce(strip_own_lines(value), parameter_schema, schema)))
+    return ParsedCall(name, dict(arguments))
 
 
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:

@@ -8,16 +8,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.schemas.coerce import decode_json
+from cnllm.schemas.coerce import decode_json, property_schema
 
 __all__ = [
     "ENOUGH",
+    "InnerTags",
     "MarkupBlock",
     "NotACall",
     "NotOffered",
     "ParsedCall",
     "is_plausible_name",
     "json_object",
+    "may_be_parameter",
     "read_items",
     "read_name",
     "skip_space",
@@ -124,27 +126,75 @@ def strip_own_lines(value: str) -> str:
     return value[1:-1] if value[:1] == "\n" == value[-1:] else value
 
 
+def may_be_parameter(schema: Any, name: str) -> bool:
+    """Whether a tool may have a parameter: one that its schema declares, or any where it declares none."""
+    declares = isinstance(schema, Mapping) and schema.get("properties")
+    return not declares or property_schema(schema, name, schema) is not None
+
+
+class InnerTags:
+    """The tags inside a value, counted as they come.
+
+    A value may hold examples, whose tags open and close again, and it may speak of single tags. Where a tag closes
+    before another one opens, or a parameter begins and does not end, an end was lost: no reader can tell then which
+    text is the value.
+    """
+
+    def __init__(self) -> None:
+        self.opened: list[bool] = []  # for each tag that is open whether a parameter begins with it
+        self._closes = False  # a tag closed that did not open
+        self._has_lost = False
+
+    def open(self, *, is_parameter: bool) -> None:
+        """Count an opening tag."""
+        self._has_lost = self._has_lost or self._closes
+        self.opened.append(is_parameter)
+
+    def close(self) -> None:
+        """Count a closing tag."""
+        if self.opened:
+            self.opened.pop()
+        else:
+            self._closes = True
+
+    @property
+    def lacks_end(self) -> bool:
+        """Whether an end was lost, if the value ends here."""
+        return self._has_lost or any(self.opened)
+
+
 def value_end(
-    text: str, start: int, tags: re.Pattern[str], end_pattern: re.Pattern[str], *, is_balanced: bool
+    text: str,
+    start: int,
+    tags: re.Pattern[str],
+    end_pattern: re.Pattern[str],
+    is_parameter: Callable[[re.Match[str]], bool],
+    *,
+    is_balanced: bool,
 ) -> tuple[int, int, bool]:
     """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
 
-    `tags` matches the tags of values; its first group is set in an opening one. `end_pattern` matches what may follow
-    a value. A value may contain the grammar's own tags: those that open in it are counted, and the value ends where
-    the grammar continues. Once the tags are not balanced they are no longer counted, so that each is read twice at
-    most. Raises `NotACall` if the value has no end.
+    `tags` matches the tags of values; its first group is set in an opening one, and `is_parameter` tells whether a
+    parameter begins with it. `end_pattern` matches what may follow a value. A value may contain the grammar's own tags:
+    those that open in it are counted, and the value ends where the grammar continues. Once the tags are not balanced
+    they are no longer counted, so that each is read twice at most. Raises `NotACall` if the end of the value was lost.
     """
     first_end: tuple[int, int] | None = None
-    depth = 1
+    lacks_end = False
+    inner = InnerTags()
     for tag in tags.finditer(text, start):
         if tag[1]:
-            depth += is_balanced
+            inner.open(is_parameter=is_parameter(tag))
             continue
-        is_end = end_pattern.match(text, tag.end()) is not None
-        if is_end and depth == 1:
-            return *tag.span(), is_balanced
-        first_end = first_end or (tag.span() if is_end else None)
-        depth -= depth > 1
-    if first_end is None:
+        if end_pattern.match(text, tag.end()) is not None:
+            is_inner = is_balanced and bool(inner.opened)
+            if first_end is None or not is_inner:
+                first_end, lacks_end = tag.span(), inner.lacks_end
+            if not is_inner:
+                break
+        inner.close()
+    else:
+        is_balanced = False
+    if first_end is None or lacks_end:
         raise NotACall("a value is not closed")
-    return *first_end, False
+    return *first_end, is_balanced

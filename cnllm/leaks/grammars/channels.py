@@ -20,7 +20,15 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, value_end
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    MarkupBlock,
+    NotACall,
+    ParsedCall,
+    may_be_parameter,
+    read_name,
+    value_end,
+)
 from cnllm.leaks.markers import Markers, spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
@@ -78,7 +86,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
             arguments, position = whole
         else:
             arguments, position, is_balanced = _arguments(
-                text, head.end(), tags, block.tools.get(name), is_balanced=is_balanced
+                text, head.end(), tags, block.tools.get(read_name(name, block.tools)), is_balanced=is_balanced
             )
         end = tags.call_end.match(text, position)
         if end is None:
@@ -99,19 +107,27 @@ def _arguments(
     text: str, position: int, tags: _ChannelPatterns, schema: Any, *, is_balanced: bool
 ) -> tuple[dict[str, Any], int, bool]:
     """Return (the arguments that begin at a position, their end, whether the tags inside values are balanced)."""
-    out: dict[str, Any] = {}
+    out: list[tuple[str, Any]] = []
+
+    def is_parameter(tag: re.Match[str]) -> bool:
+        key = _attributes(tag[1]).get("key")
+        return key is not None and may_be_parameter(schema, key)
+
     while head := tags.argument.match(text, position):
         attributes = _attributes(head[1])
         if "key" not in attributes:
             raise NotACall("an argument has no key")
         key, kind = attributes["key"], attributes.get("type")
         if kind not in (None, "string") and (found := _json_value(text, head.end(), tags.argument_end)) is not None:
-            out[key], position = found
+            given, position = found
+            out.append((key, given))
             continue
-        end, position, is_balanced = value_end(text, head.end(), tags.values, tags.value_end, is_balanced=is_balanced)
+        end, position, is_balanced = value_end(
+            text, head.end(), tags.values, tags.value_end, is_parameter, is_balanced=is_balanced
+        )
         value = text[head.end() : end]
-        out[key] = coerce(value, property_schema(schema, key, schema), schema) if kind is None else value
-    return out, position, is_balanced
+        out.append((key, coerce(value, property_schema(schema, key, schema), schema) if kind is None else value))
+    return dict(out), position, is_balanced
 
 
 def _json_value(text: str, start: int, end: re.Pattern[str]) -> tuple[Any, int] | None:
@@ -135,14 +151,19 @@ def _json_block(text: str, start: int, tags: _ChannelPatterns) -> tuple[dict[str
 
 
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
-    """Whether the body ends inside a value, so that the closer behind it is text."""
+    """Whether the body ends inside a value, so that the closer behind it is text.
+
+    Where more values are open than closed, the last one may contain a block of its own, which the closer ends.
+    """
     tags = _tags(words)
     depth, end, is_open = 0, 0, False
     for tag in tags.values.finditer(body):
         is_open = tag[1] is not None
         depth += 1 if is_open else -1
         end = tag.end()
-    return end > 0 and (is_open or tags.block_tail.fullmatch(body, end) is None)
+    if end == 0 or is_open or tags.block_tail.fullmatch(body, end) is None:
+        return end > 0
+    return depth > 0 and body.count(opener) > sum(map(body.count, closers))
 
 
 def is_closed(body: str, tokens: tuple[str, ...]) -> bool:

@@ -18,7 +18,17 @@ import re
 from itertools import islice
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, json_object, read_name, strip_own_lines
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    InnerTags,
+    MarkupBlock,
+    NotACall,
+    ParsedCall,
+    json_object,
+    may_be_parameter,
+    read_name,
+    strip_own_lines,
+)
 from cnllm.leaks.grammars.element import is_unclosed, read_arguments
 from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import (
@@ -118,10 +128,13 @@ class _Reading:
         index += 1
         if index < len(self.tags) and self.is_adjacent[index - 1] and self._begins_parameter(index):
             parameters: list[tuple[Tag, str]] = []
+            schema = self._schema(opening)
             while self._begins_parameter(index):
-                value, end = self._value(index, opening)
+                value, end = self._value(index, schema)
                 parameters.append((self.tags[index], value))
                 index = end
+            if self._begins_call(index):  # its end was lost
+                return (opening, parameters, ""), index
             if not self._ends_call(index):
                 raise NotACall("a call is not closed")
             return (opening, parameters, ""), index + 1
@@ -132,37 +145,64 @@ class _Reading:
             raise NotACall("a call is not closed")
         return (opening, [], self.text[opening.end : self.tags[close].start]), close + 1
 
-    def _value(self, index: int, call: Tag) -> tuple[str, int]:
-        """Return (value, index of the next tag) of the parameter that begins at a tag."""
+    def _value(self, index: int, schema: Any) -> tuple[str, int]:
+        """Return (value, index of the next tag) of the parameter that begins at a tag.
+
+        `schema` is that of the parameters of the tool.
+        """
         start = self.tags[index].end
         if self.tags[index].empty:
             if self.is_adjacent[index]:
                 return "", index + 1
             raise NotACall("there is text between the parameters")
-        depth = 1
+        inner = InnerTags()
         lenient = self.lenient
         for close_index in range(index + 1, len(self.tags)):
             tag = self.tags[close_index]
+            following = -1
             if tag.word_index == 1 and tag.closes:
-                if depth > 1:
-                    depth -= 1
-                elif self._is_end_of_value(close_index):
-                    return self.text[start : tag.start], close_index + 1
-                else:
+                if not (self.count_tags and inner.opened):
+                    if self._is_end_of_value(close_index):
+                        following = close_index + 1
                     lenient = False  # if one closing tag is text, a missing one cannot be guessed
-            elif self.count_tags and tag.word_index == 1 and not tag.empty:
-                depth += 1
             elif lenient and (
-                (tag.word_index == 1 and self._begins_unclosed(tag, call)) or self._ends_call(close_index)
+                (tag.word_index == 1 and self._begins_unclosed(tag, schema)) or self._ends_call(close_index)
             ):
-                return self.text[start : tag.start], close_index
-        if self.count_tags:
-            raise _Unbalanced
+                following = close_index
+            if following >= 0:
+                if inner.lacks_end:
+                    break
+                return self.text[start : tag.start], following
+            if tag.word_index == 1 and tag.closes:
+                inner.close()
+            elif tag.word_index == 1 and not tag.empty:
+                begins_call = self._begins_call(close_index - 1)
+                inner.open(is_parameter=begins_call or may_be_parameter(schema, tag.name))
+        else:
+            if self.count_tags:
+                raise _Unbalanced
         raise NotACall("a parameter is not closed")
+
+    def _schema(self, call: Tag) -> Any:
+        """Return the schema of the parameters of the tool that a tag calls; None if it is unknown."""
+        try:
+            return self.block.tools.get(read_name(call.name, self.block.tools))
+        except NotACall:
+            return None
 
     def _begins_parameter(self, index: int) -> bool:
         """Whether a parameter begins at a tag."""
         return index < len(self.tags) and self.tags[index].word_index == 1 and not self.tags[index].closes
+
+    def _begins_call(self, index: int) -> bool:
+        """Whether a call with a parameter begins at a tag."""
+        return (
+            index < len(self.tags)
+            and self.tags[index].word_index == 0
+            and not self.tags[index].closes
+            and self.is_adjacent[index]
+            and self._begins_parameter(index + 1)
+        )
 
     def _ends_call(self, index: int) -> bool:
         """Whether a call ends at a tag, so that the next call or nothing follows."""
@@ -177,15 +217,15 @@ class _Reading:
 
     def _is_end_of_value(self, index: int) -> bool:
         """Whether the grammar continues behind the tag that would end a value."""
-        return self.is_adjacent[index] and (self._begins_parameter(index + 1) or self._ends_call(index + 1))
+        return self.is_adjacent[index] and (
+            self._begins_parameter(index + 1) or self._ends_call(index + 1) or self._begins_call(index + 1)
+        )
 
-    def _begins_unclosed(self, tag: Tag, call: Tag) -> bool:
-        """Whether a parameter begins although one is open: on its own line, with a name that the tool knows."""
-        schema: Any = self.block.tools.get(call.name) or {}
-        if schema.get("properties") and property_schema(schema, tag.name, schema) is None:
-            return False
+    def _begins_unclosed(self, tag: Tag, schema: Any) -> bool:
+        """Whether a parameter begins although one is open: on its own line, with a name that the tool may know."""
         return (
-            not self.text[self.text.rfind("\n", 0, tag.start) + 1 : tag.start].strip()
+            may_be_parameter(schema, tag.name)
+            and not self.text[self.text.rfind("\n", 0, tag.start) + 1 : tag.start].strip()
             and "\n" in (self.text[max(0, tag.start - 64) : tag.start])
         )
 
