@@ -264,6 +264,19 @@ def test_an_example_in_a_call_that_is_refused_is_no_call(model: str, writing: Wr
     assert seen_at_every_cut(model, text, [WRITE, GET])[0] == []
 
 
+BRACES = Writing(("", ""), ("<|tool_call>call:{}{{ignored:1", "}<tool_call|>"), (',{}:<|"|>', '<|"|>'))
+
+
+@each("model, writing", [*WRITINGS, ("google/gemma-4-31b-it", BRACES)])
+def test_a_call_with_one_argument_twice_is_no_call(model: str, writing: Writing) -> None:
+    arguments = [("path", "/tmp/a"), ("text", "see"), ("path", "/etc/passwd")]
+    text = writing.whole(writing.begun("write", *arguments), writing.call[1])
+    calls, _, notes = seen_at_every_cut(model, text, [WRITE])
+    assert calls == []
+    assert any("an argument stands twice" in note for note in notes)
+    assert seen_at_every_cut(model, text.replace("/etc/passwd", "/tmp/a"), [WRITE])[0] == []
+
+
 # ── what is not a call ───────────────────────────────────────────────────────
 PROSE = [
     "Models write `<tool_call>` when they call a tool.",

@@ -20,6 +20,7 @@ from cnllm.leaks.grammars.base import (
     NotACall,
     NotOffered,
     ParsedCall,
+    object_of,
     read_name,
     strip_own_lines,
     value_end,
@@ -141,7 +142,7 @@ def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> Parsed
         if parameter_schema is None and ("<" in key or "\n" in key or not key):
             raise NotACall("the text in the place of a key is not a key")
         arguments.append((key, coerce(strip_own_lines(value), parameter_schema, schema)))
-    return ParsedCall(name, dict(arguments))
+    return ParsedCall(name, object_of(arguments))
 
 
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ __all__ = [
     "is_plausible_name",
     "json_object",
     "may_be_parameter",
+    "object_of",
     "read_items",
     "read_name",
     "skip_space",
@@ -119,6 +120,14 @@ def read_items(text: str, position: int, closer: str, read: Callable[[int], tupl
         elif not text.startswith(closer, position):
             raise NotACall("its arguments are not closed")
     return items, position + 1
+
+
+def object_of(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return named values as an object. Raises `NotACall` if a name stands twice: no reader can tell which counts."""
+    out = dict(items)
+    if len(out) < len(items):
+        raise NotACall("an argument stands twice")
+    return out
 
 
 def strip_own_lines(value: str) -> str:

@@ -11,7 +11,17 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_items, read_name, skip_space
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    NAME,
+    MarkupBlock,
+    NotACall,
+    ParsedCall,
+    object_of,
+    read_items,
+    read_name,
+    skip_space,
+)
 from cnllm.leaks.markers import spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
@@ -70,7 +80,7 @@ class _ValueReader:
             return (key, value), position
 
         items, end = read_items(self._text, start + 1, closer, item)
-        return dict(items) if closer == "}" else [value for _, value in items], end
+        return object_of(items) if closer == "}" else [value for _, value in items], end
 
     def _key(self, position: int) -> tuple[str, int]:
         """Return (a key, the start of its value)."""

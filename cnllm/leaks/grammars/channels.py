@@ -26,6 +26,7 @@ from cnllm.leaks.grammars.base import (
     NotACall,
     ParsedCall,
     may_be_parameter,
+    object_of,
     read_name,
     value_end,
 )
@@ -127,7 +128,7 @@ def _arguments(
         )
         value = text[head.end() : end]
         out.append((key, coerce(value, property_schema(schema, key, schema), schema) if kind is None else value))
-    return dict(out), position, is_balanced
+    return object_of(out), position, is_balanced
 
 
 def _json_value(text: str, start: int, end: re.Pattern[str]) -> tuple[Any, int] | None:

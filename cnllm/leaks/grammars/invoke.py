@@ -26,6 +26,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     json_object,
     may_be_parameter,
+    object_of,
     read_name,
     strip_own_lines,
 )
@@ -237,7 +238,7 @@ class _Reading:
             return ParsedCall(name, self._read_bare(rest, schema))
         if len(parameters) == 1 and (wrapped := _wrapped_arguments(*parameters[0], schema)) is not None:
             return ParsedCall(name, wrapped)
-        return ParsedCall(name, {tag.name: _typed_value(tag, value, schema) for tag, value in parameters})
+        return ParsedCall(name, object_of([(tag.name, _typed_value(tag, value, schema)) for tag, value in parameters]))
 
     def _read_bare(self, text: str, schema: Any) -> dict[str, Any]:
         """Return arguments without parameters: a JSON object, or an element for each."""

@@ -10,7 +10,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_items, read_name, skip_space
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    NAME,
+    MarkupBlock,
+    NotACall,
+    ParsedCall,
+    object_of,
+    read_items,
+    read_name,
+    skip_space,
+)
 
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
@@ -61,10 +71,7 @@ def _arguments(text: str, position: int) -> tuple[dict[str, Any], int]:
         return (key[1], value), position
 
     items, end = read_items(text, position, ")", argument)
-    arguments = dict(items)
-    if len(arguments) < len(items):
-        raise NotACall("an argument stands twice")
-    return arguments, end
+    return object_of(items), end
 
 
 def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
