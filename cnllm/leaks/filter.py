@@ -90,6 +90,7 @@ class LeakFilter:
         self._block: list[str] = []
         self._block_length = 0
         self._first_closer = 0  # the end of the first closer that was taken for a part of a value
+        self._row_end = 0  # the end of the last call in a row of them
         self._tries = 0
 
     @staticmethod
@@ -309,7 +310,7 @@ class LeakFilter:
         self._closers = Markers.copy(tuple(leak.close))
         self._scan = grammars.json_scan(leak, self._opener, text[end : end + LOOKAHEAD])
         self._follows_tick = self._tracker.follows_tick and "`" not in self._opener
-        self._tries = self._first_closer = 0
+        self._tries = self._first_closer = self._row_end = 0
 
     def _read_inside(self, text: str, *, final: bool) -> str:
         """Read text inside a block. Return the rest behind the block."""
@@ -342,6 +343,17 @@ class LeakFilter:
                 continue
             raw = "".join([*self._block, text[: match[1]]])
             leak, opener = self._leak, self._opener
+            goes_on = self._tries < _MAX_INNER_CLOSERS and grammars.goes_on(leak, opener, raw, text[match[1] :])
+            if goes_on:
+                self._tries += 1
+                self._row_end = self._block_length + match[1]
+                start = match[1]
+                continue
+            if goes_on is None and not final:
+                self._block.append(text[: match[0]])
+                self._block_length += match[0]
+                self._pending = text[match[0] :]
+                return ""
             self._reset()
             self._read_next(text[match[1] :])
             self._complete_block(raw, raw, leak, opener)
@@ -377,6 +389,10 @@ class LeakFilter:
         assert self._leak is not None
         raw, leak, opener, end = "".join(self._block), self._leak, self._opener, self._first_closer
         self._reset()
+        if row_end := self._row_end:
+            self._read_next(raw[row_end:], blocks=False)
+            self._complete_block(raw[:row_end], raw[:row_end], leak, opener)
+            return
         if self._is_cut:
             self._reject(raw, leak, "it is not complete", keeps=leak.then != "strip")
             return

@@ -10,7 +10,7 @@ from typing import Any
 import program
 from cases import each
 
-from .support import answers, called, read, told, tool, wire
+from .support import answers, called, read, seen_at_every_cut, told, tool, wire
 
 TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
 GET = [("get", {"city": "Rome"})]
@@ -161,6 +161,21 @@ def test_a_whole_turn_with_the_tool_before_the_marker(model: str) -> None:
         assert called(found) == [*GET, ("get", {"city": "Rome", "days": 2})]
     found = read(model, 'Set to="x" and to=get here.', TOOLS)
     assert (called(found), found.text) == ([], 'Set to="x" and to=get here.')
+
+
+@each(
+    "model, marker",
+    [("groq/llama-3.3-70b-versatile", "<|python_tag|>"), ("vllm/ibm-granite/granite-3.3-8b-instruct", "<|tool_call|>")],
+)
+def test_a_semicolon_stands_between_the_calls_of_a_row(model: str, marker: str) -> None:
+    other = '{"name": "exec", "parameters": {"cmd": "a; {b}"}}'
+    calls = [*GET, ("exec", {"cmd": "a; {b}"}), *GET]
+    for between in (";", "; ", " ;\n"):
+        text = f"So.\n{marker}{between.join([JSON, other, JSON])}"
+        assert seen_at_every_cut(model, text, TOOLS)[:2] == (calls, "So.\n")
+    assert seen_at_every_cut(model, f"{marker}{JSON}; that is all.", TOOLS)[:2] == (GET, "; that is all.")
+    for end in ('; {"name": "exec", "para', "; {", ";", " "):
+        assert seen_at_every_cut(model, f"{marker}{JSON}{end}", TOOLS)[:2] == (GET, end.strip(" ") and end)
 
 
 # ── the command ──────────────────────────────────────────────────────────────

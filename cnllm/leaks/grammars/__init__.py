@@ -42,6 +42,7 @@ __all__ = [
     "ParsedCall",
     "completed",
     "ends_inside_value",
+    "goes_on",
     "is_certain",
     "json_scan",
     "may_be_whole",
@@ -222,6 +223,11 @@ def ends_inside_value(leak: Markup, block: str) -> bool:
         if _may_begin(leak, grammar, opener, body) is not False:
             return _GRAMMARS[grammar].ends_inside_value(opener, body, _parts(leak, grammar), leak.close)
     return False
+
+
+def goes_on(leak: Markup, opener: str, block: str, rest: str) -> bool | None:
+    """Whether the block that ends before `rest` goes on there with another call; None if more text is needed."""
+    return named_json.goes_on(block[len(opener) :], rest) if leak.format == ["named-json"] else False
 
 
 def may_begin(leak: Markup, opener: str, body: str) -> bool | None:

@@ -3,9 +3,11 @@
     NAME ARGS {"city": "Paris"}
     NAME ID 123456789 ARGS {"city": "Paris"}
     {"name": "NAME", "arguments": {"city": "Paris"}}
+    {"name": "NAME", "arguments": {"city": "Paris"}}; {"name": "NAME", "arguments": {"city": "Rome"}}
     [{"name": "NAME", "arguments": {"city": "Paris"}}]
 
-ARGS and ID are words of the rule (its `parts`). The brace or bracket that closes the JSON is the end of the block.
+ARGS and ID are words of the rule (its `parts`). The brace or bracket that closes the JSON is the end of the block,
+unless a semicolon and another call follow.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from cnllm.leaks.grammars import json_calls
 from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_name
 from cnllm.schemas.coerce import decode_json
 
-__all__ = ["ends_inside_value", "may_begin", "read"]
+__all__ = ["ends_inside_value", "goes_on", "may_begin", "read"]
 
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _OBJECTS = re.compile(r"\s*(?:\[\s{0,8})?\{\s{0,8}\"")
+_NEXT = re.compile(r"\s{0,8};\s{0,8}\{\s{0,8}\"")
+_NEXT_START = re.compile(r"\s{0,8}(?:;\s{0,8}(?:\{\s{0,8})?)?\Z")
 _OBJECTS_START = re.compile(r"\s*(?:\[\s{0,8})?(?:\{\s{0,8})?\Z")
 
 
@@ -68,6 +72,13 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     body = _STRING.sub("", body)
     depth = body.count("{") + body.count("[") - body.count("}") - body.count("]")
     return '"' in body or depth != 1
+
+
+def goes_on(body: str, rest: str) -> bool | None:
+    """Whether another call follows the one that ends a body, in a row of them; None if more text is needed."""
+    if not body.lstrip().startswith("{"):
+        return False
+    return True if _NEXT.match(rest) else None if _NEXT_START.match(rest) else False
 
 
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
