@@ -93,6 +93,14 @@ SEEN = [
                 "</atem:invoke>\n</atem:function_calls>",
             ),
             (("openrouter/nvidia/nemotron-3-super-120b-a12b",), f"<tool_call>\n{FUNCTION}\n</tool_call>"),
+            (
+                (
+                    "nvidia/nvidia/nvidia-nemotron-nano-9b-v2",
+                    "deepinfra/nvidia/Llama-3.3-Nemotron-Super-49B-v1.5",
+                    "vllm/nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+                ),
+                f"<TOOLCALL>[{JSON}]</TOOLCALL>",
+            ),
             (("openrouter/poolside/laguna-xs.2", "arcee/trinity-large-thinking"), f"<tool_call>\n{JSON}\n</tool_call>"),
             (("kilo/poolside/laguna-s-2.1",), f"<tool_call>get\n{PAIR}\n</tool_call>"),
             (("cloudflare-workers-ai/@cf/ibm-granite/granite-4.0-h-micro",), f"<tool_call>\n{JSON}\n</tool_call>"),
