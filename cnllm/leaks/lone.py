@@ -85,9 +85,11 @@ def stands_alone(
             return True
         if position >= stop:
             break
+        if not final and markers.is_beginning(text, position):  # of a marker, or of a longer one than stands there
+            return None
         match = markers.match(text, position)
         if match is None:
-            return None if not final and markers.is_beginning(text, position) else False
+            return False
         begins = begins_block(text, match)
         if begins:
             return not prose

@@ -277,6 +277,13 @@ def test_a_call_with_one_argument_twice_is_no_call(model: str, writing: Writing)
     assert seen_at_every_cut(model, text.replace("/etc/passwd", "/tmp/a"), [WRITE])[0] == []
 
 
+@each("before, text", [("x </tool_call>", "x "), ("x </invoke>```tool_call", "x ```tool_call")])
+def test_a_marker_waits_until_it_cannot_become_a_longer_one(before: str, text: str) -> None:
+    """What stands behind another marker decides about that one, too."""
+    found = seen_at_every_cut("openrouter/reflection/beam-1.0-501b-a23b", f"{before}<|end|><|start|>assistant")
+    assert found[1] == text
+
+
 # ── what is not a call ───────────────────────────────────────────────────────
 PROSE = [
     "Models write `<tool_call>` when they call a tool.",
