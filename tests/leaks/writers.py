@@ -157,7 +157,9 @@ def invokes(calls: list[Call], draw: Draw) -> Block:
             for key, value in arguments.items():
                 says = draw(st.sampled_from(["", ' string="true"'] if type(value) is str else ["", ' string="false"']))
                 body += _space(draw) + f"<{_bars(mark, draw)}parameter name={_attribute(key, draw)}{says}>"
-                body += on_lines(written(value), draw(st.booleans())) + f"</{_bars(mark, draw)}parameter>"
+                is_exact = 'string="true"' in says
+                given = written(value) if is_exact else on_lines(written(value), draw(st.booleans()))
+                body += f"{given}</{_bars(mark, draw)}parameter>"
         body += _space(draw) + f"</{_bars(mark, draw)}invoke>"
     opener, closer = _bars(rule.open[0], draw), _bars(rule.close[0], draw)
     return rule, opener, f"{opener}{body}{_space(draw)}{closer}"

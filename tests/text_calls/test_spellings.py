@@ -186,6 +186,14 @@ def test_a_semicolon_stands_between_the_calls_of_a_row(model: str, marker: str) 
         assert seen_at_every_cut(model, f"{marker}{JSON}{end}", TOOLS)[:2] == (GET, end.strip(" ") and end)
 
 
+@each("value", ["\n", "\n\n", "\n    x = 1\n", " x ", "x\n"])
+def test_a_value_that_is_said_to_be_text_keeps_its_line_breaks(value: str) -> None:
+    parameter = f'<｜DSML｜parameter name="cmd" string="true">{value}</｜DSML｜parameter>'
+    invoke = f'<｜DSML｜invoke name="exec">\n{parameter}\n</｜DSML｜invoke>'
+    text = f"<｜DSML｜tool_calls>\n{invoke}\n</｜DSML｜tool_calls>"
+    assert seen_at_every_cut("deepseek/deepseek-flash", text, TOOLS)[0] == [("exec", {"cmd": value})]
+
+
 # ── the command ──────────────────────────────────────────────────────────────
 def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "tools.json"

@@ -9,7 +9,8 @@ are counted, so that an example in a value closes itself; if they are not balanc
 
 A value is used as written: entities in it are not decoded, because a model that writes `&lt;` into a file of HTML
 means these characters, and servers pass them on unchanged. Only the markers of a CDATA section that is the whole value
-are taken off.
+are taken off, and the line breaks that put a value on lines of its own. With string="true" these belong to the value,
+too: the encoder of DeepSeek, which writes that, writes none of its own.
 """
 
 from __future__ import annotations
@@ -269,8 +270,8 @@ def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | Non
 
 
 def _typed_value(tag: Tag, text: str, schema: Any) -> Any:
-    """Return the value of a parameter. Its tag may say that it is JSON; the schema takes precedence."""
-    value = _without_cdata(strip_own_lines(text))
+    """Return the value of a parameter. Its tag may say that it is text or JSON; the schema takes precedence."""
+    value = _without_cdata(text if tag.attributes.get("string") == "true" else strip_own_lines(text))
     parameter_schema = property_schema(schema, tag.name, schema)
     allowed = allowed_types(parameter_schema, schema)
     if tag.attributes.get("string") == "false" and (not allowed or value.strip()[:1] == '"'):
