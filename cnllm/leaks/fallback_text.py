@@ -111,8 +111,8 @@ def call_wish(calls: Sequence[ParsedCall], raw: str) -> Wish | None:
 
 
 def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
-    """Return what a call of a tool is for; None where nothing is named."""
-    tool = _single_line(name)
+    """Return what a call of a tool is for; None where nothing is named. A number counts the calls and names no tool."""
+    tool = "" if name.isdecimal() else _single_line(name)
     values = {key.lower().replace("_", "").replace("-", ""): value for key, value in arguments.items()}
     if command := _first(values, _COMMANDS):
         program = _ASSIGNMENT.sub("", command + " ").split(" ")[0].rpartition("/")[2]

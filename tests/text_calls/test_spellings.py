@@ -194,6 +194,34 @@ def test_a_value_that_is_said_to_be_text_keeps_its_line_breaks(value: str) -> No
     assert seen_at_every_cut("deepseek/deepseek-flash", text, TOOLS)[0] == [("exec", {"cmd": value})]
 
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+COUNTED = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
+FITS, OFFERED = '{"city": "Tokyo"}', [COUNTED]
+
+
+@each("name, before", [("0 ", "Let me check. "), ("functions.3", "")])
+@each(
+    "arguments, offered",
+    [
+        *((arguments, OFFERED) for arguments in (FITS, '{"city": 3}', "{}", '{"town": "Tokyo"}', '{"city": "To')),
+        *((FITS, offered) for offered in ([*OFFERED, *TOOLS], None)),
+    ],
+)
+def test_a_number_in_the_place_of_the_tool_means_the_only_one(
+    name: str, before: str, arguments: str, offered: list[Any] | None
+) -> None:
+    """Nothing says which tool it means otherwise, and no tool has the number for a name."""
+    section = f"<|tool_call_begin|>{name}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+    text = f"{before}<|tool_calls_section_begin|>{section}<|tool_calls_section_end|>"
+    calls, said, notes = seen_at_every_cut("moonshotai/kimi-k2.5", text, offered)
+    if arguments is FITS and offered is OFFERED:
+        assert (calls, said) == ([("get_weather", {"city": "Tokyo"})], before)
+    else:
+        assert calls == []
+        assert any("a number stands in the place of the tool" in note for note in notes)
+        assert said == before or "no tool" not in said
+
+
 # ── the command ──────────────────────────────────────────────────────────────
 def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "tools.json"

@@ -1,6 +1,7 @@
 """Read the grammar "sections": each call stands between markers, the tool and the arguments around a separator.
 
 BEGIN functions.NAME:0 SEP {…} END
+BEGIN 0 SEP {…} END
 BEGIN functions.NAME <|word|>json SEP {…} END
 BEGIN function SEP NAME ⏎ ```json ⏎ {…} ⏎ ``` END
 BEGIN function SEP <invoke name="NAME">…</invoke> END
@@ -9,6 +10,7 @@ BEGIN function SEP <invoke name="NAME">…</invoke> END
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from cnllm.leaks.grammars import invoke
 from cnllm.leaks.grammars.base import (
@@ -20,6 +22,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     is_plausible_name,
     json_object,
+    may_be_parameter,
     read_name,
 )
 from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
@@ -150,6 +153,8 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
             raise NotACall("it names no tool")
         return [_call(read_name(name_match[1], block.tools), content[name_match.end() :])]
     plain_name = name.removeprefix("functions.")
+    if plain_name.isdecimal() and plain_name not in block.tools:
+        return [_only_call(content, block)]
     name = plain_name if plain_name in block.tools else name
     match = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
     if name not in block.tools and match is None:
@@ -157,6 +162,32 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
             raise NotOffered(f"no tool has the name {plain_name}", [_call(plain_name, content)])
         raise NotACall("the text in the place of the name is not a name")
     return [_call(name if name in block.tools else read_name(match[1] if match else name, block.tools), content)]
+
+
+def _only_call(content: str, block: MarkupBlock) -> ParsedCall:
+    """Return the call of a section that counts the calls and names no tool: of the only one that was offered.
+
+    Raises `NotACall` if several were offered, or if the arguments do not fit it.
+    """
+    if len(block.tools) != 1:
+        raise NotACall("a number stands in the place of the tool")
+    [(name, schema)] = block.tools.items()
+    call = _call(name, content)
+    if call.arguments is None or not _fits(call.arguments, schema):
+        raise NotACall("a number stands in the place of the tool, and the arguments do not fit the one offered")
+    return call
+
+
+def _fits(arguments: dict[str, Any], schema: Any) -> bool:
+    """Whether a tool declares some arguments, and they are valid for it."""
+    if not all(may_be_parameter(schema, name) for name in arguments):
+        return False
+    from cnllm.schemas.validate import validation_errors  # few blocks need it
+
+    try:
+        return not validation_errors(arguments, dict(schema or {}))
+    except ValueError:  # nobody can tell
+        return False
 
 
 def _call(name: str, content: str) -> ParsedCall:
