@@ -312,7 +312,7 @@ class Exchange:
 
     def whole(self, reply: Reply) -> bytes:
         """Return the body of a whole reply. Raises `RequestFailed` where the reply, or a call in it, broke off."""
-        if _is_broken(reply):
+        if self._is_broken(reply):
             raise RequestFailed(_BROKEN)
         return msgspec.json.encode(self.reply_body(reply))
 
@@ -386,13 +386,26 @@ class Exchange:
 
     def end(self, reply: Reply) -> bytes:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
-        if _is_broken(reply):
+        if self._is_broken(reply):
             return self.failed(_BROKEN)
         return self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
     def failed(self, failure: Failure) -> bytes:
         """Return the bytes of a failure after the stream began."""
         return self._writer.error(failure.status, failure.message, failure.code)
+
+    def _is_broken(self, reply: Reply) -> bool:
+        """Whether a client would take a reply, or a call in it, for whole that is not.
+
+        It broke off other than at a limit, or the client's protocol cannot hold the arguments of a call as they are.
+        """
+        if reply.finish in ("length", "content_filter"):
+            return False
+        if reply.finish in ("cut", "error") or reply.incomplete:
+            return True
+        takes_raw = server_codec(self.protocol).takes_raw
+        unread = [call for call in reply.tool_calls if call.arguments is None and not call.excluded]
+        return any(break_off(call.raw) or not takes_raw(call, self.body) for call in unread)
 
     # ── state ────────────────────────────────────────────────────────────────
 
@@ -426,13 +439,3 @@ def _is_plain(model: Model) -> bool:
     """
     rules = model.flags.reasoning
     return rules is not None and is_replayed(rules) and form(rules) not in ("details", BOTH, "seal")
-
-
-def _is_broken(reply: Reply) -> bool:
-    """Whether a reply, or a call in it, broke off other than at a limit: a client would take it for whole."""
-    if reply.finish in ("length", "content_filter"):
-        return False
-    if reply.finish in ("cut", "error") or reply.incomplete:
-        return True
-    unread = [call for call in reply.tool_calls if call.arguments is None and not call.excluded]
-    return any(break_off(call.raw) for call in unread) if unread else False

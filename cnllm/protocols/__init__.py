@@ -21,7 +21,7 @@ from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, Usage
+from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, ToolCall, Usage
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.tools import Function, WebSearch
 
@@ -116,7 +116,8 @@ class ServerCodec(Struct, frozen=True):
     field that clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the
     part with a token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are
     the headers with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
-    `one_block`: a stream has one part after the other, calls too.
+    `one_block`: a stream has one part after the other, calls too. `takes_raw(call, request)` tells whether a reply can
+    hold a call whose arguments are no JSON object: as text, and as nothing that a client would execute with other ones.
 
     The rest is for a server without a provider's prefix and for the simulator. `paths`: where clients of the protocol
     send requests below a base URL, the usual one first; `{model}` stands for the model's name. `json_mode`: the dotted
@@ -140,6 +141,7 @@ class ServerCodec(Struct, frozen=True):
     feature_headers: tuple[str, ...] = ()
     whole_calls: bool = False
     one_block: bool = False
+    takes_raw: Callable[[ToolCall, Mapping[str, Any] | None], bool] = lambda call, request: True
     paths: tuple[str, ...] = ()
     json_mode: tuple[str, Any] | None = None
     seal_example: Callable[[str, str], Any] | None = None

@@ -10,6 +10,7 @@ from typing import Any
 __all__ = [
     "InputReader",
     "allow_tools",
+    "is_bare_input",
     "unique_name",
 ]
 
@@ -25,6 +26,11 @@ _COMPLETE = re.compile(  # the text up to an escape that is not complete
     re.DOTALL,
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+def is_bare_input(raw: str) -> bool:
+    """Whether arguments that cannot be read are themselves the input of a custom tool: no object with it was begun."""
+    return _HEAD.match(raw) is None
 
 
 def unique_name(name: str, used: Mapping[str, Any], key: str) -> str:

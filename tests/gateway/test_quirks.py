@@ -20,7 +20,17 @@ from cnllm import AsyncClient, Client
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.server import running
 
-from .support import KEY
+from .support import (
+    CLIENTS,
+    KEY,
+    Answer,
+    Json,
+    MessagesClient,
+    ResponsesClient,
+    Upstream,
+    frames,
+    gateway_for,
+)
 
 TURNS = [Turn("hm", "", [{"path": "好"}, {"n": 1}]), Turn("so", "", [{}]), Turn("ah", "it is done", [])]
 IDS = [f"call-{step}-{index}" for step, turn in enumerate(TURNS) for index, _ in enumerate(turn.arguments)]
@@ -114,3 +124,98 @@ def test_a_gateway_serves_it_to_a_client_that_keeps_no_reasoning(tmp_path: Path,
                 history.append(message)
                 for index, call in enumerate(calls):
                     history.append({"role": "tool", "tool_call_id": call["id"], "content": f"result {index}"})
+
+
+# ── arguments that are no JSON object ────────────────────────────────────────
+NO_OBJECTS = ['{"city":"Oslo",}', '["Oslo"]', '"{\\"city\\":\\"Oslo\\"}"', '{"city":"Oslo"}{"city":"Rome"}']
+WHOLE = '{"city":"Bern"}'
+
+
+def calling(*arguments: str, name: str = "weather") -> Answer:
+    """An answer with one call for each of the arguments."""
+    calls = [
+        {"index": place, "id": f"call_{place}", "type": "function", "function": {"name": name, "arguments": raw}}
+        for place, raw in enumerate(arguments)
+    ]
+    return Answer([{"tool_calls": [call]} for call in calls], "tool_calls")
+
+
+def closed_inputs(events: list[Json]) -> list[str]:
+    """The inputs of the blocks that a client of Messages takes for whole calls."""
+    inputs: dict[int, str] = {}
+    for event in events:
+        if event["type"] == "content_block_delta" and event["delta"]["type"] == "input_json_delta":
+            inputs[event["index"]] = inputs.get(event["index"], "") + event["delta"]["partial_json"]
+    ends = [event["index"] for event in events if event["type"] == "content_block_stop"]
+    return [inputs[index] for index in ends if index in inputs]
+
+
+@each("raw", [*NO_OBJECTS, '{"<b>":1}'])
+@each("raws", [(WHOLE, "raw"), ("raw", WHOLE), ("raw",)])
+@each("stream", [True, False])
+def test_arguments_that_are_no_object_are_never_other_arguments(
+    tmp_path: Path, raw: str, raws: tuple[str, ...], stream: bool
+) -> None:
+    """A wire with arguments as a text gets the text; any other one gets an error, and no such call."""
+    given = [raw if one == "raw" else one for one in raws]
+    with gateway_for(Upstream(calling(*given)), tmp_path) as http:
+        for kind in CLIENTS:
+            client = kind(http, "zai/glm-4.7", stream=stream)
+            client.user("Weather?")
+            response = http.post(client.path(), json=client.request())
+            events = frames(response.text) if stream else []
+            if kind.protocol in ("anthropic-messages", "gemini"):
+                assert response.status_code == (200 if stream else 502)
+                assert "error" in (events[-1] if stream else response.json())
+                assert "STOP" not in response.text
+                if kind is MessagesClient:
+                    assert not {*closed_inputs(events)} & {*NO_OBJECTS}
+                else:
+                    assert raw[1:-1] not in response.text
+                continue
+            body = client.whole(events) if stream else response.json()
+            if kind is ResponsesClient:
+                assert [(item["status"], item["arguments"]) for item in body["output"]] == [
+                    ("completed", raw) for raw in given
+                ]
+            else:
+                calls = body["choices"][0]["message"]["tool_calls"]
+                assert [call["function"]["arguments"] for call in calls] == given
+
+
+SHELLS: list[tuple[Json, str, str]] = [
+    ({"type": "local_shell"}, "local_shell", '{"command":["ls"],}'),
+    ({"type": "shell"}, "shell", '["ls"]'),
+    ({"type": "custom", "name": "edit"}, "edit", '{"input":"x",}'),
+]
+
+
+@each("tool, name, raw", SHELLS)
+@each("stream", [True, False])
+def test_an_item_without_arguments_is_no_whole_call(
+    tmp_path: Path, tool: Json, name: str, raw: str, stream: bool
+) -> None:
+    with gateway_for(Upstream(calling(raw, name=name)), tmp_path) as http:
+        body = {"model": "zai/glm-4.7", "input": "Go.", "tools": [tool], "stream": stream}
+        response = http.post("/v1/responses", json=body)
+    if stream:
+        events = frames(response.text)
+        done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        assert [item["status"] for item in done] == ["incomplete"]
+        assert [item.get("action", {}).get("command", []) for item in done] == [[]]
+        assert [event["type"] for event in events][-2:] == ["error", "response.failed"]
+        assert events[-1]["response"]["output"] == done
+    else:
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "reply_cut")
+
+
+def test_a_call_that_broke_off_is_an_incomplete_item(tmp_path: Path) -> None:
+    with gateway_for(Upstream(calling('{"city":"Os')), tmp_path) as http:
+        client = ResponsesClient(http, "zai/glm-4.7")
+        client.user("Weather?")
+        events = frames(http.post(client.path(), json=client.request()).text)
+    [done] = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert (done["status"], done["arguments"]) == ("incomplete", '{"city":"Os')
+    assert "response.function_call_arguments.done" not in [event["type"] for event in events]
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"]["output"] == [done]

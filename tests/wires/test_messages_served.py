@@ -212,3 +212,46 @@ def test_a_signature_alone_is_a_block_of_thinking_without_words() -> None:
     begun, signature = frames[1], frames[2]
     assert begun["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
     assert signature["delta"] == {"type": "signature_delta", "signature": "s"}
+
+
+# ── calls that cannot be read ────────────────────────────────────────────────
+def events_of(*events: cnllm.Event) -> list[dict[str, Any]]:
+    """The frames of a stream."""
+    writer = engine.StreamWriter(MESSAGES)
+    content = writer.begin() + b"".join(map(writer.feed, events))
+    return [json.loads(line[6:]) for line in content.decode().splitlines() if line.startswith("data: {")]
+
+
+def unread(index: int, raw: str) -> list[cnllm.Event]:
+    """A call with arguments that are no object."""
+    call = cnllm.ToolCall(f"toolu_{index}", "look_up", None, raw, problem="no object")
+    start = cnllm.ToolCallStart(index, call.id, call.name)
+    return [start, cnllm.ToolCallDelta(index, raw), cnllm.ToolCallEnd(index, call)]
+
+
+@each("raw", ['{"a":1,}', '["a"]', '"{}"', '{"a"'])
+def test_the_block_of_a_call_that_cannot_be_read_stays_open(raw: str) -> None:
+    start, delta, end = unread(0, raw)
+    call, piece, _ = unread(1, "{}")
+    after: list[cnllm.Event] = [cnllm.TextDelta("so"), cnllm.BlockEnd(1, cnllm.Text("so"))]
+    for between in ([], [call, piece], after):
+        for events in ([start, delta, end, *between], [start, delta, *between, end]):
+            kinds = [frame["type"] for frame in events_of(*events, cnllm.Finished("tool_calls"))]
+            assert kinds == ["message_start", "content_block_start", "content_block_delta"]
+
+
+def test_what_waits_for_such_a_block_is_written_where_the_reply_ended_at_a_limit() -> None:
+    start, delta, _ = unread(0, '{"a":1,}')
+    found = events_of(start, delta, cnllm.TextDelta("so"), cnllm.TextDelta(" be it"), cnllm.Finished("length"))
+    assert [(f["type"], f.get("index")) for f in found[1:]] == [
+        ("content_block_start", 0),
+        ("content_block_delta", 0),
+        ("content_block_stop", 0),
+        ("content_block_start", 1),
+        ("content_block_delta", 1),
+        ("content_block_delta", 1),
+        ("content_block_stop", 1),
+        ("message_delta", None),
+        ("message_stop", None),
+    ]
+    assert "".join(f["delta"]["text"] for f in found if f.get("index") == 1 and "delta" in f) == "so be it"

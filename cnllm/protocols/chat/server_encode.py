@@ -14,7 +14,7 @@ import msgspec
 
 from cnllm.protocols import write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
-from cnllm.protocols.client_tools import InputReader
+from cnllm.protocols.client_tools import InputReader, is_bare_input
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -41,7 +41,7 @@ from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
 from cnllm.types.tools import custom_input
 
-__all__ = ["PREFIX", "StreamEncoder", "media_keys", "write_reply"]
+__all__ = ["PREFIX", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
 
 PREFIX = "chatcmpl-"
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
@@ -124,6 +124,11 @@ def _details(part: Reasoning) -> list[Any]:
 def _seal_data(part: Part) -> Any:
     """Return the data that goes back with a part, if it is from this protocol."""
     return part.seal.data if part.seal is not None and part.seal.protocol == PROTOCOL else None
+
+
+def takes_raw(call: ToolCall, request: Mapping[str, Any] | None) -> bool:
+    """Whether a reply to a request can hold a call whose arguments are no JSON object: they are a text here."""
+    return call.name not in custom_tools(request) or is_bare_input(call.raw)
 
 
 def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ CODEC = ServerCodec(
     stream=StreamEncoder,
     result_names=True,
     whole_calls=True,
+    takes_raw=lambda call, request: False,
     read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
     write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
     paths=tuple(

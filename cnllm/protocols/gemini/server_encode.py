@@ -206,6 +206,7 @@ class StreamEncoder:
         self._citations: list[Citation] = []
         self._texts: list[str] = []
         self._extra: dict[str, Any] = {}
+        self._has_unread = False  # whether a call was left out because its arguments cannot be read
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -227,8 +228,9 @@ class StreamEncoder:
             case CitationAdded():
                 self._citations.append(event.citation)
                 return []
-            case ToolCallEnd():
-                wire = _part(event.call)
+            case ToolCallEnd(call=call):
+                wire = _part(call)
+                self._has_unread = self._has_unread or wire is None
                 return [] if wire is None else [self._chunk(wire)]
             case UsageSeen():
                 self._usage = event.usage
@@ -239,6 +241,8 @@ class StreamEncoder:
                 return []
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
+            case Finished(finish="stop" | "tool_calls") if self._has_unread:
+                return []  # nor does one without a call that was in it
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage, self._extra)

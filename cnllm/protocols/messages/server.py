@@ -25,6 +25,7 @@ CODEC = ServerCodec(
     stream=StreamEncoder,
     bearer=True,
     one_block=True,
+    takes_raw=lambda call, request: False,
     read_token=token_reader(_PROTOCOL, [Reasoning], "signature", "data"),
     write_token=token_writer(_PROTOCOL, [Reasoning], "signature"),
     feature_headers=("anthropic-beta",),

@@ -33,7 +33,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
-from cnllm.types.lenient_json import JsonPieces
+from cnllm.types.lenient_json import JsonPieces, decode_arguments
 
 __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
@@ -61,7 +61,10 @@ Frames = list[tuple[str | None, Any]]
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the body of a whole reply. An incomplete call is left out: a block of it would pass for a whole one."""
+    """Return the body of a whole reply.
+
+    A call that is incomplete, or whose arguments cannot be read, is left out: a block of it would pass for a whole one.
+    """
     blocks: list[Block] = []
     citations = [citation for citation in reply.citations if not _is_own(citation.seal)]
     for part, _, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
@@ -97,11 +100,16 @@ def _block(part: Part) -> Block | None:
             if seal_data.get("type") == "redacted_thinking":
                 return seal_data
             return {"type": "thinking", "thinking": part.text, "signature": "", **seal_data}
-        case ToolCall():
+        case ToolCall() if not _is_unread(part):
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **seal_data}
         case Opaque() if isinstance(part.data, dict) and (part.seal is None or part.seal.protocol == _PROTOCOL):
             return part.data
     return None
+
+
+def _is_unread(call: ToolCall) -> bool:
+    """Whether a call has arguments that cannot be read as an object."""
+    return call.arguments is None and bool(call.raw)
 
 
 def _is_own(seal: Seal | None) -> bool:
@@ -168,11 +176,17 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 
 _TEXT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
 _INPUT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%b}}'
+_BLOCKS = (TextDelta, ReasoningDelta, BlockEnd)
+"""The events that may close the block of a call."""
 _THINKING_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
 
 
 class StreamEncoder:
-    """The encoder of one reply's events: one block is open at a time, and closes before the next begins."""
+    """The encoder of one reply's events: one block is open at a time, and closes before the next begins.
+
+    A client takes a block of a call that has closed for a whole call. So a block whose input cannot be read stays open:
+    what follows waits, and is written only where the reply ended at a limit.
+    """
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._id = stream_id(id, _PREFIX)
@@ -186,6 +200,9 @@ class StreamEncoder:
         self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
         self._current: int | None = None
         self._input = JsonPieces()  # of the current call
+        self._is_stuck = False  # whether that input has ended, and cannot be read
+        self._has_unread = False  # whether a call ended with arguments that cannot be read
+        self._late: list[Event] = []  # that wait for the end of a block that stays open
         self._citations: list[Citation] = []  # that wait for a block of text
 
     def expect_input(self, tokens: int) -> None:
@@ -208,6 +225,9 @@ class StreamEncoder:
 
     def event(self, event: Event) -> Frames:
         """Return the frames of one event."""
+        if self._current is not None and isinstance(event, _BLOCKS) and (self._late or not self._can_close()):
+            self._late.append(event)
+            return []
         match event:
             case TextDelta() if self._open == "text":
                 return [self._text_piece(_TEXT_PIECE, event.text)]
@@ -231,7 +251,7 @@ class StreamEncoder:
             case ToolCallDelta():
                 return self._add_input(event)
             case ToolCallEnd():
-                return [*self._close_block(), *self._next_call()] if event.index == self._current else []
+                return self._end_call(event)
             case UsageSeen():
                 self._usage = event.usage
                 return []
@@ -240,6 +260,8 @@ class StreamEncoder:
                 return []
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
+            case Finished(finish="stop" | "tool_calls") if self._has_unread:
+                return []  # nor does one with a call that cannot be read
             case Finished():
                 return self._end(event)
         return []
@@ -288,7 +310,7 @@ class StreamEncoder:
         """Close the open block."""
         if not self._open:
             return []
-        self._open, self._current = "", None
+        self._open, self._current, self._is_stuck = "", None, False
         return [self._frame("content_block_stop", index=self._place)]
 
     def _end_part(self, part: Part) -> Frames:
@@ -319,9 +341,28 @@ class StreamEncoder:
     def _next_call(self) -> Frames:
         """Open the waiting calls, as far as the open one is complete."""
         out: Frames = []
-        while self._queue and (self._current is None or self._input.has_ended()):
+        while self._queue and (self._current is None or (self._input.has_ended() and self._can_close())):
             out += self._open_call()
         return out
+
+    def _can_close(self) -> bool:
+        """Whether the input of the open call can be read. One that has ended and cannot is not looked at again."""
+        if self._is_stuck or decode_arguments("".join(self._input.pieces))[0] is None:
+            self._is_stuck = self._input.has_ended()
+            return False
+        return True
+
+    def _end_call(self, event: ToolCallEnd) -> Frames:
+        """End a call."""
+        if _is_unread(event.call):
+            self._has_unread = True
+            return []
+        return [*self._close_block(), *self._next_call(), *self._write_late()] if event.index == self._current else []
+
+    def _write_late(self) -> Frames:
+        """Return the frames of the events that waited."""
+        late, self._late = self._late, []
+        return [frame for event in late for frame in self.event(event)]
 
     def _open_call(self) -> Frames:
         """Open the first waiting call."""
@@ -360,10 +401,12 @@ class StreamEncoder:
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
         delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
         delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra), **outside)
-        late: Frames = []
+        out = self._open_all_calls()
+        while self._late:
+            out += [*self._close_block(), *self._write_late(), *self._open_all_calls()]
         if self._citations:  # they came after their text had ended
-            late = [*self._begin_block({"type": "text", "text": ""}), *self._write_citations()]
-        return [*self._open_all_calls(), *late, *self._close_block(), delta_frame, self._frame("message_stop")]
+            out += [*self._begin_block({"type": "text", "text": ""}), *self._write_citations()]
+        return [*out, *self._close_block(), delta_frame, self._frame("message_stop")]
 
     def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""

@@ -7,7 +7,7 @@ from typing import Any
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.reply_fields import token_reader, token_writer
 from cnllm.protocols.responses.server_decode import read_request, read_search
-from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_reply
+from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, takes_raw, token_fields, write_reply
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
 from cnllm.types import Reasoning
 
@@ -39,6 +39,7 @@ CODEC = ServerCodec(
     json_mode=("text.format.type", "json_object"),
     seal_example=_seal_example,
     takes_media=takes_media,
+    takes_raw=takes_raw,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )
 

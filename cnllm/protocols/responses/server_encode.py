@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cnllm.protocols.client_tools import InputReader
@@ -39,7 +39,7 @@ from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import media_kind
 from cnllm.types.tools import custom_input
 
-__all__ = ["StreamEncoder", "takes_media", "token_fields", "write_reply"]
+__all__ = ["StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
 
 NAME = "openai-responses"
 _PREFIX = "resp_"
@@ -140,13 +140,26 @@ def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -
         case Reasoning():
             return _reasoning(part, id)
         case ToolCall():
-            return tools.call_item(part, id, "completed", _seal_data(part))
+            return _call_item(part, id, tools)
         case Media() if takes_media(part):
             item_keys = _seal_data(part).get("item") or {"id": f"ig_{id}", "status": "completed"}
             return {"type": "image_generation_call", **item_keys, "result": part.data}
         case Opaque() if part.seal is not None and part.seal.protocol == NAME and isinstance(part.data, dict):
             return part.data
     return None
+
+
+def _call_item(call: ToolCall, id: str, tools: ClientTools) -> dict[str, Any]:
+    """Encode a call that has ended. Whether it is whole is not for the endpoint to say."""
+    keys = _seal_data(call)
+    if tools.is_whole(call):
+        return tools.call_item(call, id, "completed", keys)
+    return tools.call_item(call, id, "incomplete", {key: keys[key] for key in keys if key != "status"})
+
+
+def takes_raw(call: ToolCall, request: Mapping[str, Any] | None) -> bool:
+    """Whether a reply to a request can hold a call whose arguments are no JSON object."""
+    return _client_tools(request).takes_raw(call)
 
 
 def takes_media(media: Media) -> bool:
@@ -390,9 +403,11 @@ class StreamEncoder:
         return []
 
     def _end_call(self, open_item: _OpenItem, call: ToolCall) -> list[Frame]:
-        """Complete a call."""
+        """End a call. One that could not be executed as it is has no event that says that its arguments are there."""
         id = f"{self._id}_{open_item.output_index}"
-        item = self._tools.call_item(call, id, "completed", _seal_data(call))
+        item = _call_item(call, id, self._tools)
+        if not self._tools.is_whole(call):
+            return self._item_done(open_item, item)
         out: list[Frame] = []
         if item["type"] == "function_call":
             arguments = item["arguments"]
@@ -409,7 +424,7 @@ class StreamEncoder:
             out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=input))
         return [*out, *self._item_done(open_item, item)]
 
-    def _cut_call(self, open_item: _OpenItem) -> Iterable[Frame]:
+    def _cut_call(self, open_item: _OpenItem) -> list[Frame]:
         """End a call that is not complete."""
         raw = "".join(open_item.pieces)
         item = {**open_item.item, "status": "incomplete"}
@@ -457,7 +472,7 @@ class StreamEncoder:
         """Return the frame that announces an item."""
         return self._frame("response.output_item.added", output_index=open_item.output_index, item=open_item.item)
 
-    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> Iterable[Frame]:
+    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> list[Frame]:
         """End an item."""
         if "id" in open_item.item:  # readers know the item by its first id
             item = {**item, "id": open_item.item["id"]}

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.protocols.client_tools import unique_name
+from cnllm.protocols.client_tools import is_bare_input, unique_name
 from cnllm.types import ToolCall
-from cnllm.types.lenient_json import decode_arguments
+from cnllm.types.lenient_json import break_off, decode_arguments
 from cnllm.types.tools import custom_function, custom_input
 
 __all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
@@ -185,6 +185,20 @@ class ClientTools:
 
     # ── calls ─────────────────────────────────────────────────────────────────
 
+    def takes_raw(self, call: ToolCall) -> bool:
+        """Whether the item of a call can hold arguments that are no JSON object.
+
+        Those of a function are a text. The input of a custom tool is one, too, but not where an object with the input
+        was meant. All other items have fields in place of the arguments.
+        """
+        kind = self.tool(call.name).kind
+        return kind == "function" or (kind == "custom" and is_bare_input(call.raw))
+
+    def is_whole(self, call: ToolCall) -> bool:
+        """Whether a call can be executed with the arguments in its item."""
+        is_read = call.arguments is not None or not call.raw
+        return is_read or (self.takes_raw(call) and not break_off(call.raw))
+
     def call_item(self, call: ToolCall, id: str, status: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the item of a call. `keys` are an endpoint's own keys of the item, for calls of functions."""
         tool = self.tool(call.name)
@@ -297,7 +311,7 @@ def _operation(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _local_action(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the action of a call of the local shell."""
     command = arguments.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else ["bash", "-lc", str(command or "")]
+    words = [*map(str, command)] if isinstance(command, list) else ["bash", "-lc", str(command)] if command else []
     env = arguments.get("env")
     action: dict[str, Any] = {"type": "exec", "command": words, "env": env if isinstance(env, dict) else {}}
     return action | {key: arguments[key] for key in ("working_directory", "timeout_ms") if arguments.get(key)}
