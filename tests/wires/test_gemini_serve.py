@@ -172,6 +172,40 @@ def test_both_spellings_are_understood() -> None:
     }
 
 
+NULL = {"type": "null"}
+
+
+@each(
+    "own, expected",
+    [
+        ({"type": "STRING", "enum": ["x", "y"]}, {"type": ["string", "null"], "enum": ["x", "y", None]}),
+        ({"type": ["STRING", "NULL"], "enum": ["x", None]}, {"type": ["string", "null"], "enum": ["x", None]}),
+        ({"anyOf": [{"type": "STRING"}, {"minItems": "1"}]}, {"anyOf": [{"type": "string"}, {"minItems": 1}, NULL]}),
+        ({"any_of": [{"type": "STRING"}, {"type": "NULL"}]}, {"anyOf": [{"type": "string"}, NULL]}),
+        ({"oneOf": [{"type": "STRING", "nullable": True}]}, {"oneOf": [{"type": ["string", "null"]}]}),
+        (
+            {"type": "OBJECT", "anyOf": [{"required": ["a"]}]},
+            {"type": ["object", "null"], "anyOf": [{"required": ["a"]}, NULL]},
+        ),
+        ({"$ref": "#/$defs/a"}, {"anyOf": [{"$ref": "#/$defs/a"}, NULL]}),
+        ({"$ref": "#/$defs/a", "$defs": {}}, {"$defs": {}, "anyOf": [{"$ref": "#/$defs/a"}, NULL]}),
+        ({"description": "d"}, {"description": "d"}),
+    ],
+)
+def test_a_schema_that_takes_null_goes_on_with_null(own: dict[str, Any], expected: dict[str, Any]) -> None:
+    schema = {"type": "OBJECT", "properties": {"a": {**own, "nullable": True}}}
+    config = {"responseMimeType": "application/json", "responseSchema": schema}
+    body = said(HI, tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}], generationConfig=config)
+    options = read(body).options
+    for found in (options["tools"][0]["function"]["parameters"], options["schema"]["json_schema"]["schema"]):
+        assert found["properties"]["a"] == expected
+    if "$ref" not in own and "oneOf" not in own:  # which the endpoint does not take as they are
+        sent = again(body)
+        parameters = sent["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]
+        for found in (parameters, sent["generationConfig"]["responseJsonSchema"]):
+            assert found["properties"]["a"] == expected
+
+
 def test_options_are_those_of_the_clients() -> None:
     body = said(HI, generationConfig={"thinkingConfig": {"thinkingBudget": 0}, "responseMimeType": "application/json"})
     body["generationConfig"]["responseSchema"] = {"type": "OBJECT", "title": "A b"}

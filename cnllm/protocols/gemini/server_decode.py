@@ -325,9 +325,37 @@ def _json_schema(schema: Any) -> Any:
                 value = int(value)
         if key != "nullable":
             out[key] = value
-    if schema.get("nullable") is True and isinstance(out.get("type"), str):
-        out["type"] = [out["type"], "null"]
+    return _with_null(out) if schema.get("nullable") is True else out
+
+
+_ALONE = frozenset(["$ref", "allOf", "const", "not"])
+"""Keywords that cannot name null beside what they hold."""
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema that takes null, too: each keyword that would exclude it names it."""
+    if _ALONE & schema.keys():
+        outer = {key: value for key, value in schema.items() if key in _DEFINITIONS}
+        inner = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+        return {**outer, "anyOf": [inner, {"type": "null"}]}
+    out = dict(schema)
+    if (kind := schema.get("type")) is not None and not _names_null(kind):
+        out["type"] = [*(kind if isinstance(kind, list) else [kind]), "null"]
+    if isinstance(values := schema.get("enum"), list) and None not in values:
+        out["enum"] = [*values, None]
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if isinstance(branches, list) and not any(
+            isinstance(branch, Mapping) and _names_null(branch.get("type")) for branch in branches
+        ):
+            out[key] = [*branches, {"type": "null"}]
     return out
+
+
+def _names_null(kind: Any) -> bool:
+    """Whether a type is null, or a list of types holds it."""
+    return kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
 def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
