@@ -50,6 +50,8 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
+    UsageSeen,
     checks,
 )
 from cnllm.types.delivered import delta_runs
@@ -297,6 +299,23 @@ class Exchange:
             self._tokens = estimate_tokens(self.request.messages, self.request.options)
         return self._tokens
 
+    def lacks_counts(self, reply: Reply) -> bool:
+        """Whether a reply lacks counts that the client's protocol requires."""
+        return self._api.estimates_input and None in (reply.usage.input, reply.usage.output)
+
+    def _counts(self, reply: Reply) -> Usage:
+        """Return the counts of a reply, with estimates of those that the client's protocol requires."""
+        usage = reply.usage
+        if not self.lacks_counts(reply):
+            return usage
+        return replace(
+            usage,
+            input=max(self.tokens, (usage.cached or 0) + (usage.cache_write or 0))
+            if usage.input is None
+            else usage.input,
+            output=estimate_tokens([reply.message], {}) if usage.output is None else usage.output,
+        )
+
     def count_body(self) -> dict[str, Any]:
         """Return the answer to a request that only asks how long it is."""
         write_count = self._api.write_count
@@ -328,6 +347,7 @@ class Exchange:
             reply,
             id=self.id,
             model=self._shown_model,
+            usage=self._counts(reply),
             message=replace(reply.message, parts=parts),
             tool_calls=[calls.get(self._id(call.id), self._with_id(call)) for call in reply.tool_calls],
             incomplete=[self._with_id(call) for call in reply.incomplete],
@@ -339,8 +359,10 @@ class Exchange:
         return sealed
 
     def reply_notes(self, reply: Reply) -> list[Note]:
-        """Return the notes of a reply, with those on media that the client's protocol has no place for."""
+        """Return the notes of a reply, with those on what the client's protocol has no place for, or requires."""
         takes_media = server_codec(self.protocol).takes_media
+        unknown = [name for name in ("input", "output") if getattr(reply.usage, name) is None]
+        said = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"
         return [
             *reply.notes,
             *(
@@ -348,6 +370,7 @@ class Exchange:
                 for part in reply.message.parts
                 if type(part) is Media and not takes_media(part)
             ),
+            *([Note("usage-estimated", "usage", said, "an estimate is reported")] if self.lacks_counts(reply) else ()),
         ]
 
     def begin(self) -> bytes:
@@ -388,7 +411,8 @@ class Exchange:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
         if self._is_broken(reply):
             return self.failed(_BROKEN)
-        return self._writer.feed(Finished(reply.finish, reply.raw_finish))
+        counts = self._writer.feed(UsageSeen(self._counts(reply))) if self.lacks_counts(reply) else b""
+        return counts + self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
     def failed(self, failure: Failure) -> bytes:
         """Return the bytes of a failure after the stream began."""

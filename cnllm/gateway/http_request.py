@@ -330,6 +330,8 @@ class HttpRequest:
             drop_frames(error)
             await self._response.fail(await self._failure(exchange, error), self._protocol)
             return
+        if exchange.lacks_counts(reply):
+            await self._body.worked(lambda: exchange.tokens)
         self._note(exchange, reply)
         content = exchange.whole(reply)
         await self._keep(exchange, reply, identity)

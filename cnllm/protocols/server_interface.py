@@ -88,7 +88,8 @@ class ServerApi(Struct, frozen=True):
     `count_paths` are the paths of requests to count tokens. `read_count(body)` returns the request to count,
     `write_count(tokens)` the answer; None where the protocol has no such request. `kept_replies` is the path of stored
     replies; None where the protocol stores none. `listing_header` is the request header by which a request for models
-    belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens.
+    belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens,
+    and a reply the numbers of input and output tokens: estimates, where the endpoint reports none.
 
     `overflow_message` and `overflow_code` are the message (with `{tokens}` and `{limit}`) and the code by which clients
     recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload,

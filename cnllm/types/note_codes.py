@@ -116,6 +116,7 @@ NoteCode = Literal[
     "budget-spent-on-reasoning",
     "answer-missing",
     "usage-invalid",
+    "usage-estimated",
     "prompt-blocked",
     "choice-dropped",
     "item-repeated",

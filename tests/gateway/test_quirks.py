@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 from cases import each
+from client import peer
 from engine.test_quirks import TOOL, Endpoint, Quirks, Turn
 
 import cnllm
-from cnllm import AsyncClient, Client
+from cnllm import AsyncClient, Client, Registry
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.server import running
 
@@ -24,6 +25,7 @@ from .support import (
     CLIENTS,
     KEY,
     Answer,
+    ChatClient,
     Json,
     MessagesClient,
     ResponsesClient,
@@ -219,3 +221,40 @@ def test_a_call_that_broke_off_is_an_incomplete_item(tmp_path: Path) -> None:
     assert "response.function_call_arguments.done" not in [event["type"] for event in events]
     assert events[-1]["type"] == "response.failed"
     assert events[-1]["response"]["output"] == [done]
+
+
+# ── no counts ────────────────────────────────────────────────────────────────
+@each("known", [{}, {"completion_tokens": 7}])
+@each("stream", [True, False])
+def test_counts_that_an_endpoint_does_not_report_are_no_zeros(
+    tmp_path: Path, known: dict[str, int], stream: bool
+) -> None:
+    """A client of Messages, whose protocol requires them, gets estimates and a note; another one gets none."""
+    if stream:
+        counts = peer.frame({"choices": [], "usage": known})
+        content = peer.stream(peer.delta("Hello, " * 20), peer.delta(finish="stop"), counts, peer.DONE)
+    else:
+        content = peer.answer(200, json.dumps({**json.loads(peer.whole("Hello, " * 20)), "usage": known}).encode())
+    with peer.Peer([content], [content]) as endpoint:
+        path = tmp_path / "own.toml"
+        head = f'[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "{endpoint.url}"\nkeys = []\n'
+        path.write_text(head + '[models."home/m"]\n', encoding="utf-8")
+        registry = Registry.load(str(path))
+        gateway = Gateway(registry, client=AsyncClient(registry), keys=[KEY])
+        with running(gateway) as url, httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}) as http:
+            client = MessagesClient(http, "home/m", stream=stream)
+            client.user("Hello there. " * 100)
+            response = http.post(client.path(), json=client.request())
+            other = ChatClient(http, "home/m", stream=stream)
+            other.user("Hi")
+            other.send()
+            notes = http.get(f"/v1/requests/{response.headers['x-request-id']}").json()["notes"]
+    events = frames(response.text) if stream else []
+    usage = events[-2]["usage"] if stream else response.json()["usage"]
+    assert 200 < usage["input_tokens"] < 600
+    if stream:
+        assert usage["input_tokens"] == events[0]["message"]["usage"]["input_tokens"]
+    assert usage["output_tokens"] == known.get("completion_tokens", usage["output_tokens"]) > 0
+    [note] = [note for note in notes if note["code"] == "usage-estimated"]
+    assert ("input" in note["said"], "output" in note["said"]) == (True, not known)
+    assert known or other.body.get("usage") is None

@@ -255,3 +255,14 @@ def test_what_waits_for_such_a_block_is_written_where_the_reply_ended_at_a_limit
         ("message_stop", None),
     ]
     assert "".join(f["delta"]["text"] for f in found if f.get("index") == 1 and "delta" in f) == "so be it"
+
+
+def test_an_unknown_input_leaves_the_estimate_of_the_beginning() -> None:
+    """A client adds up the counts of a stream, and takes null for nothing new."""
+    for usage, expected in ((cnllm.Usage(), None), (cnllm.Usage(output=4), None), (cnllm.Usage(input=0), 0)):
+        writer = engine.StreamWriter(MESSAGES, input_tokens=31)
+        content = writer.begin() + writer.feed(cnllm.UsageSeen(usage)) + writer.feed(cnllm.Finished("stop"))
+        found = [json.loads(line[6:]) for line in content.decode().splitlines() if line.startswith("data: {")]
+        assert found[0]["message"]["usage"]["input_tokens"] == 31
+        assert found[-2]["usage"]["input_tokens"] == expected
+        assert found[-2]["usage"]["output_tokens"] == (usage.output or 0)

@@ -139,7 +139,8 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
 
     On this wire the input does not include tokens read from the cache or written to it.
 
-    Anthropic's description of the API requires the counts of the cache: null where they are unknown.
+    Anthropic's description of the API requires the counts of the cache: null where they are unknown. The counts of the
+    input and the output are numbers: 0 where they are unknown.
     """
     cache_tokens = (usage.cached or 0) + (usage.cache_write or 0)
     out: dict[str, Any] = {
@@ -400,7 +401,10 @@ class StreamEncoder:
         about = _about(self._extra)
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
         delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
-        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra), **outside)
+        usage = _usage(self._usage, self._extra)
+        if self._usage.input is None:
+            usage["input_tokens"] = None  # the number of `message_start` holds on
+        delta_frame = self._frame("message_delta", delta=delta, usage=usage, **outside)
         out = self._open_all_calls()
         while self._late:
             out += [*self._close_block(), *self._write_late(), *self._open_all_calls()]
