@@ -242,7 +242,7 @@ class StreamEncoder:
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished(finish="stop" | "tool_calls") if self._has_unread:
-                return []  # nor does one without a call that was in it
+                return []  # a client would miss the call that was left out
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage, self._extra)

@@ -262,7 +262,7 @@ class StreamEncoder:
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished(finish="stop" | "tool_calls") if self._has_unread:
-                return []  # nor does one with a call that cannot be read
+                return []  # a client would take the last call for a whole one
             case Finished():
                 return self._end(event)
         return []
