@@ -16,6 +16,7 @@ __all__ = [
 
 
 _MAX_NAME = 64
+_MOST_NAMES = 20  # in the text of an error
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _HEX = "[0-9a-fA-F]"
 _HALF = rf"\\u[dD][89abAB]{_HEX}{{2}}"  # the first half of a character: the second one is decoded with it
@@ -95,10 +96,19 @@ def _character(escape: re.Match[str]) -> str:
 # ── what a choice allows ─────────────────────────────────────────────────────
 
 
-def allow_tools(options: dict[str, Any], mode: Any, names: Collection[str], kinds: Collection[Any] = ()) -> None:
-    """Keep the functions with these names, and other tools of these kinds; the choice becomes the mode."""
-    options["tools"] = [tool for tool in options.get("tools", ()) if _is_allowed(tool, names, kinds)]
-    options["tool_choice"] = "required" if mode == "required" else "auto"
+def allow_tools(
+    options: dict[str, Any], choice: Mapping[str, Any], place: str, names: Collection[str], kinds: Collection[Any] = ()
+) -> None:
+    """Keep the functions with these names, and other tools of these kinds; the choice becomes its mode.
+
+    Raises `ValueError`, with the place of the choice, where it names tools and none of them is offered.
+    """
+    offered = options.get("tools", ())
+    options["tools"] = [tool for tool in offered if _is_allowed(tool, names, kinds)]
+    options["tool_choice"] = "required" if choice.get("mode") == "required" else "auto"
+    if not options["tools"] and (choice["tools"] or options["tool_choice"] == "required"):
+        shown = ", ".join(map(_label, offered[:_MOST_NAMES])) + ", …" * (len(offered) > _MOST_NAMES)
+        raise ValueError(f"{place}.tools: none of them is among the tools: {shown or 'there are none'}")
     if not options["tools"]:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
@@ -108,3 +118,9 @@ def _is_allowed(tool: dict[str, Any], names: Collection[str], kinds: Collection[
     """Whether a tool is among the allowed ones."""
     function = tool.get("function")
     return function.get("name") in names if isinstance(function, dict) else tool.get("type") in kinds
+
+
+def _label(tool: dict[str, Any]) -> str:
+    """Return the name of a tool; the type of one that is no function."""
+    function = tool.get("function")
+    return str(function.get("name") if isinstance(function, dict) else tool.get("type"))

@@ -257,6 +257,36 @@ def test_a_choice_names_what_is_offered() -> None:
     assert (found["tool_choice"], [t["function"]["name"] for t in found["tools"]]) == ("auto", ["b"])
 
 
+def test_a_choice_among_tools_that_are_not_offered_is_refused_by_its_name() -> None:
+    def chat(mode: str, *names: str) -> dict[str, Any]:
+        tools = [{"type": "function", "function": {"name": name}} for name in names]
+        return {
+            "messages": [{"role": "user", "content": "Go."}],
+            "tools": [{"type": "function", "function": {"name": "a", "parameters": PARAMETERS}}],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}},
+        }
+
+    def responses(mode: str, *names: str, **more: Any) -> dict[str, Any]:
+        tools = [{"type": "function", "name": name} for name in names]
+        choice = {"type": "allowed_tools", "mode": mode, "tools": tools}
+        return {"input": "Go.", "tools": [function("a")], "tool_choice": choice, **more}
+
+    for mode in ("auto", "required"):
+        for protocol, body, place in (
+            (CHAT, chat(mode, "g"), "tool_choice.allowed_tools.tools"),
+            (RESPONSES, responses(mode, "g", "h"), "tool_choice.tools"),
+            (RESPONSES, responses(mode, "a", tools=None), "tool_choice.tools"),
+        ):
+            with pytest.raises(ValueError, match=rf"^{place}: none of them is among the tools: (a|there are none)$"):
+                engine.decode_request(protocol, body)
+    with pytest.raises(ValueError, match=r"^tool_choice\.tools: "):
+        engine.decode_request(RESPONSES, responses("required"))
+    assert "tools" not in engine.decode_request(RESPONSES, responses("auto")).options
+    for protocol, body in ((CHAT, chat("auto", "g", "a")), (RESPONSES, responses("auto", "a", "g"))):
+        [tool] = engine.decode_request(protocol, body).options["tools"]
+        assert tool["function"]["name"] == "a"
+
+
 def test_tools_of_an_endpoint_go_to_its_protocol_only_and_a_choice_follows() -> None:
     user: dict[str, Any] = {"role": "user", "content": "Go."}
     search = {"type": "web_search_20250305", "name": "web_search"}

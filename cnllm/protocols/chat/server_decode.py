@@ -98,7 +98,8 @@ def _tools(options: dict[str, Any]) -> None:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
             names = [_tool_name(entry) for entry in allowed]
-            allow_tools(options, choice.get("mode"), [name for name in names if name is not None])
+            named = [name for name in names if name is not None]
+            allow_tools(options, choice, "tool_choice.allowed_tools", named)
 
 
 def _tool(tool: Any) -> Any:

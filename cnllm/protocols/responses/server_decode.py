@@ -96,7 +96,7 @@ def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: 
         case {"type": "allowed_tools", "tools": list() as allowed}:
             entries = [entry for entry in allowed if isinstance(entry, dict)]
             names = [name for entry in entries for name in tools.names_in(entry)]
-            allow_tools(options, choice.get("mode"), names, [entry.get("type") for entry in entries])
+            allow_tools(options, choice, "tool_choice", names, [entry.get("type") for entry in entries])
         case {"type": str()} if names := tools.names_in(choice):
             options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         case {"type": "function", "name": str(name)}:
