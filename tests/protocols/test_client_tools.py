@@ -287,6 +287,31 @@ def test_a_choice_among_tools_that_are_not_offered_is_refused_by_its_name() -> N
         assert tool["function"]["name"] == "a"
 
 
+@pytest.mark.parametrize("strict", [{}, {"strict": None}, {"strict": False}, {"strict": True}])
+def test_a_function_that_leaves_strict_to_the_endpoint_goes_on_without_it(strict: dict[str, Any]) -> None:
+    """Responses make it strict where its schema allows that; on any other wire it is not."""
+    closed = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    plain = {"type": "function", "name": "f", "parameters": {**closed, "additionalProperties": False}, **strict}
+    inner = {"type": "namespace", "name": "n", "tools": [{**plain, "name": "g"}]}
+    decoded = engine.decode_request(RESPONSES, {"input": "Go.", "tools": [plain, inner]})
+    is_known = strict.get("strict") is not None
+    for protocol in PROTOCOLS:
+        plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+        found = plan.body["tools"]
+        if protocol == GEMINI:
+            assert "strict" not in plan.content.decode()
+            continue
+        for tool in found:
+            keys = tool["function"] if protocol == CHAT else tool
+            assert keys.get("strict", "missing") == (strict["strict"] if is_known else "missing"), protocol
+        assert "key-foreign" not in [note.code for note in plan.notes]
+    chat = {"type": "function", "function": {"name": "f", "parameters": closed, **strict}}
+    body = {"messages": [{"role": "user", "content": "Go."}], "tools": [chat]}
+    decoded = engine.decode_request(CHAT, body)
+    [tool] = engine.build_request(endpoint(RESPONSES), decoded.messages, **decoded.options).body["tools"]
+    assert tool["strict"] is bool(strict.get("strict")), "chat completions have another default"
+
+
 def test_tools_of_an_endpoint_go_to_its_protocol_only_and_a_choice_follows() -> None:
     user: dict[str, Any] = {"role": "user", "content": "Go."}
     search = {"type": "web_search_20250305", "name": "web_search"}

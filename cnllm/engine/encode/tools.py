@@ -169,11 +169,13 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
 
 
 def _note_lost_keys(tools: tuple[Function, ...], ledger: Ledger) -> None:
-    """Note the keys beside functions that the wire has no place for."""
+    """Note the keys beside functions that the wire has no place for. One that is null says nothing."""
     written = wire(ledger.model.protocol).tool_keys
     if written is None:
         return
-    counts = Counter(key for tool in tools if tool.extra for key in tool.extra if key not in written)
+    counts = Counter(
+        key for tool in tools for key, value in (tool.extra or {}).items() if key not in written and value is not None
+    )
     for key, count in counts.items():
         code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
         ledger.note(code, "tools", counted(f"tools[].{key}", count), "left out: the wire has no place for it")

@@ -194,7 +194,7 @@ def _tool(tool: Function, names: dict[str, str]) -> dict[str, Any]:
     wire["input_schema"] = tool.parameters or {"type": "object", "properties": {}}
     if tool.strict is not None:
         wire["strict"] = tool.strict
-    return {**(tool.extra or {}), **wire}
+    return {**{key: value for key, value in (tool.extra or {}).items() if value is not None}, **wire}
 
 
 def _choice(request: EncodeInput) -> dict[str, Any] | None:

@@ -302,7 +302,11 @@ def _media(media: Media) -> dict[str, Any]:
 
 
 def _tool(tool: Function, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
-    """Encode a tool in the flat form. A missing `strict` would mean true."""
+    """Encode a tool in the flat form.
+
+    Without `strict` the endpoint makes a tool strict where its schema allows that. So it is missing only where a client
+    of this wire left it to the endpoint: a null beside the function.
+    """
     if tool.definition is not None:
         return tool.definition
     if tool.custom is not None:
@@ -314,7 +318,8 @@ def _tool(tool: Function, flags: Flags, names: dict[str, str]) -> dict[str, Any]
         wire["parameters"] = {"type": "object", "properties": {}}
     elif tool.parameters is not None:
         wire["parameters"] = tool.parameters
-    if flags.tools is None or flags.tools.strict is not False:
+    is_open = tool.strict is None and "strict" in (tool.extra or {})
+    if not is_open and (flags.tools is None or flags.tools.strict is not False):
         wire["strict"] = bool(tool.strict)
     return {**wire, **_tool_keys(tool)}
 

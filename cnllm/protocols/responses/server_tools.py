@@ -144,7 +144,9 @@ class ClientTools:
             case "function":
                 name = self._register(ClientTool("function", tool["name"], namespace))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
-                self._offer(name, {"type": "function", "function": {"name": name, **keys}, **_other_keys(tool)})
+                open_keys = {} if "strict" in keys else {"strict": None}  # which leaves it to the endpoint
+                function = {"name": name, **keys}
+                self._offer(name, {"type": "function", "function": function, **_other_keys(tool), **open_keys})
             case "custom":
                 name = self._register(ClientTool("custom", tool["name"], namespace))
                 self._offer(name, {**custom_function(name, tool), **_other_keys(tool)})
