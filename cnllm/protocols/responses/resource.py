@@ -2,7 +2,8 @@
 
 Most of its fields repeat the request. If the request has no value, or none of the right type, the field has the
 default of the specification (openresponses/openresponses, public/openapi/openapi.json, version 2026-04-24). `user`
-is not in that version; clients for an earlier one read it.
+is not in that version; clients for an earlier one read it. `service_tier` is the tier that served the request, which
+an endpoint reports; the one that the request wants may have been left out.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def response_resource(id: str, model: str, created: int, request: Mapping[str, A
         "usage": None,
         "metadata": _object(request_body.get("metadata")),
         "reasoning": {"effort": None, "summary": None, **_object(request_body.get("reasoning"))},
-        "service_tier": _service_tier(request_body.get("service_tier")),
+        "service_tier": "default",
         "text": _text(request_body.get("text")),
         "tool_choice": _tool_choice(request_body.get("tool_choice")),
         "tools": _tools(request_body.get("tools")),
@@ -57,11 +58,6 @@ def response_resource(id: str, model: str, created: int, request: Mapping[str, A
 def _object(value: Any) -> dict[str, Any]:
     """Return an object, empty for anything else."""
     return value if isinstance(value, dict) else {}
-
-
-def _service_tier(value: Any) -> str:
-    """Return the tier. With `auto` the server chooses, and it chooses the default one."""
-    return value if isinstance(value, str) and value != "auto" else "default"
 
 
 def _text(value: Any) -> dict[str, Any]:
