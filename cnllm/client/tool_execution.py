@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from cnllm.config import redact
 from cnllm.engine.run.continuation import failed_result_text
 from cnllm.tools import shown
-from cnllm.types import Media, ToolCall, ToolResult
-from cnllm.types.convert import result_text
+from cnllm.types import Media, Text, ToolCall, ToolResult
+from cnllm.types.convert import result_of
 
 __all__ = [
     "ToolThread",
@@ -151,9 +151,8 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
     if type(value) is Media:
         value = [value]
     if isinstance(value, list | tuple) and any(type(item) is Media for item in value):
-        texts = [_value_text(item) for item in value if type(item) is not Media]
-        media = tuple(item for item in value if type(item) is Media)
-        return ToolResult(call.id, result_text(texts), call.name, media=media)
+        parts = [item if type(item) is Media else Text(_value_text(item)) for item in value]
+        return result_of(call.id, parts, call.name, error=False)
     return ToolResult(call.id, _value_text(value), call.name)
 
 

@@ -27,10 +27,13 @@ __all__ = [
     "dict_of_message",
     "message_fields",
     "result_of",
+    "result_parts",
     "result_text",
     "text_with_error",
     "tool_result",
     "url_media",
+    "with_content",
+    "with_error",
 ]
 
 CACHE_MARK = "cache_control"
@@ -90,10 +93,39 @@ def tool_result(id: str, content: Any, name: str | None = None, *, error: bool =
 
 def result_of(id: str, parts: Iterable[Part], name: str | None, *, error: bool) -> ToolResult:
     """Return the result of a call with these parts as its content."""
-    parts = tuple(parts)
-    text = result_text([part.text for part in parts if isinstance(part, Text)])
-    media = tuple(part for part in parts if isinstance(part, Media))
-    return ToolResult(id, text, name, error, media, None, tuple(part for part in parts if isinstance(part, Opaque)))
+    return with_content(ToolResult(id, "", name, error), parts)
+
+
+def with_content(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
+    """Return a result with these parts as its content."""
+    parts = [part for part in parts if isinstance(part, Media | Opaque) or (isinstance(part, Text) and part.text)]
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    media = [part for part in parts if isinstance(part, Media)]
+    blocks = [part for part in parts if isinstance(part, Opaque)]
+    order: list[str | int] = []
+    places = {Media: iter(range(len(media))), Opaque: iter(range(len(media), len(media) + len(blocks)))}
+    for part in parts:
+        order.append(
+            part.text if isinstance(part, Text) else next(places[Media if isinstance(part, Media) else Opaque])
+        )
+    usual = [*texts, *range(len(media) + len(blocks))]
+    return msgspec.structs.replace(
+        result,
+        text=result_text(texts),
+        media=tuple(media),
+        blocks=tuple(blocks),
+        order=() if order == usual else tuple(order),
+    )
+
+
+def result_parts(result: ToolResult) -> list[Text | Media | Opaque]:
+    """Return the content of a result in its order."""
+    inside: list[Media | Opaque] = [*result.media, *result.blocks]
+    texts = [piece for piece in result.order if isinstance(piece, str)]
+    places = [piece for piece in result.order if not isinstance(piece, str)]
+    if result_text(texts) != result.text or sorted(places) != [*range(len(inside))]:
+        return [*([Text(result.text)] if result.text.strip() else []), *inside]
+    return [Text(piece) if isinstance(piece, str) else inside[piece] for piece in result.order]
 
 
 def message_fields(data: Mapping[str, Any]) -> Fields:
@@ -160,7 +192,8 @@ def _flat(fields: Fields) -> dict[str, Any]:
             out["tool_call_id"] = result.id
             if result.name:
                 out["name"] = result.name
-            out["content"] = _content([Text(result.text), *result.media])
+            media = [part for part in result_parts(result) if type(part) is not Opaque]
+            out["content"] = _content(media if result.order else [Text(result.text), *result.media])
             if result.error:
                 out["error"] = True
         return {**out, **further}
@@ -221,6 +254,7 @@ def result_text(texts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, texts))
 
 
+_ERROR = "Error: "
 _ERROR_WORDS = re.compile(r"\W*(?:\w*(?:error|exception|failure)\b|failed\b|traceback\b|错误|失败)", re.IGNORECASE)
 
 
@@ -228,7 +262,17 @@ def text_with_error(result: ToolResult) -> str:
     """Return the text of a result for a wire without a field for failures: that of a failure begins with the word."""
     if not result.error or _ERROR_WORDS.match(result.text):
         return result.text
-    return f"Error: {result.text if result.text.strip() else 'the tool failed'}"
+    return f"{_ERROR}{result.text if result.text.strip() else 'the tool failed'}"
+
+
+def with_error(result: ToolResult) -> ToolResult:
+    """Return a result with the text that says that it is a failure (`text_with_error`), in the same order."""
+    text = text_with_error(result)
+    if text == result.text:
+        return result
+    first = next((place for place, piece in enumerate(result.order) if isinstance(piece, str)), None)
+    order = tuple(f"{_ERROR}{piece}" if place == first else piece for place, piece in enumerate(result.order))
+    return msgspec.structs.replace(result, text=text, order=order)
 
 
 def _further_keys(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:

@@ -91,7 +91,9 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
     """The result of a call: `id` is the call's; `error` marks a failure.
 
     `media` are images, sounds and files in the result. `blocks` is what else is in it and is no text: results of a
-    search, references to tools, files that an endpoint keeps.
+    search, references to tools, files that an endpoint keeps. `order` is the content as it came: its texts, and the
+    number of each medium or block, counted through both. It is empty where the text comes first, then media, then
+    blocks, and says nothing where the content is another one by now.
     """
 
     id: str
@@ -101,6 +103,7 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
     media: tuple[Media, ...] = ()
     seal: Seal | None = None
     blocks: tuple[Opaque, ...] = ()
+    order: tuple[str | int, ...] = ()
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="kind", omit_defaults=True):

@@ -33,6 +33,7 @@ from cnllm import (
     engine,
 )
 from cnllm.protocols import PROTOCOLS, server_codec
+from cnllm.registry import Registry
 
 from .clients import (
     ANSWER,
@@ -362,3 +363,62 @@ def test_the_billing_text_of_a_client_is_left_out_with_a_note() -> None:
     mark = {"type": "ephemeral"}
     assert own.body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
     assert own.body["messages"][-1]["content"][-1]["cache_control"] == mark
+
+
+PAGE = {"type": "image", "source": {"type": "url", "url": "https://a.example/1.png"}}
+CONTENT: list[dict[str, Any]] = [
+    {"type": "text", "text": "Page 1:"},
+    PAGE,
+    {"type": "text", "text": "Page 2:"},
+    {"type": "image", "source": {"type": "url", "url": "https://a.example/2.png"}},
+]
+OUTPUT: list[dict[str, Any]] = [
+    {"type": "input_text", "text": "Page 1:"},
+    {"type": "input_image", "image_url": "https://a.example/1.png"},
+    {"type": "input_text", "text": "Page 2:"},
+    {"type": "input_image", "image_url": "https://a.example/2.png"},
+]
+
+
+@pytest.mark.parametrize("error", [False, True])
+def test_texts_and_pictures_of_a_result_keep_their_order(error: bool) -> None:
+    called = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": CONTENT, "is_error": error}
+    turns = [{"role": "assistant", "content": [called]}, {"role": "user", "content": [result]}]
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Look."}, *turns]}
+    request = engine.decode_request(MESSAGES, body)
+    model = Registry.load().resolve("openai/gpt-4.1", protocol=RESPONSES)
+    found = engine.build_request(model, request.messages, **request.options).body["input"][-1]["output"]
+    assert found == [{**OUTPUT[0], "text": "Error: Page 1:" if error else "Page 1:"}, *OUTPUT[1:]]
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    items = [{"role": "user", "content": "Look."}, call]
+    plan, _ = sent(
+        RESPONSES, MESSAGES, {"input": [*items, {"type": "function_call_output", "call_id": "c1", "output": OUTPUT}]}
+    )
+    assert plan.body["messages"][-1]["content"][0]["content"] == CONTENT
+    [message] = [m for m in request.messages if m.role == "tool"]
+    assert Message.from_dict(message.to_dict()) == message
+    assert [part["type"] for part in message.to_dict()["content"]] == ["text", "image_url", "text", "image_url"]
+
+
+def test_the_order_of_a_result_that_was_changed_says_nothing() -> None:
+    """What is left of it goes on: the text, then the media."""
+    result = next(p for m in engine.decode_request(RESPONSES, {"input": [
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": OUTPUT},
+    ]}).messages for p in m.parts if type(p) is ToolResult)  # fmt: skip
+    for changed in (
+        replace(result, text="Two pages."),
+        replace(result, media=result.media[:1]),
+        replace(result, order=("Page 1:", 5, "Page 2:", 0)),
+        replace(result, order=("Page 1:", 0, "Page 2:", 0)),
+    ):
+        call = ToolCall("c1", "look", {}, "{}")
+        history = [
+            Message.user("Look."),
+            Message("assistant", (call,)),
+            Message("tool", (replace(changed, seal=None),)),
+        ]
+        block = engine.build_request(endpoint(MESSAGES), history).body["messages"][-1]["content"][0]
+        assert [part["type"] for part in block["content"]] == ["text", *["image"] * len(changed.media)]
+        assert block["content"][0]["text"] == changed.text

@@ -15,7 +15,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.convert import CACHE_MARK, result_text
+from cnllm.types.convert import CACHE_MARK, result_parts, with_content
 from cnllm.types.documents import block_kind, block_parts, file_text, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
@@ -209,17 +209,19 @@ class _MediaForms:
 
     def read_result(self, result: ToolResult, index: int) -> ToolResult:
         """Return a result with the media and blocks that are sent as they are; the rest is in its text."""
-        inside: list[Media | Opaque] = [*result.media, *result.blocks]
-        sent = [new for part in inside for new in self._read_inside(part, index)]
-        texts = [part.text for part in sent if type(part) is Text]
-        media = tuple(part for part in sent if type(part) is Media)
-        blocks = tuple(part for part in sent if type(part) is Opaque)
-        if not texts and (media, blocks) == (result.media, result.blocks):
+        sent: list[Part] = []
+        has_lines = False
+        for part in result_parts(result):
+            new = [part] if isinstance(part, Text) else self._read_inside(part, index)
+            has_lines = has_lines or (type(part) is not Text and Text in map(type, new))
+            sent += new
+        new_result = with_content(result, sent)
+        if not has_lines and (new_result.media, new_result.blocks) == (result.media, result.blocks):
             return result
-        for block in _sealed_content(result) if texts else ():  # it is written anew
+        for block in _sealed_content(result) if has_lines else ():  # it is written anew
             _note_lost_keys(block, self._ledger)
             self.lost_marks += block.get(CACHE_MARK) is not None
-        return replace(result, text=result_text([result.text, *texts]), media=media, blocks=blocks)
+        return new_result
 
     def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
         """Return a part of a result as the parts that are sent."""

@@ -13,7 +13,7 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import CACHE_MARK, result_text
+from cnllm.types.convert import CACHE_MARK, result_parts, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind
@@ -167,13 +167,22 @@ def _result(result: ToolResult) -> Block:
     if "content" in data and _is_content_of(result, data["content"]):
         block["content"] = data["content"]
     elif result.media or result.blocks:
-        others = [other.data for other in result.blocks if type(other.data) is dict]
-        block["content"] = [*texts, *(_media(media) for media in result.media), *others]
+        block["content"] = [found for part in result_parts(result) if (found := _inside(part)) is not None]
     elif texts:
         block["content"] = result.text
     if result.error:
         block["is_error"] = True
     return {**block, **{key: value for key, value in data.items() if key != "content"}}
+
+
+def _inside(part: Text | Media | Opaque) -> Block | None:
+    """Encode a part of a result; None for a block that is no object."""
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Media():
+            return _media(part)
+    return part.data if type(part.data) is dict else None
 
 
 def _is_content_of(result: ToolResult, content: Any) -> bool:

@@ -15,7 +15,7 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import result_text, text_with_error
+from cnllm.types.convert import result_parts, result_text, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, upload_name
 from cnllm.types.tools import Function
@@ -243,8 +243,10 @@ def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
     if type(parts := sealed.get("output")) is list and not result.error and _is_output_of(result, parts):
         output = parts
     elif result.media or result.blocks:
-        texts = [{"type": "input_text", "text": text}] if text else []
-        output = [*texts, *(_part(m) for m in result.media), *(_part(b) for b in result.blocks)]
+        output = [
+            {"type": "input_text", "text": part.text} if type(part) is Text else _part(part)
+            for part in result_parts(with_error(result))
+        ]
     item_keys = sealed.get("item")
     item_keys = item_keys if type(item_keys) is dict else {}
     return {"type": "function_call_output", **item_keys, "call_id": result.id, "output": output}
