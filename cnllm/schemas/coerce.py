@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from cnllm.schemas.subschemas import resolve
+from cnllm.types.lenient_json import finite_number
 
 __all__ = ["allowed_types", "coerce", "decode_json", "item_schema", "property_schema"]
 
@@ -110,7 +111,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
+_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=finite_number)
 
 
 def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:

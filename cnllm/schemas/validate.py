@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
+from cnllm.types.lenient_json import finite_number
+
 __all__ = [
     "InvalidAnswer",
     "Undecided",
@@ -32,9 +34,15 @@ __all__ = [
 _MAX_LISTED = 3  # errors that a message lists
 _MAX_ERRORS = 50  # errors that are collected
 _MAX_STARTS = 8  # places in a text where JSON may begin
+_MAX_LEVELS = 500  # of an answer: what writes it again has a stack that ends
 _MAX_LENGTH = 200  # characters of one error: a validator quotes the whole wrong value
 _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)
+_CLOSERS = {"{": "}", "[": "]"}
+_FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*\s*")
+_BEGINS = re.compile(r'\{|\[(?!\d+\])\s*[]\[{"\d-]')
+"""The beginning of JSON; [1] and [Note] before prose are none."""
 _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
 _MAX_SCHEMA_STEPS = 3_000_000
 _LONGEST_KEPT = 64 * 1024  # bytes of a schema
@@ -95,7 +103,7 @@ class Undecided(ValueError):
 def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     """Return the JSON of a text, with or without a code fence, and the prose before it, if `lenient` allows prose.
 
-    Raises `InvalidAnswer`.
+    No part of broken JSON is taken for the answer. Raises `InvalidAnswer`.
     """
     stripped = text.strip()
     if not stripped:
@@ -103,16 +111,35 @@ def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     try:
         return _decode(_strip_fence(stripped)), ""
     except InvalidAnswer as error:
-        if not lenient:
+        fence = _FENCE.match(stripped)
+        if not lenient or _BEGINS.match(stripped, fence.end() if fence else 0):
             raise
         first_error = error if stripped[0] in "{[`~" else None
     end = stripped[:-3].rstrip() if stripped.endswith(("```", "~~~")) else stripped
-    for match in itertools.islice(_OPENS.finditer(end), _MAX_STARTS):
+    for start in itertools.islice(_starts(end), _MAX_STARTS):
         try:
-            return _decode(end[match.start() :]), end[: match.start()].strip()
+            return _decode(end[start:]), end[:start].strip()
         except InvalidAnswer as error:
             first_error = first_error or error
     raise first_error or InvalidAnswer("there is no JSON in it")
+
+
+def _starts(text: str) -> Iterator[int]:
+    """Yield the places of brackets that are inside of no other ones. What never ends holds the rest of the text."""
+    position = 0
+    while opening := _OPENS.search(text, position):
+        yield opening.start()
+        expected = [_CLOSERS[opening[0]]]
+        position = opening.end()
+        while expected:
+            mark = _MARKS.search(text, position)
+            if mark is None:
+                return
+            position = mark.end()
+            if mark[0] in _CLOSERS:
+                expected.append(_CLOSERS[mark[0]])
+            elif mark[0] == expected[-1]:
+                expected.pop()
 
 
 def _strip_fence(text: str) -> str:
@@ -125,11 +152,20 @@ def _strip_fence(text: str) -> str:
 
 
 def _decode(text: str) -> Any:
-    """Decode JSON. Raises `InvalidAnswer`."""
+    """Decode JSON. Raises `InvalidAnswer`, also where it is nested so deeply that it could not be written again."""
+    from cnllm.schemas.work import depth
+
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(text, parse_constant=_refuse, parse_float=finite_number)
+    except ValueError as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from None
+    except RecursionError:
+        value = None
+    else:
+        is_flat = text.count("{") + text.count("[") < _MAX_LEVELS
+        if is_flat or depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
+            return value
+    raise InvalidAnswer(f"it is nested more than {_MAX_LEVELS} levels deep")
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -6,17 +6,32 @@ from typing import Any
 
 __all__ = ["json_form"]
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def json_form(value: Any) -> Any:
     """Return a value in a form that JSON can hold; the value itself where it is in that form."""
-    if type(value) in _PLAIN:
+    if _is_plain(value):
         return value
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True)
     from pydantic_core import to_jsonable_python
 
-    plain = to_jsonable_python(value, by_alias=True)
-    return value if type(value) in (dict, list) and plain == value else plain
+    return to_jsonable_python(value, by_alias=True)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is in the form of JSON already, however deep it is."""
+    rest = [value]
+    while rest:
+        part = rest.pop()
+        if type(part) is dict:
+            if any(type(name) is not str for name in part):
+                return False
+            rest += part.values()
+        elif type(part) is list:
+            rest += part
+        elif type(part) not in _PLAIN:
+            return False
+    return True

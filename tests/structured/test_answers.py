@@ -1,8 +1,10 @@
 """What counts as an answer, and what a caller is told of one that is not valid."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from client.peer import Peer
 from client.support import Driver, ask
@@ -28,7 +30,9 @@ def test_a_fence_around_it_is_tolerated(client: Driver, tmp_path: Path, method: 
     assert (got.parsed, got.text) == (ADA, text)
 
 
-@pytest.mark.parametrize("text", [f"Sure [1]:\n{GOOD}", f"Sure:\n```json\n{GOOD}\n```"])
+@pytest.mark.parametrize(
+    "text", [f"Sure [1]:\n{GOOD}", f"Sure:\n```json\n{GOOD}\n```", f'Sure, {{"a": "]"}} is "wrong:\n{GOOD}']
+)
 def test_prose_before_it_only_where_the_endpoint_does_not_see_to_the_form(
     client: Driver, tmp_path: Path, text: str
 ) -> None:
@@ -47,7 +51,13 @@ def test_prose_before_it_only_where_the_endpoint_does_not_see_to_the_form(
         ('{"name": "Ada", "age": -1}', "$.age: -1 is less than the minimum of 0"),
         ('{"name": "Ada", "age": NaN}', "JSON has no NaN"),
         ('{"name": "Ada", "age"', "it is not JSON"),
+        ('{"name": "Ada", "age": 1e400}', "the number 1e400 is too large"),
         (f"{GOOD} I hope this helps.", "it is not JSON"),
+        (f'{{"name": "Eve", "child": {GOOD}', "it is not JSON"),
+        (f"```json\n[{GOOD}, {GOOD}\n```", "it is not JSON"),
+        (f'Sure: {{"name": "Eve", "children": [{GOOD}], "age": ', "it is not JSON"),
+        (f'Sure: {{"name": "Eve", "children": [1}} {GOOD}', "it is not JSON"),
+        (f'{{"name": "Eve", "age": 1}} {GOOD}', "it is not JSON"),
         ("I cannot say.", "there is no JSON in it"),
     ],
 )
@@ -58,6 +68,18 @@ def test_what_is_not_valid_is_kept_and_noted_in_the_validators_words(
     assert (got.parsed, got.text, got.finish) == (None, text, "stop")
     assert words in note(got, "answer-invalid").said
     assert got.to_dict()["parsed"] is None
+
+
+def test_what_is_deep_can_be_written_again(client: Driver, tmp_path: Path) -> None:
+    for levels in (300, 499, 600, 10_000):
+        text = '{"a": ' * levels + "1" + "}" * levels
+        got = answered(client, tmp_path, text, schema={"type": "object"})
+        if levels < 500:
+            assert (got.parsed is None, "answer-invalid" in codes(got)) == (False, False)
+        else:
+            assert "it is nested more than 500 levels deep" in note(got, "answer-invalid").said
+        again = json.loads(msgspec.json.encode(got.to_dict()))
+        assert again["parsed"] == got.parsed
 
 
 def test_what_is_long_is_told_in_short(client: Driver, tmp_path: Path) -> None:
