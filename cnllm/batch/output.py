@@ -31,6 +31,7 @@ __all__ = [
     "LineReply",
     "Outcome",
     "Output",
+    "encode_json",
     "encode_line",
     "fault_outcome",
     "line_of",
@@ -86,12 +87,17 @@ class Line(Struct, frozen=True):
 _decode_line = msgspec.json.Decoder(Line).decode
 
 
+def encode_json(data: Any) -> bytes:
+    """Return data as JSON, which can hold half of a surrogate pair only as an escape."""
+    try:
+        return msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        return json.dumps(data, default=msgspec.to_builtins).encode()
+
+
 def encode_line(data: dict[str, Any]) -> bytes:
     """Return the line of a row."""
-    try:
-        return msgspec.json.encode(data) + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
-        return json.dumps(data, default=msgspec.to_builtins).encode() + b"\n"
+    return encode_json(data) + b"\n"
 
 
 class Output:

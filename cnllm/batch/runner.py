@@ -11,14 +11,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-import msgspec
-
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
-from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
+from cnllm.batch.output import FAULT, Outcome, encode_json, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Dispatcher, LanePermit, Sender
@@ -309,7 +307,7 @@ class Runner:
         if outcome.error is None:
             self._tally.cached_rows += outcome.cached is not None
             if self._cache is not None and outcome.reply is not None and job.identity is not None:
-                self._to_cache.append((job.identity, msgspec.json.encode(outcome.reply.to_dict())))
+                self._to_cache.append((job.identity, encode_json(outcome.reply.to_dict())))
         elif outcome.error.type == FAULT:
             self.broken += 1
             if self._strict:

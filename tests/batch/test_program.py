@@ -157,6 +157,48 @@ def test_a_schema_and_tools(machine: Machine, tmp_path: Path) -> None:
     assert again.json()["asked"] == 0
 
 
+ODD = {
+    "deep": '{"a":' * 300 + "1" + "}" * 300,
+    "too deep": '{"a":' * 5000 + "1" + "}" * 5000,
+    "half": r'{"a": "\ud800"}',
+    "huge": '{"a": 1e400}',
+}
+
+
+def test_no_answer_ends_a_batch(machine: Machine, tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer:
+        return 200, reply(ODD.get(prompt, '{"a": 1}')), {}
+
+    source = str(rows(tmp_path, [{"id": name, "prompt": name} for name in [*ODD, "plain"]]))
+    command = ("-m", "home/m", "--schema", '{"type": "object"}', "-p", "corrections=0")
+    out = str(tmp_path / "out.jsonl")
+    with stub(rule=rule) as server:
+        machine.overlay(server.url)
+        for count in (1, 2):
+            batch = machine.run("batch", source, *command, "-o", out, "--cache", "--no-plot", "--json")
+            report = batch.json()
+            assert (batch.status, report["done"], report["failed"], report["invalid"]) == (
+                3,
+                3,
+                2,
+                2 if count == 1 else 0,
+            )
+            assert len(server.log) == len(ODD) + 1
+        again = machine.run("batch", source, *command, "-o", f"{out}2", "--cache", "--no-plot", "--json").json()
+        assert (again["done"], again["failed"], again["from_cache"]) == (3, 2, 3)
+        found = {line["id"]: line for line in lines(tmp_path)}
+        assert found["half"]["reply"]["parsed"] == {"a": "\ud800"}
+        assert found["deep"]["reply"]["parsed"] == json.loads(ODD["deep"])
+        assert found["huge"]["error"]["message"].endswith("the number 1e400 is too large")
+        assert {line["id"]: line["reply"]["parsed"] for line in lines(tmp_path, "out.jsonl2")} == {
+            name: line["reply"]["parsed"] for name, line in found.items()
+        }
+        for name in ODD:
+            done = machine.run("call", *command, "--json", name)
+            assert done.json()["parsed"] == found[name]["reply"]["parsed"]
+            assert "Infinity" not in done.out
+
+
 def test_a_batch_says_once_that_answers_are_simulated(machine: Machine, tmp_path: Path) -> None:
     source = str(rows(tmp_path, prompts(3)))
     done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "out.jsonl"), "--simulate")
