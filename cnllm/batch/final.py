@@ -11,6 +11,7 @@ from pathlib import Path
 from cnllm.batch.output import LINE_BEGIN, Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import BatchState
+from cnllm.errors import CnllmError
 from cnllm.system.files import open_private, sync_folder
 
 __all__ = ["errors_path", "finish_files"]
@@ -35,9 +36,10 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
             _rewrite(output, state, "number, seq")
         elif state.execute("SELECT 1 FROM superseded LIMIT 1").fetchone() is not None:
             _rewrite(output, state, "place")
-    except OSError as error:
+    except (OSError, CnllmError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         messages.append(
-            f"{output.path} still holds lines of rows that were asked again ({error.strerror}): the last line of a row "
+            f"{output.path} still holds lines of rows that were asked again ({reason}): the last line of a row "
             "counts; free disk space, and run the same command again"
         )
     try:

@@ -150,21 +150,22 @@ class Output:
         """Return bytes of the file."""
         return files.read_at(self._file, length, place)
 
-    def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines from a place on, each with its own place. The last one may lack its end."""
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines, each with its place. The last one may lack its end."""
+        start = 0
         with self.path.open("rb") as file:
-            file.seek(start)
             for line in file:
                 yield start, line
                 start += len(line)
 
-    def entries(self, start: int, trusted: int) -> Iterator[tuple[int, int, Line]]:
-        """Yield place, length and content of the lines from a place on.
+    def entries(self, written: int | None) -> Iterator[tuple[int, int, Line]]:
+        """Yield place, length and content of the lines.
 
-        A torn last line is cut off, and so is a damaged line behind the `trusted` bytes, with what follows. Raises
-        `CnllmError` for any other line that is not one of a batch.
+        A torn last line behind other lines is cut off, and so is a damaged line behind the bytes that are known to be
+        `written` here, with what follows. Raises `CnllmError` for any other line that is not one of a batch.
         """
-        for place, data in self.lines(start):
+        count = 0
+        for place, data in self.lines():
             try:
                 if not data.endswith(b"\n"):
                     raise ValueError("torn")
@@ -172,20 +173,26 @@ class Output:
                     continue
                 line = _decode_line(data)
             except (msgspec.DecodeError, ValueError) as error:
-                is_torn = not data.endswith(b"\n")
-                if place >= trusted and (trusted or (is_torn and LINE_BEGIN.startswith(data[: len(LINE_BEGIN)]))):
+                is_torn = not data.endswith(b"\n") and LINE_BEGIN.startswith(data[: len(LINE_BEGIN)])
+                if (written is not None and place >= written) or (is_torn and count):
                     self.truncate(place)
                     return
                 raise CnllmError(
                     f"{self.path} is not an output of a batch: the line at byte {place} is none of its lines ({error})",
                     hint="choose another -o OUT",
                 ) from error
+            count += 1
             yield place, len(data), line
+
+    def stamp(self) -> list[int]:
+        """Return numbers that another file, or one that was changed, does not have."""
+        status = os.fstat(self._file)
+        return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
     def reopen(self) -> None:
         """Open the file that has the name now."""
-        os.close(self._file)
-        self._file = open_private(self.path, os.O_RDWR)
+        before, self._file = self._file, open_private(self.path, os.O_RDWR)
+        os.close(before)
         self.size = os.fstat(self._file).st_size
 
     def close(self) -> None:

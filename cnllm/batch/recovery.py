@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from cnllm.batch.output import Line, Output
 from cnllm.batch.rows import id_digest, line_digest
@@ -16,9 +17,9 @@ __all__ = ["Spent", "output_facts", "recover", "state_path"]
 Spent = dict[str, int]
 """Money that was spent, in units by currency."""
 
-_CHUNK = 5000
-_KNOWN = "SELECT seq, state, place, length, cost FROM rows WHERE id = ?"
+_KNOWN = "SELECT seq, state, place, length, cost, attempts, identity FROM rows WHERE id = ?"
 _UPDATE = "UPDATE rows SET state=?, place=?, length=?, cost=?, attempts=? WHERE seq=?"
+_FOREIGN = "UPDATE rows SET key=NULL, setting=NULL, identity=?, cost=? WHERE seq=?"
 _INSERT = (
     "INSERT INTO rows (seq, id, number, key, identity, setting, state, place, length, cost, attempts) "
     "VALUES (?,?,?,NULL,?,NULL,?,?,?,?,?)"
@@ -28,23 +29,21 @@ _INSERT = (
 def recover(output: Output, state: BatchState) -> Spent:
     """Take in the lines of the output that the state does not know. Return what was spent so far.
 
-    A torn last line is cut off. What unanswered requests may have cost counts as spent from now on.
+    An output that is not exactly as the state left it is read as a whole: it is the truth. A torn last line is cut off.
+    What unanswered requests may have cost counts as spent from now on.
     """
-    known = state.fact("output") or {"size": 0, "tail": output.tail(0)}
+    known = state.fact("output") or {}
     spent: Spent = state.fact("spent") or {}
-    size = int(known["size"])
-    trusted = size <= output.size and output.tail(size) == known["tail"]
-    if not trusted:  # another file, or one that was edited: it is the truth
-        with state.writing():
-            state.execute("DELETE FROM rows WHERE state != ?", SENT)
-            state.execute("UPDATE rows SET place = NULL, length = NULL")
-            state.execute("DELETE FROM superseded")
-        size = 0
-    _take_in(output, state, size, spent, trusted=trusted)
-    unsure = int(state.execute("SELECT total(cost) FROM rows WHERE state = 0").fetchone()[0])  # an unknown one is 0
-    if unsure and (currency := state.fact("currency")) is not None:
-        spent[currency] = spent.get(currency, 0) + unsure
+    size, stamp = int(known.get("size", 0)), output.stamp()
+    is_as_known = size == output.size and known.get("stamp") == stamp and known["tail"] == output.tail(size)
     with state.writing():
+        if not is_as_known:
+            begins_alike = size <= output.size and known.get("tail") == output.tail(size)
+            is_same_file = known.get("stamp", ())[:1] == stamp[:1]
+            _read_again(output, state, spent, size if begins_alike and (size or is_same_file) else None)
+        unsure = int(state.execute("SELECT total(cost) FROM rows WHERE state = 0").fetchone()[0])  # an unknown one is 0
+        if unsure and (currency := state.fact("currency")) is not None:
+            spent[currency] = spent.get(currency, 0) + unsure
         state.execute("UPDATE rows SET cost = 0 WHERE state = 0 AND cost IS NOT NULL")
         state.put_facts({"spent": spent, **output_facts(output)})
     return spent
@@ -52,30 +51,67 @@ def recover(output: Output, state: BatchState) -> Spent:
 
 def output_facts(output: Output) -> dict[str, object]:
     """Return what tells whether the output is as the state knows it."""
-    return {"output": {"size": output.size, "tail": output.tail(output.size)}}
+    return {"output": {"size": output.size, "tail": output.tail(output.size), "stamp": output.stamp()}}
 
 
-def _take_in(output: Output, state: BatchState, start: int, spent: Spent, *, trusted: bool) -> None:
-    """Store the lines from a place on."""
-    entries = output.entries(start, start if trusted and start else 0)
-    seq, currency = state.last_seq(), state.fact("currency")
-    while chunk := list(islice(entries, _CHUNK)):
-        with state.writing():
-            for place, length, line in chunk:
-                digest = line_digest(line.line or 0) if line.id is None else id_digest(line.id)
-                row = state.execute(_KNOWN, digest).fetchone()
-                was_sent = row is not None and row[1] == SENT
-                cost = _line_cost(line, spent, row[4] if was_sent else None, currency)
-                values = (_state_of(line), place, length, cost, line.attempts)
-                if row is None:
-                    seq += 1
-                    identity = None if line.identity is None else bytes.fromhex(line.identity)
-                    number = line.line or (line.id if isinstance(line.id, int) else 0)
-                    state.execute(_INSERT, seq, digest, number, identity, *values)
-                else:
-                    if row[2] is not None:
-                        state.execute("INSERT OR IGNORE INTO superseded VALUES (?, ?)", row[2], row[3])
-                    state.execute(_UPDATE, *values, row[0])
+class _KnownRow(Struct, frozen=True, array_like=True):
+    """A row of the state."""
+
+    seq: int
+    state: int
+    place: int | None
+    length: int | None
+    cost: int | None
+    attempts: int
+    identity: bytes | None
+
+
+class _Stranger(Struct, frozen=True):
+    """The line of a row that another request has answered than the one that the state knows."""
+
+    identity: bytes | None
+    line: Line
+
+
+def _read_again(output: Output, state: BatchState, spent: Spent, written: int | None) -> None:
+    """Find the line of each row in the output. Rows without one are forgotten, unless they are unanswered.
+
+    What the state knows of a row stays where its line is of the same request: its cost is counted already. Behind the
+    `written` bytes damaged lines are those of a crash. Call it in `writing`.
+    """
+    state.execute("UPDATE rows SET place = NULL, length = NULL")
+    state.execute("DELETE FROM superseded")
+    last_known, currency = state.last_seq(), state.fact("currency")
+    seq, strangers = last_known, dict[int, _Stranger]()
+    for place, length, line in output.entries(written):
+        digest = line_digest(line.line or 0) if line.id is None else id_digest(line.id)
+        identity = None if line.identity is None else bytes.fromhex(line.identity)
+        row = state.execute(_KNOWN, digest).fetchone()
+        if row is None:
+            seq += 1
+            number = line.line or (line.id if isinstance(line.id, int) else 0)
+            cost = _line_cost(line, spent, None, currency)
+            state.execute(_INSERT, seq, digest, number, identity, _state_of(line), place, length, cost, line.attempts)
+            continue
+        known = _KnownRow(*row)
+        if known.place is not None:
+            state.execute("INSERT OR IGNORE INTO superseded VALUES (?, ?)", known.place, known.length)
+        if known.state == SENT and (identity != known.identity or 0 < line.attempts <= known.attempts):
+            # an answer from before the row was sent again
+            state.execute("UPDATE rows SET place=?, length=? WHERE seq=?", place, length, known.seq)
+            continue
+        cost = known.cost
+        if known.state == SENT or known.seq > last_known:
+            cost = _line_cost(line, spent, known.cost if known.state == SENT else None, currency)
+        elif identity != known.identity:
+            strangers[known.seq] = _Stranger(identity, line)
+        else:
+            strangers.pop(known.seq, None)
+        state.execute(_UPDATE, _state_of(line), place, length, cost, line.attempts, known.seq)
+    state.execute("DELETE FROM rows WHERE place IS NULL AND state != ?", SENT)
+    for known_seq, stranger in strangers.items():
+        cost = _line_cost(stranger.line, spent, None, currency)
+        state.execute(_FOREIGN, stranger.identity, cost, known_seq)
 
 
 def _state_of(line: Line) -> int:

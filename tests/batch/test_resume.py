@@ -6,7 +6,7 @@ import json
 import signal
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,54 @@ def test_a_torn_last_line_is_redone(tmp_path: Path) -> None:
     assert len(texts(tmp_path)) == 6
 
 
+@pytest.mark.parametrize("how", ["sorted", "crash", "full disk"])
+def test_an_output_that_was_reordered_is_read_again(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path) -> None:
+        raise OSError(28, "No space left on device") if how == "full disk" else KeyboardInterrupt
+
+    long, short, last = ({"id": key, "prompt": key * count} for key, count in (("b", 90), ("a", 1), ("z", 400)))
+    out = tmp_path / "out.jsonl"
+    with stub() as server:
+        first = run(server, tmp_path, rows(tmp_path, [long, short, last]), flags=PRICE, concurrency=1)
+        good = sorted(out.read_bytes().splitlines())
+        source = rows(tmp_path, [short, long, last])
+        if how == "sorted":
+            one, two, three = out.read_bytes().splitlines(keepends=True)
+            out.write_bytes(two + one + three)
+        else:
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr("cnllm.batch.final.sync_folder", fail)
+                report = run(server, tmp_path, source, flags=PRICE, order=True)
+                assert "No space left on device" in report.messages[0]
+        assert [line["id"] for line in lines(tmp_path)] == ["a", "b", "z"]
+        for order in (True, False):
+            again = run(server, tmp_path, source, flags=PRICE, order=order)
+            assert (again.done, again.asked, again.cost) == (3, 0, first.cost)
+            assert sorted(out.read_bytes().splitlines()) == good
+        assert len(server.log) == 3
+
+
+def test_what_was_paid_counts_once_where_lines_are_gone_or_changed(tmp_path: Path) -> None:
+    source, out = rows(tmp_path, prompts(5)), tmp_path / "out.jsonl"
+    with stub() as server:
+        first = run(server, tmp_path, source, flags=PRICE)
+        assert first.cost is not None
+        for count in (1, 2):
+            out.write_bytes(b"".join(out.read_bytes().splitlines(keepends=True)[:-1]))
+            again = run(server, tmp_path, source, flags=PRICE)
+            assert (again.asked, again.cost) == (1, first.cost / 5 * (5 + count))
+        out.write_text(out.read_text().replace("re: p", "said: p"))
+        again = run(server, tmp_path, source, flags=PRICE)
+        assert (again.done, again.asked, again.cost) == (5, 0, first.cost / 5 * 7)
+        other = tmp_path / "other"
+        other.mkdir()
+        run(server, other, source, flags=PRICE, temperature=0.5)
+        out.write_bytes((other / "out.jsonl").read_bytes())
+        with pytest.raises(CnllmError, match="5 finished rows"):
+            run(server, tmp_path, source, flags=PRICE)
+        assert len(server.log) == 12
+
+
 def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return (503, error("busy"), {}) if prompt == "p2" and len(server.log) < 8 else None
@@ -169,7 +217,7 @@ def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
 
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
-    for content in ("my notes", "my notes\n", '{"a": 1}\n', '{"id": 1, "x": 2}\n'):
+    for content in ("my notes", "my notes\n", '{"a": 1}\n', '{"id": 1, "x": 2}\n', '{"id":1,"note":"mine"}', '{"id":1'):
         out.write_text(content)
         with stub() as server:
             with pytest.raises(CnllmError, match="is not an output of a batch"):
