@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from cnllm.batch.output import LINE_BEGIN, Output
+from cnllm.batch.output import LINE_BEGIN, Output, is_line
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import BatchState
 from cnllm.errors import CnllmError
@@ -92,7 +92,7 @@ def _copy_failures(output: Output, state: BatchState) -> None:
     if path.exists() and not _is_ours(path):
         raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
     if first is None:
-        path.unlink(missing_ok=True)  # ours: it begins as a line of a batch
+        path.unlink(missing_ok=True)  # ours: it begins with a line of a batch
         return
     new = _unfinished_path(path)
     try:
@@ -102,16 +102,17 @@ def _copy_failures(output: Output, state: BatchState) -> None:
             file.write(output.read(*first))
             for place, length in rows:
                 file.write(output.read(place, length))
-        os.replace(new, path)  # ours: it begins as a line of a batch
+        os.replace(new, path)  # ours: it begins with a line of a batch
     except OSError:
         new.unlink(missing_ok=True)  # ours: made above
         raise
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is empty or begins as a line of a batch."""
+    """Whether a file is empty or begins with a line of a batch."""
     with path.open("rb") as file:
-        return file.read(len(LINE_BEGIN)) in (b"", LINE_BEGIN)
+        begin = file.read(len(LINE_BEGIN))
+        return not begin or (begin == LINE_BEGIN and is_line(begin + file.readline()))
 
 
 def _unfinished_path(path: Path) -> Path:

@@ -34,6 +34,7 @@ __all__ = [
     "encode_json",
     "encode_line",
     "fault_outcome",
+    "is_line",
     "line_of",
     "outcome_of_error",
     "outcome_of_reply",
@@ -98,6 +99,15 @@ def encode_json(data: Any) -> bytes:
 def encode_line(data: dict[str, Any]) -> bytes:
     """Return the line of a row."""
     return encode_json(data) + b"\n"
+
+
+def is_line(data: bytes) -> bool:
+    """Whether bytes are a whole line of a batch."""
+    try:
+        _decode_line(data)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return data.endswith(b"\n")
 
 
 class Output:
@@ -172,7 +182,7 @@ class Output:
                 if not data.strip():
                     continue
                 line = _decode_line(data)
-            except (msgspec.DecodeError, ValueError) as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 is_torn = not data.endswith(b"\n") and LINE_BEGIN.startswith(data[: len(LINE_BEGIN)])
                 if (written is not None and place >= written) or (is_torn and count):
                     self.truncate(place)

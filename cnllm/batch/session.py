@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from cnllm.batch import identity
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
 from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
-from cnllm.batch.final import finish_files
+from cnllm.batch.final import errors_path, finish_files
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
@@ -86,6 +88,7 @@ class BatchSession:
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
         if not path.parent.is_dir():
             raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
+        self._refuse_input(path)
         self._made = [file for file in (path, state_path(path)) if not file.exists()]
         self.state = BatchState(state_path(path))
         with ExitStack() as undo:
@@ -136,6 +139,21 @@ class BatchSession:
         self.jobs.doubled = self.comparison.doubled
         if self.vendor is not None:
             self.vendor.jobs.doubled = self.comparison.doubled
+
+    def _refuse_input(self, out: Path) -> None:
+        """Raise `CnllmError` where a file that this run writes is its input."""
+        source = self.settings.requests
+        if not isinstance(source, str):
+            return
+        for path in (out, state_path(out), errors_path(out)):
+            try:
+                same = os.path.samestat(os.fstat(0) if source == "-" else os.stat(source), path.stat())
+            except OSError:
+                continue
+            if same:
+                raise CnllmError(
+                    f"{path} is the input of this batch, and would be written", hint="choose another -o OUT"
+                )
 
     def _refuse_other_origin(self) -> None:
         """Raise `CnllmError` where the output holds made-up answers and this run asks a model, or the reverse."""

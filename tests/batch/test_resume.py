@@ -226,6 +226,33 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
         assert out.read_text() == content
 
 
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.errors.jsonl", "link.jsonl", "-"])
+def test_an_input_is_never_written(tmp_path: Path, name: str) -> None:
+    machine = Machine(tmp_path)
+    content = '{"id":1,"prompt":"Hi"}'
+    out = tmp_path / "out.jsonl"
+    source = tmp_path / (name if name.startswith("out") else "out.jsonl")
+    source.write_text(content)
+    (tmp_path / "link.jsonl").symlink_to(out)
+    given = name if name == "-" else str(tmp_path / name)
+    with source.open("rb") as stdin:
+        process = machine.start("batch", given, "-m", "glm-4.7", "-o", str(out), "--simulate", stdin=stdin)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, b"is the input of this batch" in err) == (2, True)
+    assert source.read_text() == content
+    assert not (tmp_path / "out.jsonl.state").exists()
+
+
+def test_failures_are_copied_over_no_file_of_another_program(tmp_path: Path) -> None:
+    copy = tmp_path / "out.jsonl.errors.jsonl"
+    with stub() as server:
+        for content in ('{"id":1,"note":"mine"}\n', '{"id":'):
+            copy.write_text(content)
+            report = run(server, tmp_path, [{"id": "x"}, "p1"])
+            assert "no batch has written it" in report.messages[0]
+            assert copy.read_text() == content
+
+
 def test_the_output_of_another_input_is_left_alone(tmp_path: Path) -> None:
     with stub() as server:
         run(server, tmp_path, rows(tmp_path, prompts(3)))

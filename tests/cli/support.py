@@ -103,7 +103,7 @@ class Machine:
         return subprocess.Popen(
             self.command(*args),
             env=self.env,
-            stdin=subprocess.DEVNULL,
+            stdin=more.pop("stdin", subprocess.DEVNULL),
             stdout=more.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             **more,
