@@ -69,6 +69,8 @@ class BatchSession:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
     def __init__(self, settings: BatchSettings) -> None:
+        if settings.out.is_symlink():  # the file has one state, whatever its name
+            settings = replace(settings, out=Path(os.path.realpath(settings.out)))
         self.settings = settings
         self.total: int | None = None
         self._running: VendorPhase | Runner | None = None

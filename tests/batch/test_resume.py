@@ -283,6 +283,28 @@ def test_one_process_writes_an_output(tmp_path: Path) -> None:
         assert len(server.log) == 3
 
 
+def test_a_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    source, link = rows(tmp_path, prompts(3)), tmp_path / "link.jsonl"
+    link.symlink_to("out.jsonl")
+    command = ("batch", str(source), "-m", "home/m", "-o")
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url)
+        process = machine.start(*command, str(link), "--input-order")
+        while not server.log:
+            assert process.poll() is None
+        machine.run(*command, str(tmp_path / "out.jsonl")).fails(2, "another process is writing", "out.jsonl")
+        server.hold.set()
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert link.is_symlink()
+        for out in (link, tmp_path / "out.jsonl"):
+            assert machine.run(*command, str(out), "--json").json()["asked"] == 0
+        assert len(server.log) == len(lines(tmp_path)) == 3
+    assert not list(tmp_path.glob("link.jsonl.*"))
+
+
 @pytest.mark.parametrize("unsure", ["ask", "skip"])
 def test_what_was_sent_and_not_answered_is_counted_and_charged(tmp_path: Path, unsure: str) -> None:
     machine = Machine(tmp_path)
