@@ -43,7 +43,8 @@ class Report(Struct, frozen=True, kw_only=True):
     would have cost at the price of the model. `failures` are counts by class, `notes` by code.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
     input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
-    vendor's batch interface finished in this run, `waiting` those that are still there.
+    vendor's batch interface finished in this run, `waiting` those that are still there. `unsure` counts the rows that
+    earlier runs sent and that had no answer when this run began, `unanswered` all that were sent and have none now.
     """
 
     out: str
@@ -69,6 +70,7 @@ class Report(Struct, frozen=True, kw_only=True):
     from_cache: int = 0
     by_vendor: int = 0
     waiting: int = 0
+    unanswered: int = 0
     broken: int = 0
     corrected: int = 0
     invalid: int = 0
@@ -81,7 +83,7 @@ class Report(Struct, frozen=True, kw_only=True):
     @property
     def complete(self) -> bool:
         """Whether every row has an answer."""
-        return self.failed == 0 and self.stopped is None
+        return self.failed == self.unanswered == 0 and self.stopped is None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON can hold it."""

@@ -71,6 +71,7 @@ class Runner:
         self._failure: BaseException | None = None
         self.stopped: tuple[str, str] | None = None
         self._is_hurried = False  # requests on their way are not waited for
+        self._interrupted: list[Job] = []
         self.broken = 0
         self._dispatcher = Dispatcher(
             self._lanes, self._ask, taken=self._count_send, idle=self._on_idle, failed=self._fail
@@ -100,6 +101,8 @@ class Runner:
                 await self._journal.drain()
                 await self._unmark()
                 await self._fill_cache()
+                for job in self._interrupted:  # not before: the next run charges them by their marks
+                    self._budget.settle(job.reserved, None)
             journal.cancel()
             await asyncio.gather(journal, return_exceptions=True)
         if self._failure is not None:
@@ -136,6 +139,7 @@ class Runner:
     async def _unmark(self) -> None:
         """Take back the marks of rows that were not sent."""
         jobs = [job for job in self._ready if not job.charged]
+        self._interrupted += [job for job in self._ready if job.charged]
         self._ready.clear()
         if not jobs:
             return
@@ -245,7 +249,11 @@ class Runner:
 
     async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
         self._tally.requests += 1
-        attempt = await self._sender.send(job, lane, permit)
+        try:
+            attempt = await self._sender.send(job, lane, permit)
+        except asyncio.CancelledError:
+            self._interrupted.append(job)
+            raise
         now = time.monotonic()
         if attempt.reply is not None:
             self._tally.answer(now, attempt.seconds, attempt.reply)

@@ -36,7 +36,7 @@ from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
 from cnllm.batch.settings import BatchSettings
-from cnllm.batch.state import DONE, FAILED, RETRYABLE, BatchState
+from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT, BatchState
 from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
@@ -440,7 +440,7 @@ class BatchSession:
         stopped = None if kind == "ended" else reason
         if kind == "cap" and (cap := self._whole_cap(tally, counts)) is not None:
             messages = [*messages, cap]
-        failed = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0)
+        failed, waiting = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0), self.parts.waiting().count
         return make_report(
             str(self.settings.out),
             tally,
@@ -460,6 +460,7 @@ class BatchSession:
             ),
             simulated=self.settings.simulate,
             by_vendor=self.vendor.answered if self.vendor is not None else 0,
-            waiting=self.parts.waiting().count,
+            waiting=waiting,
+            unanswered=counts.get(SENT, 0) - waiting,
             plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,
         )

@@ -356,6 +356,33 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert len(texts(tmp_path)) == 2000
 
 
+def test_what_a_second_ctrl_c_left_is_in_the_report_and_not_whole(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url, PRICE)
+        out = str(tmp_path / "out.jsonl")
+        arguments = ("batch", str(rows(tmp_path, prompts(3))), "-m", "home/m", "-o", out, "--json", "--no-plot")
+        process = machine.start(*arguments, "--max-tokens", "1000")
+        while len(server.log) < 3:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(Exception, match="timed out"):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        report = json.loads(process.communicate(timeout=30)[0])
+        assert (process.returncode, report["requests"], report["unanswered"]) == (130, 3, 3)
+        assert 3 * 0.008 < float(report["cost"]) == float(report["run_cost"])
+        server.hold.set()
+        skip = machine.run(*arguments, "--max-tokens", "1000", "--unsure", "skip")
+        assert skip.status == 3
+        again = skip.json()
+        assert (again["done"], again["unsure"], again["unanswered"]) == (0, 3, 3)
+        assert again["cost"] == report["cost"]
+        shown = machine.run(*(word for word in arguments if word != "--json"), "--max-tokens", "1000")
+        assert (shown.status, "sent and not answered" in shown.out) == (0, False)
+
+
 def test_ctrl_c_once_waits_and_twice_does_not(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     source = rows(tmp_path, prompts(50))

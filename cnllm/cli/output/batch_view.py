@@ -132,6 +132,8 @@ def report_lines(report: Report) -> Iterator[str]:
         yield f"still at the vendor: {report.waiting:,} rows"
     if report.unsure:
         yield f"unanswered since an earlier run: {report.unsure:,}; they count as paid"
+    if report.unanswered:
+        yield f"sent and not answered: {report.unanswered:,}; they count at the most that they can cost"
     if report.requests:
         share = report.refused / report.requests
         rate = report.asked / report.seconds if report.seconds else 0.0
