@@ -83,9 +83,13 @@ def user_id() -> int | None:
 
 
 def restrict_mode(file: int | str | os.PathLike[str]) -> int | None:
-    """Let only the owner use a file. Return the mode that it had; None where it is private, or files have no mode."""
-    mode = stat.S_IMODE(os.stat(file).st_mode)
-    if user_id() is None or not mode & _OTHERS:
+    """Let only the owner use a file. Return the mode that it had; None where it is private, or files have no mode.
+
+    What is no regular file stays as it is: a device belongs to all.
+    """
+    status = os.stat(file)
+    mode = stat.S_IMODE(status.st_mode)
+    if user_id() is None or not stat.S_ISREG(status.st_mode) or not mode & _OTHERS:
         return None
     os.chmod(file, 0o600)  # ours: callers pass files that cnllm made, or that the user named for it
     return mode
@@ -95,7 +99,7 @@ def make_private_folder(path: Path, *, narrow: bool = True) -> None:
     """Create a folder, and its missing parents, with mode 0700 whatever the umask.
 
     With `narrow` an existing folder that others can read becomes private too, except a home folder, a /tmp, and a
-    folder of another user. Only for the folders that cnllm itself names.
+    folder of another user. What is no folder stays as it is. Only for the folders that cnllm itself names.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):  # mkdir's `parents=True` would apply the umask to the parents
@@ -104,7 +108,7 @@ def make_private_folder(path: Path, *, narrow: bool = True) -> None:
         return
     status = path.stat()
     shared = status.st_mode & stat.S_ISVTX or status.st_uid != user_id() or path == Path.home()
-    if status.st_mode & _OTHERS and not shared:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & _OTHERS and not shared:
         path.chmod(0o700)  # ours: callers with `narrow` pass a folder of `paths`, or one below it
 
 

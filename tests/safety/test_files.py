@@ -106,6 +106,26 @@ def test_the_stores_own_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_builtin")
+@pytest.mark.parametrize("kind", ["CONFIG", "DATA", "CACHE"])
+def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, kind: str) -> None:
+    machine, file, pipe = Machine(tmp_path), tmp_path / "file", tmp_path / "pipe"
+    file.write_text("mine")
+    file.chmod(0o666)
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    for path in (file, pipe):
+        with Server(ANSWER) as server:
+            machine.overlay(server.url)
+            machine.env["CNLLM_PROVIDERS"] = str(machine.config / "providers.toml")
+            machine.env[f"CNLLM_{kind}_DIR"] = str(path)
+            for args in (CALL, ("keys", "set", "SOME_KEY", "sk-0123456789abcdef"), ("logs", "list")):
+                machine.run(*args)
+        assert mode(path) == "666"
+        assert files.restrict_mode(pipe) is None
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.usefixtures("small_builtin")
 def test_what_was_open_to_others_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path)
     tape = tmp_path / "tape"
