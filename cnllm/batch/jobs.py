@@ -13,7 +13,7 @@ from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import DONE, Record
-from cnllm.errors import CannotSend
+from cnllm.errors import CannotSend, CnllmError, UnknownModel
 
 __all__ = ["Job", "JobMaker", "RowRequest"]
 
@@ -46,8 +46,8 @@ class RowRequest(Struct, eq=False):
             self.prepared = lane.prepare(messages, options)
         except (TypeError, ValueError) as error:
             return str(error)
-        except CannotSend as error:
-            return f"{error}; {error.hint}" if error.hint else str(error)
+        except (CannotSend, UnknownModel) as error:
+            return _sentence(error)
         self.identity = plan_identity(self.prepared.plan)
         return None
 
@@ -96,7 +96,10 @@ class JobMaker(Struct, eq=False):
     row_models: set[str] = set()
 
     def make(self, row: InputRow, seq: int) -> Job:
-        """Return the job of a row. One that is not sent has its outcome. Raises as `RowRequest.prepare` does."""
+        """Return the job of a row. One that is not sent has its outcome.
+
+        Raises as `RowRequest.prepare` does, where the row has no options of its own.
+        """
         try:
             content = self.reader.content(row)
         except RowFault as fault:
@@ -110,7 +113,12 @@ class JobMaker(Struct, eq=False):
             job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
             return _fault(job, f"the id {row_id!r} is that of {first}")
         job = Job(row=row, row_id=row_id, digest=id_digest(row_id), seq=seq)
-        fault_text = job.prepare(self.lane, content.messages, {**self.options, **content.options})
+        try:
+            fault_text = job.prepare(self.lane, content.messages, {**self.options, **content.options})
+        except CnllmError as error:
+            if not content.options:
+                raise
+            fault_text = _sentence(error)  # the options of the run alone were tried before
         if fault_text is not None:
             return _fault(job, fault_text)
         assert job.identity is not None
@@ -119,6 +127,11 @@ class JobMaker(Struct, eq=False):
         else:
             job.estimate(self.price)
         return job
+
+
+def _sentence(error: CnllmError) -> str:
+    """Return an error with its hint."""
+    return f"{error}; {error.hint}" if error.hint else str(error)
 
 
 def _fault(job: Job, message: str) -> Job:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.support import Machine
 
 from cnllm.batch.readers import open_reader
 from cnllm.batch.rows import PromptTemplate, RowFault
@@ -219,6 +221,67 @@ def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
         mended = run(server, tmp_path, source)
         assert (mended.done, mended.failed, mended.asked) == (4, 3, 2)
         assert sorted(server.log) == ["p1", "p2", "p6", "p7"]
+
+
+def test_a_row_whose_own_options_name_what_is_not_there_is_named(tmp_path: Path) -> None:
+    flags = '[providers.other]\ntitle = "Other"\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\n'
+    flags += 'keys = ["NO_SUCH_TEST_KEY"]\n[models."other/m"]\n'
+    odd = [{"id": n, "prompt": f"p{n}", "fallback": [model]} for n, model in ((1, "no-such-model"), (2, "other/m"))]
+    with stub() as server:
+        report = run(server, tmp_path, rows(tmp_path, [{"id": 0, "prompt": "p0"}, *odd, *prompts(2, 3)]), flags=flags)
+        assert (report.done + report.failed, sorted(server.log)[0]) == (5, "p0")
+    found = {line["id"]: line["error"] for line in lines(tmp_path)}
+    assert found[1]["message"].startswith("line 2: no model is called no-such-model")
+    assert [found[key] for key in (0, "r3", "r4")] == [None] * 3
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_gzip_file_is_named(tmp_path: Path, kind: str, damage: str) -> None:
+    noise = random.Random(1)
+    values = [{"prompt": f"p{n}", "n": noise.random()} for n in range(120_000)]
+    heads = {"csv": "prompt,n\n", "txt": "", "jsonl": ""}
+    text = heads[kind] + "".join(
+        json.dumps(value) + "\n" if kind == "jsonl" else f"{value['prompt']},{value['n']}\n" for value in values
+    )
+    data = bytearray(gzip.compress(text.encode()))
+    middle = len(data) * 9 // 10
+    data[middle : len(data) if damage == "cut" else middle + 40] = b"" if damage == "cut" else b"\xff" * 40
+    path = tmp_path / f"in.{kind}.gz"
+    path.write_bytes(data)
+    with pytest.raises(CnllmError, match=rf"in\.{kind}\.gz: ") as raised:
+        for _ in open_reader(path).rows():
+            pass
+    assert raised.value.hint == "is it whole?"
+    with pytest.raises(CnllmError, match=rf"in\.{kind}\.gz: "):
+        open_reader(path).count()
+
+
+def test_a_damaged_gzip_file_on_stdin_is_named(tmp_path: Path) -> None:
+    data = gzip.compress("".join(json.dumps(row) + "\n" for row in prompts(3000)).encode())
+    (tmp_path / "in.gz").write_bytes(data[:-200])
+    command = ("batch", "-", "-m", "glm-4.7", "-o", str(tmp_path / "o"), "--simulate", "--no-plot")
+    for _ in range(2):
+        with (tmp_path / "in.gz").open("rb") as stdin:
+            process = Machine(tmp_path).start(*command, stdin=stdin)
+            _, err = process.communicate(timeout=60)
+        assert (process.returncode, b"cnllm: stdin: " in err, b"bug" in err) == (2, True, False), err
+
+
+def test_a_damaged_page_of_a_parquet_file_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "in.parquet"
+    table = pyarrow.table({"prompt": [f"prompt {n}" for n in range(5000)]})
+    parquet.write_table(table, path, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[2000:2064] = b"\xff" * 64
+    path.write_bytes(data)
+    with pytest.raises(CnllmError, match=r"in\.parquet: row 1 or one behind it: ") as raised:
+        list(open_reader(path).rows())
+    assert raised.value.hint == "is it whole?"
 
 
 def test_strict_stops_at_the_first_broken_line(tmp_path: Path) -> None:

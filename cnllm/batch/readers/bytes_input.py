@@ -11,16 +11,28 @@ import shutil
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from cnllm.errors import CnllmError
 
-__all__ = ["BytesInput"]
+__all__ = ["BytesInput", "name_damage"]
 
 _START = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _GZIP = b"\x1f\x8b"
+
+
+@contextmanager
+def name_damage(name: str) -> Iterator[None]:
+    """Raise `CnllmError` with the name of a file that cannot be read to its end."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CnllmError(f"{name}: {reason}", hint="is it whole?") from error
 
 
 class BytesInput:
@@ -65,9 +77,8 @@ class BytesInput:
         if self._start is None:
             file = self.open()
             try:
-                self._start = file.peek(1)[:_START] if self._is_stdin else file.read(_START)  # type: ignore[attr-defined]
-            except (OSError, EOFError) as error:
-                raise CnllmError(f"{self.name}: {error}", hint="is it whole?") from error
+                with name_damage(self.name):
+                    self._start = file.peek(1)[:_START] if self._is_stdin else file.read(_START)  # type: ignore[attr-defined]
             finally:
                 if not self._is_stdin:
                     file.close()
@@ -91,7 +102,7 @@ class BytesInput:
         """Yield the lines that are not blank, in UTF-8, with their numbers. A byte of no character stays as it is."""
         encoding = self.encoding()
         is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
-        with self.open() as file:
+        with self.open() as file, name_damage(self.name):
             for number, line in enumerate(file if is_utf8 else _as_utf8(file, encoding), 1):
                 content = line.strip(b"\r\n")
                 if number == 1:
@@ -104,7 +115,7 @@ class BytesInput:
         if self._is_stdin:
             return None
         count, last = 0, b"\n"
-        with self.open() as file:
+        with self.open() as file, name_damage(self.name):
             while block := file.read(_START):
                 count += block.count(b"\n")
                 last = block[-1:]
@@ -115,7 +126,8 @@ class BytesInput:
         if not self._is_stdin or self._copy is not None:
             return
         copy = tempfile.TemporaryFile(prefix="cnllm-batch-")  # noqa: SIM115 - it lives as long as this object
-        shutil.copyfileobj(self._raw(), copy)
+        with name_damage(self.name):
+            shutil.copyfileobj(self._raw(), copy)
         self._copy = cast(BinaryIO, copy)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.batch.readers.bytes_input import BytesInput
+from cnllm.batch.readers.bytes_input import BytesInput, name_damage
 from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, row_key
 from cnllm.errors import CnllmError
 
@@ -116,7 +116,8 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
 
 def _records(data: BytesInput, encoding: str, delimiter: str) -> Iterator[tuple[int, list[str] | QuoteFault]]:
     """Yield the fields of each row with the line on which it ends, or what is wrong with its quotes."""
-    with io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="") as text:
+    source = io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="")
+    with source as text, name_damage(data.name):
         first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
         reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
         while True:
@@ -147,18 +148,15 @@ class QuoteFault(RowFault):
 
 def _check_quotes(data: BytesInput, encoding: str, delimiter: str) -> None:
     """Raise `CnllmError` for a quote that makes one row of several. A file without quotes is not parsed for it."""
-    try:
-        with data.open() as file:
-            if not any(b'"' in block for block in iter(lambda: file.read(_BLOCK), b"")):
-                return
-        for _, fields in _records(data, encoding, delimiter):
-            if isinstance(fields, QuoteFault) and fields.swallows:
-                raise CnllmError(
-                    f"{data.name}: {fields}",
-                    hint="close the quote, or write a quote that belongs to the text twice",
-                )
-    except (OSError, EOFError) as error:
-        raise CnllmError(f"{data.name}: {error}", hint="is it whole?") from error
+    with data.open() as file, name_damage(data.name):
+        if not any(b'"' in block for block in iter(lambda: file.read(_BLOCK), b"")):
+            return
+    for _, fields in _records(data, encoding, delimiter):
+        if isinstance(fields, QuoteFault) and fields.swallows:
+            raise CnllmError(
+                f"{data.name}: {fields}",
+                hint="close the quote, or write a quote that belongs to the text twice",
+            )
 
 
 def _column_names(name: str, start: str, delimiter: str) -> tuple[str, ...]:
@@ -191,7 +189,7 @@ def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
     if path == "-":
         raise CnllmError("Parquet cannot be read from a pipe", hint="save it as a file, and name the file")
     try:
-        from pyarrow import ArrowInvalid
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         from cnllm.config.distribution import install_command
@@ -201,7 +199,7 @@ def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
         ) from error
     try:
         names = list(ParquetFile(path).schema_arrow.names)
-    except (OSError, ArrowInvalid) as error:
+    except (OSError, ArrowException) as error:
         raise CnllmError(f"{path}: {error}", hint="name a Parquet file that can be read") from error
     check_columns(path, tuple(names), template)
     needed = {"id", "prompt", "messages"} if template is None else {"id", *template.columns}
@@ -210,8 +208,18 @@ def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
     def rows() -> Iterator[InputRow]:
         number = 0
         with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-                for row in batch.to_pylist():
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
+            while True:
+                try:
+                    batch = next(batches, None)
+                    values = () if batch is None else batch.to_pylist()
+                except (OSError, ArrowException, UnicodeDecodeError) as error:
+                    raise CnllmError(
+                        f"{path}: row {number + 1} or one behind it: {error}", hint="is it whole?"
+                    ) from error
+                if batch is None:
+                    return
+                for row in values:
                     number += 1
                     yield InputRow(number, row_key(msgspec.json.encode(row, enc_hook=str)), row)
 
