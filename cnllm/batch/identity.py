@@ -1,12 +1,14 @@
 """The identity of a request, and what it depends on beside the row: model, prompt, options, registry, version.
 
-The identity is a digest of the URL, the model's id on the wire and the bytes of the body; no key is in it. To know it
-the request has to be built. A finished row of which neither the bytes nor the setting changed has the same identity,
-so a run that goes on builds no request for it. Several runs share answers by their identities, in an SQLite file.
+The identity is a digest of the URL, the model's id on the wire, the bytes of the body, and the schema of the answer
+where the body does not hold it as it is; no key is in it. To know it the request has to be built. A finished row of
+which neither the bytes nor the setting changed has the same identity, so a run that goes on builds no request for it.
+Several runs share answers by their identities, in an SQLite file.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,7 +57,19 @@ class RunSetting(Struct, frozen=True):
 def plan_identity(plan: Plan) -> bytes:
     """Return the identity of a request."""
     head = f"{_plain_url(plan.url)}\0{plan.model.id}\0".encode("utf-8", "surrogatepass")
-    return blake2b(head + plan.content, digest_size=16).digest()
+    return blake2b(head + plan.content + _rules(plan), digest_size=16).digest()
+
+
+def _rules(plan: Plan) -> bytes:
+    """Return the schema of the answer where the body does not hold it as it is; nothing otherwise."""
+    answer = plan.answer
+    if answer is None:
+        return b""
+    try:
+        schema = msgspec.json.encode(answer.schema)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        schema = json.dumps(answer.schema).encode()
+    return b"" if schema in plan.content and not answer.wrapped else b"\0" + schema
 
 
 _plain_url = lru_cache(maxsize=64)(redact_url)

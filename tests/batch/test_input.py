@@ -17,7 +17,7 @@ from cnllm.batch.readers import open_reader
 from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
 
-from .stub import stub
+from .stub import reply, stub
 from .support import lines, prompts, registry, rows, run, texts
 
 TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
@@ -383,6 +383,31 @@ def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
         assert len(server.log) == 5
     assert [line["reply"]["text"] for line in lines(tmp_path, "o1.jsonl")] == [f"re: p{n}" for n in range(5)]
     assert all(line["from_cache"] for line in lines(tmp_path, "o1.jsonl"))
+
+
+@pytest.mark.parametrize("method", ["tool", "json_schema"])
+def test_an_answer_holds_for_its_own_schema_alone(tmp_path: Path, method: str) -> None:
+    def schema(minimum: int) -> dict[str, Any]:
+        return {"type": "object", "properties": {"age": {"type": "integer", "minimum": minimum}}, "required": ["age"]}
+
+    cache, source = tmp_path / "cache.sqlite", rows(tmp_path, prompts(3))
+    flags = f'schema = {{ methods = ["{method}"] }}\ntools = {{ schema_drop = ["minimum"] }}'
+    with stub(rule=lambda prompt, server: (200, reply('{"age": 5}'), {})) as server:
+
+        def ask(folder: Path, minimum: int) -> Any:
+            folder.mkdir(exist_ok=True)
+            return run(server, folder, source, flags=flags, cache=cache, schema=schema(minimum), corrections=0)
+
+        assert ask(tmp_path / "a", 0).done == 3
+        assert ask(tmp_path / "a", 0).asked == 0
+        assert ask(tmp_path / "b", 0).from_cache == 3
+        (tmp_path / "b" / "out.jsonl.state").unlink()
+        assert ask(tmp_path / "b", 0).asked == 0
+        with pytest.raises(CnllmError, match=r"3 finished rows .*What changed: the option schema: "):
+            ask(tmp_path / "a", 18)
+        report = ask(tmp_path / "c", 18)
+        assert (report.done, report.from_cache, report.invalid) == (0, 0, 3)
+        assert len(server.log) == 6
 
 
 def test_objects_of_a_row_that_say_the_same_are_the_same_row() -> None:
