@@ -178,7 +178,7 @@ def _opened(store: Any) -> Any:
 
 
 def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]:
-    """Return a body whose input begins with the conversation that `previous_response_id` names.
+    """Return a body with all that its ids name: the conversation before its input, and items of earlier outputs.
 
     Raises `RequestFailed` for an id that is not kept, and for a conversation, which is not kept.
     """
@@ -189,17 +189,50 @@ def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]
     if body.get("background") is True:
         raise RequestFailed(Failure(400, "background: this gateway answers at once", "unsupported"))
     id = body.get("previous_response_id")
-    if id is None:
+    given = body.get("input")
+    references = _references(given)
+    if id is None and not references:
         return body
+    if isinstance(given, list) and references:
+        given = yield from _with_items(identity, given, references)
+    if id is None:
+        return {**body, "input": given}
     if not isinstance(id, str):
         raise RequestFailed(Failure(400, "previous_response_id: a text is required", "invalid_request"))
     kept = yield from _load(identity, id, 400, "previous_response_not_found")
-    given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list):
         return body  # the decoder names the place
     rest = {key: value for key, value in body.items() if key != "previous_response_id"}
     return {**rest, "input": [*kept["input"], *kept["response"].get("output", ()), *items]}
+
+
+def _references(items: Any) -> dict[int, str]:
+    """Return the ids of the items of earlier outputs that an input names, by their places."""
+    return {
+        index: item["id"]
+        for index, item in enumerate(items if isinstance(items, list) else ())
+        if isinstance(item, dict)
+        and item.keys() <= {"type", "id"}
+        and item.get("type") in ("item_reference", None)
+        and isinstance(item.get("id"), str)
+    }
+
+
+def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> Steps[list[Any]]:
+    """Return an input with the items that it names. Raises `RequestFailed` for one that is not kept."""
+    places, _ = yield StoreCall("responses_of", (identity, list(dict.fromkeys(references.values()))))
+    if type(places) is StoreFailure:
+        raise RequestFailed(_UNAVAILABLE)
+    found: dict[str, Any] = {}
+    for id in dict.fromkeys(places.values()):
+        kept = yield from _find(identity, id)
+        found |= {item.get("id"): item for item in (kept or {"response": {}})["response"].get("output", ())}
+    for index, id in references.items():
+        if id not in found:
+            words = f"input[{index}]: no item with id '{id}' is kept here: send the item itself"
+            raise RequestFailed(Failure(400, words, "item_not_found"))
+    return [found[references[index]] if index in references else item for index, item in enumerate(items)]
 
 
 def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None]:
@@ -208,8 +241,10 @@ def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None
         return
     given = exchange.body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    record, _ = yield lambda: msgspec.json.encode({"input": items, "response": exchange.reply_body(reply)})
-    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record))
+    response = exchange.reply_body(reply)
+    item_ids = [item["id"] for item in response.get("output", ()) if isinstance(item.get("id"), str)]
+    record, _ = yield lambda: msgspec.json.encode({"input": items, "response": response})
+    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record, item_ids))
     if not is_kept:
         exchange.notes.append(store_note(failure or "it is too long", "the response was not kept under its id"))
 
@@ -241,12 +276,20 @@ def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
 
 
 def _load(identity: str, id: str, status: int = 404, code: str = "not_found") -> Steps[dict[str, Any]]:
-    """Return what is kept of a response."""
+    """Return what is kept of a response. Raises `RequestFailed` for an id that is not kept."""
+    record = yield from _find(identity, id)
+    if record is None:
+        raise RequestFailed(_missing(id, status, code))
+    return record
+
+
+def _find(identity: str, id: str) -> Steps[dict[str, Any] | None]:
+    """Return what is kept of a response; None where nothing is. Raises `RequestFailed` where nobody knows."""
     content, _ = yield StoreCall("response", (identity, id))
     if type(content) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
     if content is None:
-        raise RequestFailed(_missing(id, status, code))
+        return None
     record: dict[str, Any]
     record, _ = yield lambda: msgspec.json.decode(content)
     return record

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from cnllm import Registry
+from cnllm.gateway.store import open_store
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.sdk import http_client
 
@@ -184,6 +185,29 @@ def test_items_of_a_search_go_back_to_their_author(tmp_path: Path) -> None:
     response = gateway.post("gpt", {"input": "Rain?"})
     gateway.post("gpt", {"input": "And then?", "previous_response_id": response.json()["id"]})
     assert [item for item in gateway.bodies[-1]["input"] if item.get("type") == "web_search_call"] == ITEMS[:1]
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:"])
+def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path, store: str) -> None:
+    gateway = Gateway(tmp_path, store=open_store(store + ("" if store == "memory:" else str(tmp_path / "state.db"))))
+    response = gateway.post("gpt", {"input": "Rain?"}).json()
+    names = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
+    for named in (names, [{"id": name["id"]} for name in names]):
+        gateway.post("gpt", {"input": [ask("Rain?"), *named, ask("And then?")]})
+        sent = gateway.bodies[-1]["input"]
+        assert [item.get("role", item.get("type")) for item in sent] == ["user", "web_search_call", "assistant", "user"]
+        assert "Rain." in json.dumps(sent[2])
+
+
+def test_an_item_that_is_not_kept_is_named(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    response = gateway.post("gpt", {"input": "Rain?"}).json()
+    gateway.http.delete(f"http://cnllm.invalid/v1/responses/{response['id']}")
+    for id in (response["output"][0]["id"], "msg_unknown"):
+        body = {"model": "gpt/m", "input": [ask("Rain?"), {"type": "item_reference", "id": id}]}
+        answer = gateway.http.post("http://cnllm.invalid/v1/responses", json=body)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"].startswith(f"input[1]: no item with id '{id}'")
 
 
 def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:

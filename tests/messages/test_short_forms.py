@@ -34,9 +34,7 @@ def test_a_part_and_a_list_of_them() -> None:
     turn = Message.assistant([Reasoning("hm"), "Let me look.", CALL])
     assert (turn.reasoning, turn.text, turn.tool_calls) == ("hm", "Let me look.", [CALL])
     result = Message.tool("c1", ["one", PICTURE, Text("two")], name="weather", error=True)
-    assert result.parts == (
-        ToolResult("c1", "one\n\ntwo", "weather", True, (PICTURE,), order=("one", 0, "two")),
-    )
+    assert result.parts == (ToolResult("c1", "one\n\ntwo", "weather", True, (PICTURE,), order=("one", 0, "two")),)
 
 
 def test_short_forms_go_through_json_and_to_an_endpoint() -> None:

@@ -123,9 +123,13 @@ class AsyncStore:
         """Return the turns under many keys in one search."""
         return await self._run(self._store.find_turns, identity, call_ids=list(call_ids), prefixes=list(prefixes))
 
-    async def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
-        return await self._run(self._store.keep_response, identity, id, blob)
+    async def keep_response(self, identity: str, id: str, blob: bytes, item_ids: Sequence[str] = ()) -> bool:
+        """Keep a response under its id; see `Store.keep_response`."""
+        return await self._run(self._store.keep_response, identity, id, blob, item_ids)
+
+    async def responses_of(self, identity: str, item_ids: Sequence[str]) -> dict[str, str] | StoreFailure:
+        """Return for each item of an output that is known the id of its response, and a failure where nobody knows."""
+        return await self._run(self._store.responses_of, identity, item_ids)
 
     async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""

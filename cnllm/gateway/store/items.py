@@ -131,6 +131,11 @@ def response_key(owner: bytes, id_: str) -> bytes:
     return _hash(b"response", owner + id_.encode("utf-8", "surrogatepass"))
 
 
+def item_key(owner: bytes, id_: str) -> bytes:
+    """Return the key of the response that an output item belongs to: 16 bytes."""
+    return _hash(b"item", owner + id_.encode("utf-8", "surrogatepass"))
+
+
 def digest_of(blob: bytes) -> bytes:
     """Return the hash by which the contents of two turns are compared: 16 bytes."""
     return _hash(b"content", blob)
@@ -248,10 +253,25 @@ class StateStore(ABC):
             {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
         )
 
-    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
+    def keep_response(self, identity: str, id: str, blob: bytes, item_ids: Sequence[str] = ()) -> bool:
+        """Keep a response under its id; it replaces an earlier one. Return whether it is kept.
+
+        `item_ids` are those of the items of its output, by which `responses_of` finds it.
+        """
         owner = identity_hash(identity)
-        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)])])[0]
+        places = [
+            Item(owner, _RESPONSE, id.encode(), [item_key(owner, item_id)]) for item_id in dict.fromkeys(item_ids)
+        ]
+        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *places])[0]
+
+    def responses_of(self, identity: str, item_ids: Sequence[str]) -> dict[str, str] | StoreFailure:
+        """Return for each item of an output that is known the id of its response, and a failure where nobody knows."""
+        owner = identity_hash(identity)
+        keys = {item_key(owner, item_id): item_id for item_id in item_ids}
+        rows = self._find([*keys])
+        if rows is None:
+            return StoreFailure(self.failure or "")
+        return {keys[key]: blob.decode() for key, _, blob in rows if key in keys}
 
     def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
