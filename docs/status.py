@@ -31,11 +31,11 @@ _AFTER_RELEASE = (
     (r"在源码目录里(?:(执行)|\s)", r"\1"),
 )
 _ENGLISH = """\
-**{state}.** The registry has more than {facts:,} facts. Most were taken from published sources, and few
-are confirmed by real calls: {catalogue} % stand in public lists, {docs} % in vendors' documentation, {code} % in program
-code, {issue} % in reports of users, {inferred} % are inferred, and {calls} % come from recorded or probed calls. There is
-no telemetry. Conversations of the command line stay on this machine (`cnllm logs path` says where, `cnllm logs off` keeps
-none).
+**{state}.** The registry has more than {facts:,} facts. Most were taken from published sources, and few are
+confirmed by real calls: {catalogue} % stand in public lists, {docs} % in vendors' documentation, {code} % in
+program code, {issue} % in reports of users, {inferred} % are inferred, and {calls} % come from recorded or probed
+calls. There is no telemetry. Conversations of the command line stay on this machine (`cnllm logs path` says where,
+`cnllm logs off` keeps none).
 [Missing parts](ROADMAP.md) · [Stability](docs/develop/stability.md)
 """
 _CHINESE = """\

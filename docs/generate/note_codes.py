@@ -125,7 +125,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "usage-invalid": (
             "a reported count of tokens is not a whole number from 0 to 2**53: it is unknown; or its object is too long"
         ),
-        "usage-estimated": "the endpoint reports no count of tokens that the client's protocol requires: it is an estimate",
+        "usage-estimated": "an estimate: the client's protocol requires a count that the endpoint does not report",
         "answer-missing": "the reply holds reasoning and nothing else",
         "prompt-blocked": "the endpoint blocked the prompt",
         "choice-dropped": "the endpoint sent more than one candidate: the first is the reply",
