@@ -12,7 +12,7 @@ import cnllm
 from cnllm import Registry, Reply, engine
 from cnllm.types import Event, ReasoningDelta, Restarted, TextDelta, ToolCallEnd, ToolCallStart
 
-__all__ = ["REGISTRY", "answers", "called", "plan", "read", "seen_at_every_cut", "told", "tool", "wire"]
+__all__ = ["REGISTRY", "answers", "called", "plan", "read", "seen_however_cut", "told", "tool", "wire"]
 
 REGISTRY = Registry.load()
 
@@ -75,10 +75,10 @@ def told(events: Iterable[Event]) -> tuple[str, str, list[tuple[str, dict[str, A
     return text, thought, calls
 
 
-def seen_at_every_cut(model: str, text: str, tools: Sequence[Any] | None = None) -> tuple[list[Any], str, list[str]]:
-    """The calls and the text of an answer and what its notes say of them: the same whole and at every cut."""
+def seen_however_cut(model: str, text: str, tools: Sequence[Any] | None = None) -> tuple[list[Any], str, list[str]]:
+    """The calls and the text of an answer and what its notes say of them: the same whole, in characters and in two."""
     seen = []
-    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text), 1 + len(text) // 40))):
         events, reply = answers(model, wire(pieces), tools)
         assert told(events) == (reply.text, reply.reasoning, called(reply))
         notes = [note.did for note in reply.notes if note.code.startswith("text-call")]

@@ -10,7 +10,7 @@ from typing import Any
 import program
 from cases import each
 
-from .support import answers, called, read, seen_at_every_cut, told, tool, wire
+from .support import answers, called, read, seen_however_cut, told, tool, wire
 
 TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
 GET = [("get", {"city": "Rome"})]
@@ -30,10 +30,20 @@ SEEN = [
     ("alibaba/qwen3-32b", f"```tool_call\n{JSON}\n```", GET),
     ("zai/glm-4.7", f"```tool_call\n{JSON}\n```", GET),
     ("openrouter/anthropic/claude-opus-5", INVOKE, GET),
-    (
-        "groq/openai/gpt-oss-120b",
-        '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"city":"Rome"}<|call|>',
-        GET,
+    *(
+        ("groq/openai/gpt-oss-120b", f'{head}<|message|>{{"city":"Rome"}}<|call|>', GET)
+        for head in (
+            *(f"<|channel|>{channel} to=functions.get" for channel in ("commentary", "analysis")),
+            *(f"<|channel|>commentary to=functions.get{kind}" for kind in (" <|constrain|>json", "<|constrain|>json")),
+            *(f"<|channel|>analysis to=functions.get {kind}" for kind in ("json", "code")),
+            *(
+                f"{start} to=get<|channel|>commentary json"
+                for start in ("<|start|>assistant", "<|end|><|start|>assistant")
+            ),
+            "<|start|>assistant to=functions.get<|channel|>commentary<|constrain|>json",
+            "<|start|>assistant<|channel|>commentary to=functions.get <|constrain|>json",
+            "to=functions.get<|channel|>commentary <|constrain|>json",
+        )
     ),
     ("vllm/ByteDance-Seed/Seed-OSS-36B-Instruct", f"<seed:tool_call>\n{FUNCTION}\n</seed:tool_call>", GET),
     ("stepfun/step-3.5-flash", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
@@ -145,7 +155,11 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
         ("vllm/thinkingmachines/Inkling", "<|message_model|><|content_thinking|>", "<|end_message|>"),
         *(
             (model, "<|channel|>analysis<|message|>", "<|end|><|start|>assistant")
-            for model in ("openrouter/reflection/beam-1.0-501b-a23b", "vllm/reflection/Beam-1.0-501B-A23B")
+            for model in (
+                "openrouter/reflection/beam-1.0-501b-a23b",
+                "vllm/reflection/Beam-1.0-501B-A23B",
+                "groq/openai/gpt-oss-120b",
+            )
         ),
         ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
     ],
@@ -180,10 +194,10 @@ def test_a_semicolon_stands_between_the_calls_of_a_row(model: str, marker: str) 
     calls = [*GET, ("exec", {"cmd": "a; {b}"}), *GET]
     for between in (";", "; ", " ;\n"):
         text = f"So.\n{marker}{between.join([JSON, other, JSON])}"
-        assert seen_at_every_cut(model, text, TOOLS)[:2] == (calls, "So.\n")
-    assert seen_at_every_cut(model, f"{marker}{JSON}; that is all.", TOOLS)[:2] == (GET, "; that is all.")
+        assert seen_however_cut(model, text, TOOLS)[:2] == (calls, "So.\n")
+    assert seen_however_cut(model, f"{marker}{JSON}; that is all.", TOOLS)[:2] == (GET, "; that is all.")
     for end in ('; {"name": "exec", "para', "; {", ";", " "):
-        assert seen_at_every_cut(model, f"{marker}{JSON}{end}", TOOLS)[:2] == (GET, end.strip(" ") and end)
+        assert seen_however_cut(model, f"{marker}{JSON}{end}", TOOLS)[:2] == (GET, end.strip(" ") and end)
 
 
 @each("value", ["\n", "\n\n", "\n    x = 1\n", " x ", "x\n"])
@@ -191,7 +205,7 @@ def test_a_value_that_is_said_to_be_text_keeps_its_line_breaks(value: str) -> No
     parameter = f'<｜DSML｜parameter name="cmd" string="true">{value}</｜DSML｜parameter>'
     invoke = f'<｜DSML｜invoke name="exec">\n{parameter}\n</｜DSML｜invoke>'
     text = f"<｜DSML｜tool_calls>\n{invoke}\n</｜DSML｜tool_calls>"
-    assert seen_at_every_cut("deepseek/deepseek-flash", text, TOOLS)[0] == [("exec", {"cmd": value})]
+    assert seen_however_cut("deepseek/deepseek-flash", text, TOOLS)[0] == [("exec", {"cmd": value})]
 
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -213,13 +227,29 @@ def test_a_number_in_the_place_of_the_tool_means_the_only_one(
     """Nothing says which tool it means otherwise, and no tool has the number for a name."""
     section = f"<|tool_call_begin|>{name}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
     text = f"{before}<|tool_calls_section_begin|>{section}<|tool_calls_section_end|>"
-    calls, said, notes = seen_at_every_cut("moonshotai/kimi-k2.5", text, offered)
+    calls, said, notes = seen_however_cut("moonshotai/kimi-k2.5", text, offered)
     if arguments is FITS and offered is OFFERED:
         assert (calls, said) == ([("get_weather", {"city": "Tokyo"})], before)
     else:
         assert calls == []
         assert any("a number stands in the place of the tool" in note for note in notes)
         assert said == before or "no tool" not in said
+
+
+@each(
+    "end, calls, answer",
+    [
+        ("<|channel|>final<|message|>It rains.<|return|>", [], "It rains."),
+        (' to=functions.get<|channel|>commentary json<|message|>{"city":"Rome"}<|call|>', GET, ""),
+        ('<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"city":"Rome"}', GET, ""),
+    ],
+)
+def test_a_whole_turn_in_channels(end: str, calls: list[Any], answer: str) -> None:
+    model, turn = "groq/openai/gpt-oss-120b", "<|channel|>analysis<|message|>Rome.<|end|><|start|>assistant"
+    assert seen_however_cut(model, turn + end, TOOLS)[:2] == (calls, answer)
+    assert read(model, turn + end, TOOLS).reasoning == "Rome."
+    for text in ("Write to=functions.get for it, or to=get.", "f(\n    to=\n)"):
+        assert seen_however_cut(model, text, TOOLS)[:2] == ([], text)
 
 
 # ── the command ──────────────────────────────────────────────────────────────

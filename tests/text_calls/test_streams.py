@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cnllm
 from cnllm import StreamCut, TextDelta, engine
 
-from .support import REGISTRY, answers, called, plan, read, seen_at_every_cut, told, tool, wire
+from .support import REGISTRY, answers, called, plan, read, seen_however_cut, told, tool, wire
 
 SEARCH = [tool("search", q="string", n="integer")]
 PAIRS = "<tool_call>search<arg_key>q</arg_key><arg_value>{}</arg_value></tool_call>"
@@ -222,7 +222,7 @@ WRITINGS = [
 @each("model, writing", WRITINGS)
 def test_a_call_without_its_end_ends_where_the_next_one_begins(model: str, writing: Writing) -> None:
     first, second = writing.begun("get_weather", ("city", "Paris")), writing.begun("get_weather", ("city", "Rome"))
-    calls, text, _ = seen_at_every_cut(model, writing.whole(first, second, writing.call[1]), [GET])
+    calls, text, _ = seen_however_cut(model, writing.whole(first, second, writing.call[1]), [GET])
     assert (calls, text) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "")
 
 
@@ -232,7 +232,7 @@ def test_a_value_does_not_swallow_the_parameter_behind_it(model: str, writing: W
     """A parameter lacks its end, or text stands behind the end: no reader can tell which text is the value."""
     first = writing.values(("path", value.format(close=writing.parameter[1]))).removesuffix(writing.parameter[1])
     call = writing.call[0].format("write") + first + writing.values(("text", "hi")) + writing.call[1]
-    calls, _, notes = seen_at_every_cut(model, writing.whole(call), [WRITE])
+    calls, _, notes = seen_however_cut(model, writing.whole(call), [WRITE])
     if writing is FUNCTION and "{close}" not in value:  # its own servers read it so
         assert calls == [("write", {"path": "/tmp/a\n", "text": "hi"})]
     else:
@@ -243,7 +243,7 @@ def test_a_value_does_not_swallow_the_parameter_behind_it(model: str, writing: W
 @each("model, writing", WRITINGS)
 def test_a_value_does_not_swallow_a_call_behind_other_text(model: str, writing: Writing) -> None:
     first, second = writing.begun("get_weather", ("city", "Paris")), writing.begun("get_weather", ("city", "Rome"))
-    calls, _, notes = seen_at_every_cut(model, writing.whole(first, "\nand\n", second, writing.call[1]), [GET])
+    calls, _, notes = seen_however_cut(model, writing.whole(first, "\nand\n", second, writing.call[1]), [GET])
     assert calls == []
     assert any("is not closed" in note for note in notes)
 
@@ -253,7 +253,7 @@ def test_an_example_in_a_value_is_a_part_of_it(model: str, writing: Writing) -> 
     calls = [writing.begun("get_weather", ("city", city)) + writing.call[1] for city in ("Paris", "Rome")]
     example = f"Write {writing.whole(*calls)} for it."
     text = writing.whole(writing.begun("write", ("path", "a"), ("text", example)), writing.call[1])
-    assert seen_at_every_cut(model, text, [WRITE, GET])[:2] == ([("write", {"path": "a", "text": example})], "")
+    assert seen_however_cut(model, text, [WRITE, GET])[:2] == ([("write", {"path": "a", "text": example})], "")
 
 
 @each("model, writing", WRITINGS)
@@ -261,7 +261,7 @@ def test_an_example_in_a_call_that_is_refused_is_no_call(model: str, writing: Wr
     example = f"Write {writing.whole(writing.begun('get_weather', ('city', 'Rome')), writing.call[1])} for it."
     value = f"{writing.parameter[1]} and {example}"
     text = writing.whole(writing.begun("write", ("text", value), ("path", "a")), writing.call[1])
-    assert seen_at_every_cut(model, text, [WRITE, GET])[0] == []
+    assert seen_however_cut(model, text, [WRITE, GET])[0] == []
 
 
 BRACES = Writing(("", ""), ("<|tool_call>call:{}{{ignored:1", "}<tool_call|>"), (',{}:<|"|>', '<|"|>'))
@@ -271,16 +271,16 @@ BRACES = Writing(("", ""), ("<|tool_call>call:{}{{ignored:1", "}<tool_call|>"), 
 def test_a_call_with_one_argument_twice_is_no_call(model: str, writing: Writing) -> None:
     arguments = [("path", "/tmp/a"), ("text", "see"), ("path", "/etc/passwd")]
     text = writing.whole(writing.begun("write", *arguments), writing.call[1])
-    calls, _, notes = seen_at_every_cut(model, text, [WRITE])
+    calls, _, notes = seen_however_cut(model, text, [WRITE])
     assert calls == []
     assert any("an argument stands twice" in note for note in notes)
-    assert seen_at_every_cut(model, text.replace("/etc/passwd", "/tmp/a"), [WRITE])[0] == []
+    assert seen_however_cut(model, text.replace("/etc/passwd", "/tmp/a"), [WRITE])[0] == []
 
 
 @each("before, text", [("x </tool_call>", "x "), ("x </invoke>```tool_call", "x ```tool_call")])
 def test_a_marker_waits_until_it_cannot_become_a_longer_one(before: str, text: str) -> None:
     """What stands behind another marker decides about that one, too."""
-    found = seen_at_every_cut("openrouter/reflection/beam-1.0-501b-a23b", f"{before}<|end|><|start|>assistant")
+    found = seen_however_cut("openrouter/reflection/beam-1.0-501b-a23b", f"{before}<|end|><|start|>assistant")
     assert found[1] == text
 
 

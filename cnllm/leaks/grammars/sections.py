@@ -3,6 +3,7 @@
 BEGIN functions.NAME:0 SEP {…} END
 BEGIN 0 SEP {…} END
 BEGIN functions.NAME <|word|>json SEP {…} END
+BEGIN functions.NAME<|word|>word json SEP {…} END
 BEGIN function SEP NAME ⏎ ```json ⏎ {…} ⏎ ``` END
 BEGIN function SEP <invoke name="NAME">…</invoke> END
 """
@@ -38,11 +39,12 @@ _FULL = re.compile(rf"functions\.({NAME}?):\d{{1,9}}")
 _SHORT = re.compile(rf"(?!functions\.)({NAME}?)(?::\d{{1,9}})?")
 _NAME_LINE = re.compile(rf"\s*({NAME})\s*(?=\n|\{{|`|\Z)")
 _LINE = re.compile(rf"\s*{NAME}[ \t]{{0,8}}\n\s*(?=<)")
-# The format of the arguments may follow the tool: `NAME <|word|>json`.
-_FORMAT = rf"<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}\s{{0,8}}"
-_FORMAT_TAIL = re.compile(rf"\s{{0,8}}{_FORMAT}\Z")
-_FORMAT_BEGINNING = rf"<(?:[{re.escape(BARS)}]\w{{0,32}}(?:[{re.escape(BARS)}]>?\w{{0,16}}\s{{0,8}})?)?"
-_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME})?\s{{0,8}}(?:{_FORMAT_BEGINNING})?\Z")
+# The channel and the format of the arguments may follow the tool: `NAME<|word|>word json`, `NAME <|word|>json`.
+_MARK = rf"\s{{0,8}}<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}"
+_FORMAT = rf"(?:{_MARK}){{0,2}}(?:\s{{1,8}}[a-z]{{1,16}})?\s{{0,8}}"
+_FORMAT_TAIL = re.compile(rf"{_FORMAT}\Z")
+_MARK_SO_FAR = rf"<(?:[{re.escape(BARS)}](?:\w{{1,32}}[{re.escape(BARS)}]?)?)?"
+_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME}{_FORMAT})?(?:{_MARK_SO_FAR})?\Z")
 _UNFENCE = re.compile(r"\s*(?:`{3}\s*)?")
 
 
@@ -226,10 +228,12 @@ def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     begin, separator, _ = _markers(words)
     text = body[:ENOUGH].lstrip()
     opening = begin.find(opener)
-    if opening is None or opener[opening[1] :].strip():
+    named = "" if opening is None else opener[opening[1] :].strip()  # the opener may hold the beginning of the name
+    if opening is None or (named and not is_plausible_name(named)):
         if _marker_end(begin, text, 0) is not None:
             return True
         return None if len(body) < ENOUGH and begin.pending_length(text) == len(text) else False
+    text = named + text
     separator_match = separator.find(text)
     if separator_match is not None:
         return _HEAD.match(text[: separator_match[0]]) is not None
