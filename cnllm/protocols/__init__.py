@@ -244,8 +244,9 @@ class Wire(Struct, frozen=True):
     of whole bodies of the usual form, which returns None for any other. Both are None for an endpoint whose flags they
     do not know. `ordered`: parts come one after the other and go back in the same order. `json_arrays`: a stream may
     come as one JSON array of chunks. `list_params`: parameters that are lists even for one value.
-    `takes_medium(media, flags)` tells whether a medium can be written at all, `file_parts` are the wire's own types of
-    content parts that may name a file stored at the endpoint.
+    `takes_medium(media, flags)` tells whether a medium can be written at all, `takes_name(media, in_result)` whether
+    its name can be, `in_result` for one in the result of a call. `file_parts` are the wire's own types of content parts
+    that may name a file stored at the endpoint.
     `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
     the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
@@ -272,6 +273,7 @@ class Wire(Struct, frozen=True):
     list_params: tuple[str, ...] = ()
     separate_system: tuple[str | None, ...] = ()
     takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
+    takes_name: Callable[[Media, bool], bool] = lambda media, in_result: True
     file_parts: frozenset[str] = frozenset()
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True

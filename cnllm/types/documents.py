@@ -15,7 +15,16 @@ from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.media import as_media, file_name, is_pdf
 from cnllm.types.parts import Media, Text
 
-__all__ = ["as_document", "block_kind", "block_parts", "decoded_text", "file_text", "pdf_text", "unreadable_line"]
+__all__ = [
+    "as_document",
+    "block_kind",
+    "block_parts",
+    "decoded_text",
+    "file_text",
+    "name_line",
+    "pdf_text",
+    "unreadable_line",
+]
 
 _TEXT_TYPES = ("text", "message")
 _TEXT_SUFFIXES = ("+xml", "+json", "+yaml", "+toml")
@@ -162,6 +171,11 @@ def block_kind(data: Any) -> str:
 def unreadable_line(noun: str, name: str | None = None) -> str:
     """Return the line that stands in the place of what a model cannot read."""
     return f"[{noun}{f' {_attribute(name)}' if name else ''}: this model cannot read it]"
+
+
+def name_line(noun: str, name: str) -> str:
+    """Return the line with the name of a file that follows, where the file itself has no field for it."""
+    return f"[{noun} {_attribute(name)}]"
 
 
 def _attribute(text: str) -> str:

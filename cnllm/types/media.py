@@ -11,6 +11,7 @@ from cnllm.types.parts import Media
 
 __all__ = [
     "KIND_OF_PART",
+    "NAME_KEYS",
     "MediaKind",
     "as_media",
     "data_url",
@@ -52,6 +53,8 @@ _MIME_BY_ENDING = {
     "csv": "text/csv",
     "html": "text/html",
 }
+NAME_KEYS = ("filename", "title")
+"""Further keys of a medium that hold its name."""
 _UNKNOWN_MIME = ("", "application/octet-stream", "binary/octet-stream")
 KIND_OF_PART: dict[str, MediaKind] = {
     **{form.format(kind): kind for kind in _KINDS for form in ("{}", "{}_url", "input_{}")},
@@ -85,7 +88,7 @@ def kind_of_url(url: str) -> MediaKind | None:
 
 def file_name(media: Media) -> str | None:
     """Return the name of a file, or None."""
-    for key in ("filename", "title"):
+    for key in NAME_KEYS:
         name = (media.extra or {}).get(key)
         if isinstance(name, str) and name:
             return str(name)

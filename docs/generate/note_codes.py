@@ -119,13 +119,13 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     "The reply": {
         "finish-follows": "`finish` follows what arrived and differs from the endpoint's word",
         "finish-unknown": "the registry does not know the endpoint's word for the end",
-        "finish-pending": "the endpoint's last word says that the reply, or its turn, goes on",
+        "finish-pending": "the endpoint's last word says that the reply goes on",
         "limit-reached": "the reply reached its limit of tokens and may not be whole",
         "budget-spent-on-reasoning": "all tokens went into reasoning: there is no answer",
         "usage-invalid": (
             "a reported count of tokens is not a whole number from 0 to 2**53: it is unknown; or its object is too long"
         ),
-        "usage-estimated": "an estimate: the client's protocol requires a count that the endpoint does not report",
+        "usage-estimated": "a count of tokens that the client's protocol requires is an estimate: none was reported",
         "answer-missing": "the reply holds reasoning and nothing else",
         "prompt-blocked": "the endpoint blocked the prompt",
         "choice-dropped": "the endpoint sent more than one candidate: the first is the reply",

@@ -39,7 +39,7 @@ _OUTCOMES: dict[Outcome, str] = {
     "media": (
         "Every model that reads this kind of medium gets it, and every model reads text files. Elsewhere a line that "
         "the model reads takes its place, with a note; in the newest message of the user it is an error, where the "
-        "caller does not allow that."
+        "caller does not allow that. A name that the wire has no field for stands in a line before the medium."
     ),
     "describe": "Stays as it is on its own wire. On another wire the model reads a line that names it, with a note.",
     "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
@@ -104,7 +104,10 @@ _CHINESE = _Words(
         "offer": (
             "由厂商执行的工具。在自己的协议上原样保留。换到其他协议则去掉，并给出说明；请求强制调用它时返回 400。"
         ),
-        "media": "支持这类输入的模型会收到它。其他模型收到一小段替代文字，并给出说明。",
+        "media": (
+            "支持这类输入的模型会收到它。其他模型收到一小段替代文字，并给出说明。"
+            "协议没有名称字段时，名称写在文件前的一行文字里。"
+        ),
         "describe": "在自己的协议上原样保留。换到其他协议，模型会读到一行说明文字，并给出说明。",
         "refuse": "在自己的协议上原样保留。换到其他协议则返回 400，并写明字段名。",
         "reject": "返回 400，并写明字段名。",

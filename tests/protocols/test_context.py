@@ -10,7 +10,8 @@ import pytest
 from cnllm import CannotSend, Registry, engine
 from cnllm.protocols import PROTOCOLS
 
-from .clients import ANSWER, CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
+from .clients import ANSWER, CHAT, GEMINI, MESSAGES, PATHS, RESPONSES, endpoint
+from .test_files import DOCUMENT, IMAGE, PAIRS, part, readers, result_body, user_body
 
 USER: dict[str, Any] = {"role": "user", "content": "What does it say?"}
 BODIES: dict[str, dict[str, Any]] = {
@@ -115,3 +116,42 @@ def test_the_strictness_and_the_description_of_a_schema_reach_both_wires_that_ha
     for client, body in formats.items():
         assert build(client, CHAT, **body).body["response_format"] == formats[CHAT]["response_format"]
         assert build(client, RESPONSES, **body).body["text"] == formats[RESPONSES]["text"]
+
+
+# ── names of files ───────────────────────────────────────────────────────────
+NAMED_IN_A_FIELD = {CHAT: '"filename":"a.pdf"', MESSAGES: '"title":"a.pdf"', RESPONSES: '"filename":"a.pdf"'}
+
+
+@pytest.mark.parametrize(("client", "target"), PAIRS)
+def test_the_name_of_a_file_reaches_every_model(client: str, target: str) -> None:
+    """In the field of its wire, or in a line right before the file."""
+    body = user_body(client, part(client, *DOCUMENT, "a.pdf"), part(client, *DOCUMENT, None))
+    request = engine.decode_request(client, body, path=PATHS.get(client, ""))
+    plan = engine.build_request(readers()[target], request.messages, **request.options)
+    content = plan.content.decode()
+    if target == GEMINI and client != GEMINI:
+        parts = plan.body["contents"][0]["parts"]
+        assert [part.get("text") for part in parts] == ["See.", "\n\n[PDF a.pdf]", None, None]
+    elif target == GEMINI:
+        assert '"displayName":"a.pdf"' in content, "its own wire may have a field for it"
+    else:
+        assert NAMED_IN_A_FIELD[target] in content
+        assert "[PDF" not in content
+    assert content.count("a.pdf") == 1
+
+
+@pytest.mark.parametrize("target", PROTOCOLS)
+def test_the_name_of_a_picture_stands_before_it_where_no_field_has_it(target: str) -> None:
+    picture = part(GEMINI, *IMAGE, "dog.png")
+    for body in (user_body(GEMINI, picture), result_body(GEMINI, picture)):
+        request = engine.decode_request(GEMINI, body, path=PATHS[GEMINI])
+        plan = engine.build_request(readers()[target], request.messages, **request.options)
+        content = plan.content.decode()
+        assert content.count("dog.png") == 1
+        if target == GEMINI:
+            assert '"displayName":"dog.png"' in content
+        else:
+            assert "[image dog.png]" in content
+            before, _, after = content.partition("[image dog.png]")
+            assert IMAGE[1] in after
+            assert IMAGE[1] not in before

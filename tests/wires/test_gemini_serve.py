@@ -405,7 +405,10 @@ def test_any_body_is_read_or_refused(body: Json) -> None:
 def test_a_file_of_openais_shape_is_understood() -> None:
     file = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,eA=="}}
     body = engine.build_request(model(), [{"role": "user", "content": [{"type": "text", "text": "?"}, file]}]).body
-    assert body["contents"][0]["parts"][1] == {"inlineData": {"mimeType": "application/pdf", "data": "eA=="}}
+    assert body["contents"][0]["parts"][1:] == [
+        {"text": "\n\n[PDF a.pdf]"},
+        {"inlineData": {"mimeType": "application/pdf", "data": "eA=="}},
+    ]
 
 
 def test_tokens_of_tools_are_no_tokens_of_the_prompt() -> None:

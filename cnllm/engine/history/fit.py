@@ -137,7 +137,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
     if target.has_media and not tool_rules.result_media:
-        turns = media.move_result_media(turns, ledger)
+        turns = media.move_result_media(turns, model, ledger)
     return _rename_ids(turns, tool_rules.call_id_pattern, ledger)
 
 

@@ -16,7 +16,7 @@ from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK, result_parts, with_content
-from cnllm.types.documents import block_kind, block_parts, file_text, pdf_text, unreadable_line
+from cnllm.types.documents import block_kind, block_parts, file_text, name_line, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
     MediaKind,
@@ -62,7 +62,8 @@ def drop_unreadable(
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
-                parts += reader.read(part, index)
+                sent = reader.read(part, index)
+                parts += sent if by_model else _named(sent, model)
             elif type(part) is ToolResult and (part.media or part.blocks):
                 parts.append(reader.read_result(part, index))
             else:
@@ -72,6 +73,22 @@ def drop_unreadable(
         )
         out.append((index, message if is_same else replace(message, parts=_spaced(parts, message.parts))))
     note_lost_marks(reader.lost_marks, ledger)
+    return out
+
+
+def _named(parts: Sequence[Part], model: Model, *, in_result: bool = False) -> list[Part]:
+    """Return parts with a line before each medium that has a name for which the wire has no field.
+
+    One that came over the same wire goes back with its fields.
+    """
+    takes_name = find_wire(model.protocol).takes_name
+    out: list[Part] = []
+    for part in parts:
+        if type(part) is Media and (name := file_name(part)) is not None:
+            is_own = part.seal is not None and part.seal.protocol == model.protocol
+            if not is_own and not takes_name(part, in_result):
+                out.append(Text(name_line(media_noun(part), name)))
+        out.append(part)
     return out
 
 
@@ -210,13 +227,16 @@ class _MediaForms:
     def read_result(self, result: ToolResult, index: int) -> ToolResult:
         """Return a result with the media and blocks that are sent as they are; the rest is in its text."""
         sent: list[Part] = []
-        has_lines = False
+        has_lines = has_names = False
+        is_own = result.seal is not None and result.seal.protocol == self._model.protocol
         for part in result_parts(result):
             new = [part] if isinstance(part, Text) else self._read_inside(part, index)
             has_lines = has_lines or (type(part) is not Text and Text in map(type, new))
-            sent += new
+            named = _named(new, self._model, in_result=True) if self._result_media and not is_own else new
+            has_names = has_names or len(named) > len(new)
+            sent += named
         new_result = with_content(result, sent)
-        if not has_lines and (new_result.media, new_result.blocks) == (result.media, result.blocks):
+        if not (has_lines or has_names) and (new_result.media, new_result.blocks) == (result.media, result.blocks):
             return result
         for block in _sealed_content(result) if has_lines else ():  # it is written anew
             _note_lost_keys(block, self._ledger)
@@ -321,7 +341,7 @@ def _is_file(part: Opaque) -> bool:
     return part.seal is None and is_file_part(part.data)
 
 
-def move_result_media(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def move_result_media(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     """Return the turns with media of results in a user's turn after the results.
 
     That is the only place where every endpoint accepts them.
@@ -346,7 +366,8 @@ def move_result_media(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
                     ledger.note("media-moved", "messages", subject, "put into a user message after the results")
                     for block in _sealed_content(part):
                         _note_lost_keys(block, ledger)
-                    parts_to_move += [Text(f"From the result of {part.name or part.id}:"), *part.media]
+                    head = Text(f"From the result of {part.name or part.id}:")
+                    parts_to_move += _spaced([head, *_named(part.media, model)], ())
                     part = replace(part, media=(), text=part.text or "(see the next message)")
                 parts.append(part)
             message = replace(message, parts=tuple(parts))

@@ -4,6 +4,7 @@ from cnllm.protocols import Wire
 from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
 from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
 from cnllm.protocols.chat.client_usual import usual_reader
+from cnllm.types.media import media_kind
 
 __all__ = ["WIRE"]
 
@@ -18,6 +19,7 @@ WIRE = Wire(
     ordered=False,
     proof="word",
     takes_medium=takes_medium,
+    takes_name=lambda media, in_result: media_kind(media) == "file",
     file_parts=_FILE_PARTS,
     count_paths=("n", "best_of"),
     names=True,

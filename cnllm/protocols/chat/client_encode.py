@@ -15,7 +15,7 @@ from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error
-from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
+from cnllm.types.media import NAME_KEYS, data_url, is_pdf, media_kind, upload_name
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
@@ -172,6 +172,9 @@ def _media(media: Media, rules: Messages) -> dict[str, Any]:
         case "file" if media.data is not None or rules.file_url != "file_url":
             mark = {key: media.extra[key] for key in CACHE_MARKS if media.extra and key in media.extra}
             return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}, **mark}
+        case "image" | "audio" | "video" if media.extra:
+            extra = {key: value for key, value in media.extra.items() if key not in NAME_KEYS}
+            return content_part(msgspec.structs.replace(media, extra=extra or None))
     return content_part(media)
 
 

@@ -18,5 +18,6 @@ WIRE = Wire(
     count_paths=("generationConfig.candidateCount",),
     reference_keys=frozenset(["cachedContent"]),
     takes_medium=takes_medium,
+    takes_name=lambda media, in_result: in_result,
     tool_keys=TOOL_KEYS,
 )

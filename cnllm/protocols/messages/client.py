@@ -3,6 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.messages.client_decode import MessagesDecoder, fast_decoder
 from cnllm.protocols.messages.client_encode import encode_body, takes_medium
+from cnllm.types.media import media_kind
 
 __all__ = ["WIRE"]
 
@@ -14,6 +15,7 @@ WIRE = Wire(
     fast_decoder=fast_decoder,
     separate_system=(None, "any", "first"),
     takes_medium=takes_medium,
+    takes_name=lambda media, in_result: media_kind(media) != "image",
     file_parts=_FILE_PARTS,
     list_params=("stop",),
     tool_keys=None,

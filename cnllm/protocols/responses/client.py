@@ -3,6 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.responses.client_decode import ResponsesDecoder, fast_decoder
 from cnllm.protocols.responses.client_encode import TOOL_KEYS, encode_body, takes_medium
+from cnllm.types.media import media_kind
 
 __all__ = ["WIRE"]
 
@@ -14,6 +15,7 @@ WIRE = Wire(
     fast_decoder=fast_decoder,
     separate_system=("first",),
     takes_medium=takes_medium,
+    takes_name=lambda media, in_result: media_kind(media) == "file" and media.data is not None,
     file_parts=_FILE_PARTS,
     reports_length=False,
     tool_keys=TOOL_KEYS,
