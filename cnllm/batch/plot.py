@@ -7,11 +7,13 @@ from pathlib import Path
 
 from cnllm.batch.report import Interval
 
-__all__ = ["PAGE_WIDTH", "draw_plot", "heading", "page", "plot_path"]
+__all__ = ["PAGE_WIDTH", "draw_plot", "heading", "is_plot", "page", "plot_path"]
 
 PAGE_WIDTH = 760
 _HEIGHT, _LEFT, _RIGHT, _TOP, _GAP, _PANEL = 452, 64, 24, 52, 72, 140
 
+_TITLE = "Rate and latency of a batch over time"
+_START = 1024
 _STYLE = """
   text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }
   .page { fill: #ffffff; stroke: #d0d7de; }
@@ -39,6 +41,13 @@ def plot_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.svg")
 
 
+def is_plot(path: Path) -> bool:
+    """Whether a file is the plot of a batch, or empty."""
+    with path.open("rb") as file:
+        start = file.read(_START)
+    return not start or (start.startswith(b"<svg ") and f">{_TITLE}</title>".encode() in start)
+
+
 def draw_plot(intervals: Sequence[Interval], width: float) -> str:
     """Return the plot. Each interval is `width` seconds; refusals are drawn as bars in the upper panel."""
     rates = [interval.answers / width for interval in intervals]
@@ -50,7 +59,7 @@ def draw_plot(intervals: Sequence[Interval], width: float) -> str:
     step = (PAGE_WIDTH - _LEFT - _RIGHT) / max(len(intervals), 1)
     lower = _TOP + _PANEL + _GAP
     parts = [
-        *page("Rate and latency of a batch over time", _HEIGHT),
+        *page(_TITLE, _HEIGHT),
         *_panel(_TOP, most_rate, total),
         *heading(_TOP, ("answers a second", "rate-key"), ("refusals a second", "refused")),
         *_bars(refused, most_rate, step),

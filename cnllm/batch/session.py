@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import time
@@ -27,7 +28,7 @@ from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.lanes import open_lanes
 from cnllm.batch.output import Output
-from cnllm.batch.plot import draw_plot, plot_path
+from cnllm.batch.plot import draw_plot, is_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
@@ -380,9 +381,8 @@ class BatchSession:
             )
             journal.close()
         messages = finish_files(self.output, self.state, order=settings.order)
-        if settings.plot and tally.answers:
-            self._draw(tally, messages)
-        return self._report(tally, runner, messages)
+        plot = self._draw(tally, messages) if settings.plot and tally.answers else None
+        return self._report(tally, runner, messages, plot)
 
     def _facts(self) -> dict[str, Any]:
         """Return what the state keeps of the run beside its rows: the money, and the input that the endpoint adds."""
@@ -391,12 +391,17 @@ class BatchSession:
             facts["added_input"] = {self._learned_at: self.price.added}
         return facts
 
-    def _draw(self, tally: Tally, messages: list[str]) -> None:
+    def _draw(self, tally: Tally, messages: list[str]) -> str | None:
+        """Write the plot, and return its path; None where it cannot be written."""
         path = plot_path(self.settings.out)
         try:
+            if path.exists() and not is_plot(path):
+                raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
             write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")
+            return None
+        return str(path)
 
     async def _watch(self, tally: Tally) -> None:
         on_progress = self.settings.on_progress
@@ -433,7 +438,7 @@ class BatchSession:
         needed = format_units(budget.spent_units + (left - 1) * average + max(budget.wanted, average))
         return f"at the average so far, the {left:,} rows that are left need a cap of about {needed} {budget.currency}"
 
-    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
+    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str], plot: str | None) -> Report:
         counts = self.state.counts()
         by_vendor = None if self.vendor is None else self.vendor.stopped
         kind, reason = by_vendor or runner.stopped or ("ended", "")
@@ -462,5 +467,5 @@ class BatchSession:
             by_vendor=self.vendor.answered if self.vendor is not None else 0,
             waiting=waiting,
             unanswered=counts.get(SENT, 0) - waiting,
-            plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,
+            plot=plot,
         )

@@ -199,6 +199,23 @@ def test_no_answer_ends_a_batch(machine: Machine, tmp_path: Path) -> None:
             assert "Infinity" not in done.out
 
 
+def test_a_plot_replaces_no_picture_of_the_user(machine: Machine, tmp_path: Path) -> None:
+    source, picture = str(rows(tmp_path, prompts(2))), tmp_path / "chart.svg"
+    command = ("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "chart"), "--simulate", "--json")
+    for content in ("mine", '<svg xmlns="http://www.w3.org/2000/svg"><title>Mine</title></svg>'):
+        picture.write_text(content)
+        (tmp_path / "chart").unlink(missing_ok=True)
+        done = machine.run(*command)
+        report = done.json()
+        assert (done.status, report["plot"]) == (0, None)
+        assert report["messages"] == [f"{picture}: it exists, and no batch has written it; it stays as it is"]
+        assert picture.read_text() == content
+    picture.unlink()
+    for _ in range(2):
+        (tmp_path / "chart").unlink()
+        assert machine.run(*command).json()["plot"] == str(picture)
+
+
 def test_a_batch_says_once_that_answers_are_simulated(machine: Machine, tmp_path: Path) -> None:
     source = str(rows(tmp_path, prompts(3)))
     done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "out.jsonl"), "--simulate")
