@@ -112,7 +112,8 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS, mark:
         connection.execute(f"PRAGMA application_id = {mark}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has ended it
+            connection.execute("ROLLBACK")
         raise
 
 

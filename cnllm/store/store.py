@@ -53,6 +53,8 @@ class Store(Closing):
         self._file = file
         self.damaged: list[str] = []
         """Values that could not be read so far, each with its place. All other values were read."""
+        self.holds_deleted = False
+        """Whether the files still hold bytes of what was deleted last: another process was reading them."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None = None) -> Store:
@@ -260,7 +262,7 @@ class Store(Closing):
     def delete(self, ids: Sequence[str]) -> int:
         """Delete conversations with all their turns, or none if one of them is running. Return the number of turns.
 
-        The file keeps none of their bytes.
+        The file keeps none of their bytes, unless another process is reading it: see `holds_deleted`.
         """
         from cnllm.store.search import unindex
 
@@ -280,7 +282,8 @@ class Store(Closing):
                 connection.execute("DELETE FROM turns WHERE conversation = ?", (id_,))
                 connection.execute("DELETE FROM conversations WHERE id = ?", (id_,))
                 count += len(turns)
-        self._file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
+        (busy, *_), *_ = self._file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
+        self.holds_deleted = bool(busy)
         return count
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:

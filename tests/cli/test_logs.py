@@ -105,6 +105,24 @@ def test_search_finds_words_of_any_script_and_length(kept: Machine) -> None:
     kept.run("logs", "search").fails(2, "WORDS")
 
 
+def test_what_another_process_reads_is_not_called_gone(kept: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(kept.run("logs", "path").out.strip())
+
+    def holds(words: bytes) -> bool:
+        return any(words in file.read_bytes() for file in path.parent.iterdir())
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM turns").fetchone()
+        done = kept.run("logs", "delete", "--all", "--yes")
+        assert (done.status, holds(b"sky blue")) == (3, True)
+        assert "deleted: 2 conversations, 3 turns" in done.err
+        assert f"another process is reading {path}" in done.err
+        reader.execute("COMMIT")
+    kept.run("logs", "list")
+    assert not holds(b"sky blue")
+
+
 def test_what_is_exported_can_be_replayed(kept: Machine) -> None:
     lines = kept.run("logs", "export").lines()
     assert [len(line["turns"]) for line in lines] == [1, 2]

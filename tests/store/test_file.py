@@ -6,6 +6,8 @@ import os
 import random
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -168,6 +170,23 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     raw.close()
     with Store.open(path) as store:
         assert [m.text for m in store.conversation("last").messages()] == ["hi", "Hello"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files are POSIX's")
+def test_a_disk_that_is_full_at_the_start_is_told_as_such(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from cnllm.store import Store; from cnllm.errors import CnllmError\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
+        "try: Store.open(sys.argv[1])\n"
+        "except CnllmError as error: print(error)\n"
+    )
+    for size in (0, 4096, 40_000):
+        path = tmp_path / str(size) / "a.db"
+        done = subprocess.run([sys.executable, "-c", code, path, str(size)], capture_output=True, text=True, check=True)
+        assert str(path) in done.stdout
+        assert "full" in done.stdout or "disk I/O error" in done.stdout, done.stdout
+        assert "rollback" not in done.stdout
 
 
 # ── many at once, and sudden ends ────────────────────────────────────────────

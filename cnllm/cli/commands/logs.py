@@ -241,6 +241,12 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
             return
         turns = store.delete(ids)
     stdio.print_line(f"deleted: {count}, {turns} turn{'' if turns == 1 else 's'}")
+    if store.holds_deleted:
+        errors.print_error(
+            f"another process is reading {store.path}: the file still holds the deleted bytes",
+            "they are gone once that process has ended and a command has opened the file again: cnllm logs list",
+        )
+        click.get_current_context().exit(errors.PARTIAL)
 
 
 def _confirm(count: str) -> bool:
