@@ -182,6 +182,7 @@ class Output:
                 if not data.strip():
                     continue
                 line = _decode_line(data)
+                bytes.fromhex(line.identity or "")
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 is_torn = not data.endswith(b"\n") and LINE_BEGIN.startswith(data[: len(LINE_BEGIN)])
                 if (written is not None and place >= written) or (is_torn and count):

@@ -217,7 +217,15 @@ def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
 
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
-    for content in ("my notes", "my notes\n", '{"a": 1}\n', '{"id": 1, "x": 2}\n', '{"id":1,"note":"mine"}', '{"id":1'):
+    for content in (
+        "my notes",
+        "my notes\n",
+        '{"a": 1}\n',
+        '{"id": 1, "x": 2}\n',
+        '{"id":1,"note":"mine"}',
+        '{"id":1',
+        '{"id":1,"identity":"Ada","attempts":1}\n',
+    ):
         out.write_text(content)
         with stub() as server:
             with pytest.raises(CnllmError, match="is not an output of a batch"):
