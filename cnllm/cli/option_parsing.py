@@ -10,8 +10,8 @@ from typing import Any, get_args
 from cnllm.cli.output.errors import CORRECT, UsageError
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
+from cnllm.schemas.coerce import finite_number
 from cnllm.system.files import read_bounded
-from cnllm.types.lenient_json import finite_number
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = [

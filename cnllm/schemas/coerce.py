@@ -17,9 +17,8 @@ from typing import Any
 import msgspec
 
 from cnllm.schemas.subschemas import resolve
-from cnllm.types.lenient_json import finite_number
 
-__all__ = ["allowed_types", "coerce", "decode_json", "item_schema", "property_schema"]
+__all__ = ["allowed_types", "coerce", "decode_json", "finite_number", "item_schema", "property_schema"]
 
 _MAX_DEPTH = 32  # levels of references and alternatives
 _MAX_ALTERNATIVES = 256  # alternatives that are read, and values of an enum
@@ -109,6 +108,14 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
 def _refuse_constant(name: str) -> Any:
     """Refuse a constant that JSON does not have, such as NaN."""
     raise ValueError(f"{name} is not JSON")
+
+
+def finite_number(text: str) -> float:
+    """Return a number of JSON. Raises `ValueError` for one that no float can hold: it would become infinity."""
+    value = float(text)
+    if value - value != 0:
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
 
 
 _JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=finite_number)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
-from cnllm.types.lenient_json import finite_number
+from cnllm.schemas.coerce import finite_number
 
 __all__ = [
     "InvalidAnswer",

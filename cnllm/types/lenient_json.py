@@ -17,7 +17,6 @@ __all__ = [
     "break_off",
     "decode_arguments",
     "decode_lenient",
-    "finite_number",
     "replace_surrogates",
 ]
 
@@ -168,14 +167,6 @@ class JsonPieces:
                 pass
         self._seen = len(self.pieces)
         return self._nesting.has_ended()
-
-
-def finite_number(text: str) -> float:
-    """Return a number of JSON. Raises `ValueError` for one that no float can hold: it would become infinity."""
-    value = float(text)
-    if value - value != 0:
-        raise ValueError(f"the number {text[:20]} is too large")
-    return value
 
 
 # ── arguments of a call ──────────────────────────────────────────────────────
