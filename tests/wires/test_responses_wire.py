@@ -397,6 +397,25 @@ def test_a_refusal_is_text() -> None:
     assert "response.output_text.done" not in [event["type"] for event in kinds]
 
 
+@each("stream", [False, True])
+def test_a_refusal_of_a_chat_model_is_a_complete_response(stream: bool) -> None:
+    model = Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+    key = "delta" if stream else "message"
+    choice = {"index": 0, key: {"role": "assistant", "content": None, "refusal": "I cannot"}, "finish_reason": "stop"}
+    body = json.dumps({"id": "a", "model": "m", "choices": [choice]}).encode()
+    parser = engine.StreamParser(model)
+    events = [*parser.feed(b"data: %b\n\ndata: [DONE]\n\n" % body if stream else body), *parser.end()]
+    response = engine.encode_reply(WIRE, parser.close())
+    if stream:
+        writer = engine.StreamWriter(WIRE, id="r", model="m")
+        data = writer.begin() + b"".join(map(writer.feed, events))
+        response = json.loads(data.splitlines()[-2].removeprefix(b"data: "))["response"]
+    assert (response["status"], response["incomplete_details"]) == ("completed", None)
+    [content] = response["output"][0]["content"]
+    kind = "text" if stream else "refusal"  # a stream has delivered it as text before the end
+    assert (content["type"].removeprefix("output_"), content[kind]) == (kind, "I cannot")
+
+
 def test_an_items_own_tools_stay_as_they_are() -> None:
     item = {"type": "mcp_call", "id": "m", "output": "x"}
     events, reply = read(added("mcp_call"), over(item), delta("so", 1), done(item))

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.protocols.client_tools import InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import reply_id, stream_id
-from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
+from cnllm.protocols.responses.resource import ending, failure_code, is_refusal, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -134,8 +134,7 @@ def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -
     match part:
         case Text():
             item_keys = _seal_data(part).get("item") or {"id": f"msg_{id}", "status": "completed"}
-            is_refusal = reply is not None and reply.finish == "content_filter" and reply.raw_finish == "completed"
-            content = [_content(part, is_refusal=is_refusal)]
+            content = [_content(part, is_refusal=reply is not None and is_refusal(reply.finish, reply.raw_finish))]
             return {"type": "message", "role": "assistant", **item_keys, "content": content}
         case Reasoning():
             return _reasoning(part, id)
