@@ -220,7 +220,7 @@ def _references(items: Any) -> dict[int, str]:
 
 
 def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> Steps[list[Any]]:
-    """Return an input with the items that it names. Raises `RequestFailed` for one that is not kept."""
+    """Return an input with the items that it names, as far as they are kept. A note names what is left out."""
     places, _ = yield StoreCall("responses_of", (identity, list(dict.fromkeys(references.values()))))
     if type(places) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
@@ -228,11 +228,7 @@ def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> 
     for id in dict.fromkeys(places.values()):
         kept = yield from _find(identity, id)
         found |= {item.get("id"): item for item in (kept or {"response": {}})["response"].get("output", ())}
-    for index, id in references.items():
-        if id not in found:
-            words = f"input[{index}]: no item with id '{id}' is kept here: send the item itself"
-            raise RequestFailed(Failure(400, words, "item_not_found"))
-    return [found[references[index]] if index in references else item for index, item in enumerate(items)]
+    return [found.get(references.get(index, ""), item) for index, item in enumerate(items)]
 
 
 def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cnllm import Registry
+from cnllm import Registry, engine
 from cnllm.gateway.store import open_store
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.sdk import http_client
@@ -203,11 +203,17 @@ def test_an_item_that_is_not_kept_is_named(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path)
     response = gateway.post("gpt", {"input": "Rain?"}).json()
     gateway.http.delete(f"http://cnllm.invalid/v1/responses/{response['id']}")
+    result = {"type": "function_call_output", "call_id": "call_unknown", "output": "wet"}
     for id in (response["output"][0]["id"], "msg_unknown"):
-        body = {"model": "gpt/m", "input": [ask("Rain?"), {"type": "item_reference", "id": id}]}
-        answer = gateway.http.post("http://cnllm.invalid/v1/responses", json=body)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["message"].startswith(f"input[1]: no item with id '{id}'")
+        items = [ask("Rain?"), {"type": "item_reference", "id": id}, result]
+        assert "block-foreign" in gateway.post("gpt", {"input": items}).headers["x-cnllm-notes"]
+        request = engine.decode_request("openai-responses", {"model": "m", "input": items})
+        notes = engine.build_request(Registry.load().resolve("zai/glm-4.7"), request.messages).notes
+        said = [note.said for note in notes if note.code == "block-foreign"]
+        assert said == [
+            f"messages[1]: a block of another endpoint's ({kind})"
+            for kind in ("item_reference", "function_call_output")
+        ]
 
 
 def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                     parts.append(part)  # `replay_reasoning` decides about seals of the assistant
                     continue
                 if type(part) is Opaque:
-                    _note_dropped_block(index, ledger)
+                    _note_dropped_block(index, part, ledger)
                     if part.seal is None or part.seal.provider:
                         continue
                     parts.append(Text(unreadable_line(block_kind(part.data))))  # the caller's own block
@@ -185,9 +185,10 @@ def _has_foreign_seal(part: Part, model: Model) -> bool:
     return seal is not None and not _is_origin(seal, model) and (bool(seal.provider) or seal.protocol != model.protocol)
 
 
-def _note_dropped_block(index: int, ledger: Ledger) -> None:
+def _note_dropped_block(index: int, part: Opaque, ledger: Ledger) -> None:
     """Note that a block of another endpoint was removed from a message."""
-    ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
+    subject = f"messages[{index}]: a block of another endpoint's ({block_kind(part.data)})"
+    ledger.note("block-foreign", "messages", subject, "left out")
 
 
 def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
@@ -248,7 +249,7 @@ def _replay_turn(
             new = Text(placeholder_text(new))  # wires take pictures from users
         elif type(part) is Opaque and (new is None or (part.seal is None and not is_own)):
             new = None
-            _note_dropped_block(index, ledger)
+            _note_dropped_block(index, part, ledger)
         elif has_lost_seal and new is part and part.seal is not None and type(part) in (Text, ToolCall):
             new = replace(part, seal=None)  # it belongs to reasoning that is not sent
         is_changed = is_changed or new is not part
