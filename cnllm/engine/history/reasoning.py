@@ -187,8 +187,8 @@ def _has_foreign_seal(part: Part, model: Model) -> bool:
 
 def _note_dropped_block(index: int, part: Opaque, ledger: Ledger) -> None:
     """Note that a block of another endpoint was removed from a message."""
-    subject = f"messages[{index}]: a block of another endpoint's ({block_kind(part.data)})"
-    ledger.note("block-foreign", "messages", subject, "left out")
+    subject = f"messages[{index}]: a block of another endpoint's"
+    ledger.note("block-foreign", "messages", subject, f"left out: {block_kind(part.data)}")
 
 
 def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
