@@ -182,9 +182,15 @@ class FinishWord(Struct, frozen=True):
 
 
 class Counts(Struct, frozen=True):
-    """The counts of tokens so far."""
+    """The counts of tokens so far.
+
+    `unread` are the names of counts that came and are none: they are unknown. `is_told`: the last object of counts says
+    how much output there was.
+    """
 
     usage: Usage
+    unread: frozenset[str] = frozenset()
+    is_told: bool = True
 
 
 class Head(Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,10 +16,12 @@ from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
+    "CountsReader",
     "ReplyStart",
     "add_counts",
     "as_count",
     "count_pieces",
+    "counts_reader",
     "find_error",
     "finish_kind",
     "finish_word",
@@ -30,7 +32,6 @@ __all__ = [
     "merge_counts",
     "other_counts",
     "read_finish",
-    "strict_counts_reader",
 ]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
@@ -48,6 +49,14 @@ _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
 _Paths = tuple[tuple[str, str | None], ...]
+_COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
+
+
+class CountsReader(Protocol):
+    """A reader of counts. Without `unread` an invalid count makes it return None, else its name is added there."""
+
+    def __call__(self, data: dict[str, Any], unread: set[str] | None = None) -> Usage | None:
+        """Return the counts of a usage object."""
 
 
 class ReplyStart:
@@ -141,15 +150,30 @@ def _plain_word(word: str) -> str:
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _read_counts(data: dict[str, Any], flags: Flags) -> Usage:
-    """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown."""
-    return strict_counts_reader(flags, strict=False)(data) or _NO_COUNTS
+def _read_counts(data: dict[str, Any], flags: Flags, unread: set[str]) -> Usage:
+    """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown.
+
+    The names of invalid ones are added to `unread`.
+    """
+    return counts_reader(flags)(data, unread) or _NO_COUNTS
 
 
-def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
-    """Yield the counts of a usage object, with a note on each that is no count."""
-    usage = strict_counts_reader(flags)(data)
-    yield Counts(_read_counts(data, flags) if usage is None else usage)
+def _tells_output(data: dict[str, Any], flags: Flags) -> bool:
+    """Whether a usage object says how much output there was: a 0 says nothing."""
+    usage = _read_counts(data, flags, set())
+    return bool(usage.output) or (usage.total or 0) > (usage.input or 0)
+
+
+def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any]) -> Iterator[Piece]:
+    """Yield the counts of a usage object, with a note on each that is no count. `last` is the part that came last."""
+    usage = counts_reader(flags)(data)
+    is_told = _tells_output(last, flags)
+    if usage is None:
+        unread: set[str] = set()
+        counts = _read_counts(data, flags, unread)
+        yield Counts(counts, frozenset(unread), is_told)
+    else:
+        yield Counts(usage, is_told=is_told)
     if others := other_counts(data, known_keys(flags)):
         yield ExtraPiece("usage", others)
     for path, value in _invalid_counts(data, flags) if usage is None else ():
@@ -209,17 +233,15 @@ def as_count(value: Any) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict[str, Any]], Usage | None]:
-    """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
+def counts_reader(flags: Flags) -> CountsReader:
+    """Return the reader of counts for these flags."""
     paths = flags.usage or _NONE
-    names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
-    # Few wires have the last two.
-    places = tuple(map(_split, (*names, paths.cache_write_1h, paths.tool_input)))
-    excluded = paths.excluded_from_totals or ()
+    places = tuple((name, _split(getattr(paths, name))) for name in _COUNTS)
+    excluded = frozenset(paths.excluded_from_totals or ())
 
-    def read(data: dict[str, Any]) -> Usage | None:
+    def read(data: dict[str, Any], unread: set[str] | None = None) -> Usage | None:
         counts: list[int | None] = []
-        for paths in places:
+        for name, paths in places:
             found: int | None = None
             for outer, inner in paths:
                 value = data.get(outer)
@@ -228,9 +250,13 @@ def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict
                 if value is None:
                     continue
                 count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
-                if count is None and strict:
-                    return None
+                if count is None:
+                    if unread is None:
+                        return None
+                    unread.add(name)
                 found = count if found is None else found
+            if unread and found is not None:
+                unread.discard(name)
             counts.append(found)
         reasoning, cached, written, output, input, total, hourly, by_tools = counts
         if excluded:
@@ -238,6 +264,9 @@ def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict
             input = _plus(input, cached if "cached" in excluded else None)
             input = _plus(input, written if "cache_write" in excluded else None)
             input = _plus(input, by_tools if "tool_input" in excluded else None)
+            if unread and (unknown := unread & excluded):  # a sum with an unknown part is unknown
+                output = None if "reasoning" in unknown else output
+                input = None if unknown - {"reasoning"} else input
         if total is None and input is not None and output is not None:
             total = _bounded(input + output)
         return Usage(input, output, total, reasoning, cached, written, hourly)
@@ -263,7 +292,7 @@ def _bounded(count: int) -> int | None:
 def add_counts(counts: dict[str, Any], addition: dict[str, Any], flags: Flags) -> Iterator[Piece]:
     """Merge counts that come in parts into the known ones, and yield all of them."""
     yield from merge_with_notes(counts, addition)
-    yield from count_pieces(counts, flags)
+    yield from count_pieces(counts, flags, addition)
 
 
 def merge_with_notes(counts: dict[str, Any], addition: dict[str, Any]) -> list[Note]:

@@ -185,6 +185,17 @@ def test_tokens_beyond_the_input_and_the_output_are_missing(usage: Usage, at_mos
         assert cost.at_most * 1_000_000 == (at_most or 7)
 
 
+def test_writes_for_an_hour_beyond_all_writes_are_missing() -> None:
+    price = priced(input=1.0, output=1.0, cache_write=2.0, cache_write_1h=4.0)
+    for usage in (Usage(100, 10, cache_write_1h=50), Usage(100, 10, cache_write=20, cache_write_1h=50)):
+        for cost in (cost_of(usage, price), plain_cost(usage, price)):
+            assert cost is not None
+            assert (cost.missing, cost.at_most) == (("cache_write_1h",), None)
+    whole = cost_of(Usage(100, 10, cache_write=50, cache_write_1h=50), price)
+    assert whole is not None
+    assert whole.complete
+
+
 def plain_cost(usage: Usage, price: Price) -> Cost | None:
     return meter_of(Flags(price=price)).cost(usage, None, {}, calls={}, answered=True, thought=False, is_cut=False)
 
@@ -203,6 +214,33 @@ def test_counts_before_the_end_of_a_stream_are_not_all(home: Home, last: bool, m
     cost = engine.parse_response(model, 200, {}, body).cost
     assert cost is not None
     assert cost.missing == missing
+
+
+STALE: list[Any] = [
+    {},
+    {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1},
+    {"latency_ms": 3},
+    {"completion_tokens": None},
+]
+
+
+@each("last", STALE)
+@each("is_with_text", [True, False])
+def test_counts_that_say_nothing_of_the_output_count_no_text(home: Home, last: Any, is_with_text: bool) -> None:
+    model = home(more="price = { currency = 'USD', input = 1.0, output = 1.0 }")
+    chunks: list[Any] = [
+        {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}},
+        {"choices": [{"index": 0, "delta": {"content": "b"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": last},
+    ]
+    if is_with_text:
+        chunks[1]["usage"] = last
+    body = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+    reply = engine.parse_response(model, 200, {}, body)
+    assert reply.usage.output == 1
+    assert reply.cost is not None
+    assert reply.cost.missing == ("output",)
 
 
 def test_free_is_not_unknown() -> None:

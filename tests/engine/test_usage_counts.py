@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +93,91 @@ def test_a_count_is_a_whole_number_or_unknown(protocol: str, stream: bool) -> No
             assert len(str(notes[0])) < 300
             assert reply.text == "Hi"
             json.dumps(reply.to_dict())
+
+
+PRICE = "{ currency = 'USD', input = 1, output = 2, cached = 0.1, cache_write = 3, cache_write_1h = 4 }"
+PARTS: list[tuple[str, str, str | tuple[str, ...]]] = [
+    ("openai-chat", "prompt_tokens_details.cached_tokens", "cached"),
+    ("openai-responses", "input_tokens_details.cached_tokens", "cached"),
+    ("openai-responses", "input_tokens_details.cache_write_tokens", "cache_write"),
+    ("anthropic-messages", "cache_creation_input_tokens", ("input", "cache_write")),
+    ("anthropic-messages", "cache_read_input_tokens", ("input", "cached")),
+    ("anthropic-messages", "cache_creation.ephemeral_1h_input_tokens", "cache_write_1h"),
+    ("gemini", "cachedContentTokenCount", "cached"),
+    ("gemini", "thoughtsTokenCount", "output"),
+    ("gemini", "toolUsePromptTokenCount", "input"),
+]
+
+
+@each("protocol, path, missing", PARTS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("value", ["50", -1, 12.5])
+def test_a_part_whose_count_cannot_be_read_is_missing(
+    tmp_path: Path, protocol: str, path: str, missing: str | tuple[str, ...], stream: bool, value: Any
+) -> None:
+    file = tmp_path / "providers.toml"
+    extra = f"price = {PRICE}\nusage.cache_write = ['input_tokens_details.cache_write_tokens']\n"
+    wire = f"price = {PRICE}\n" if protocol != "openai-responses" else extra
+    file.write_text(f'[models."openai-compatible/m"]\n{wire}', encoding="utf-8")
+    model = cnllm.Registry.load(file).resolve("openai-compatible/m", base_url="http://127.0.0.1:9", protocol=protocol)
+    events = WIRES[protocol](100, 7, stream)
+    whole = events[0]
+    usage = whole.get("usage") or whole.get("usageMetadata") or (whole.get("message") or whole["response"])["usage"]
+    place, _, key = path.rpartition(".")
+    (usage.setdefault(place, {}) if place else usage)[key] = value
+    if path.startswith("cache_creation."):
+        usage["cache_creation_input_tokens"] = 60
+    plan = engine.build_request(model, "Hi", stream=stream, max_tokens=100)
+    if stream:
+        parts = [
+            (f"event: {event['type']}\n" if "type" in event else "") + f"data: {json.dumps(event)}\n\n"
+            for event in events
+            if isinstance(event, dict)
+        ]
+        data = "".join(parts).encode()
+    else:
+        data = json.dumps(whole).encode()
+    reply = engine.parse_response(model, 200, {}, data, plan=plan)
+    assert reply.text == "Hi"
+    assert reply.cost is not None
+    assert reply.cost.missing == ((missing,) if isinstance(missing, str) else missing)
+    if missing == "cached":
+        assert reply.cost.amount * 1_000_000 == 100 * Decimal("0.1") + 7 * 2
+        assert reply.cost.at_most is not None
+        assert reply.cost.at_most * 1_000_000 == 100 + 7 * 2
+
+
+def test_counts_that_become_unreadable_are_unknown() -> None:
+    model = REGISTRY.resolve("zai/glm-4.7")
+    usage = {"prompt_tokens": 100, "completion_tokens": 1, "total_tokens": 101}
+    first = {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage}
+    broken = dict.fromkeys(usage, "100")
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": broken}
+    body = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in (first, last))
+    cost = engine.parse_response(model, 200, {}, body).cost
+    assert cost is not None
+    assert (cost.missing, cost.at_most) == (("input", "output"), None)
+
+
+def test_calls_whose_number_cannot_be_read_are_unknown() -> None:
+    model = REGISTRY.resolve("anthropic/claude-opus-5")
+    for value in ("3", -1, 1.5):
+        [body] = messages(100, 7, False)
+        body["usage"]["server_tool_use"] = {"web_search_requests": value}
+        cost = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
+        assert cost is not None
+        assert (cost.missing, cost.at_most) == (("web_search",), None)
+
+
+def test_sound_whose_count_cannot_be_read_is_unknown() -> None:
+    model = REGISTRY.resolve("google/gemini-2.5-flash", protocol="gemini")
+    [body] = gemini(1000, 7, False)
+    body["usageMetadata"]["promptTokensDetails"] = [{"modality": "AUDIO", "tokenCount": "800"}]
+    cost = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
+    assert cost is not None
+    assert cost.missing == ("input_audio",)
+    assert cost.at_most is not None
+    assert cost.at_most > cost.amount
 
 
 @each("protocol", list(WIRES))

@@ -66,17 +66,19 @@ class Facts(Struct, frozen=True):
 
     `service` is the word for its service tier; None for the usual one. `factor` multiplies the prices of tokens; None
     is unknown. `unknown` names a word whose price is not known. `media` are counts of sound by the name of
-    their price, `free` the tokens of input that cost nothing. `thought`: the model has reasoned. `is_cut`: the endpoint
-    may have counted more tokens than it has reported, `most_output` at most; None is unknown.
+    their price, None where one is unknown, `free` the tokens of input that cost nothing. `thought`: the model has
+    reasoned. `is_cut`: the endpoint may have counted more tokens than it has reported, `most_output` at most; None is
+    unknown. `unread` are the names of counts that came and are none.
     """
 
     service: str | None = None
     factor: Decimal | None = Decimal(1)
     unknown: str | None = None
-    media: Mapping[str, int] = {}
+    media: Mapping[str, int | None] = {}
     free: int = 0
     thought: bool = False
     is_cut: bool = False
+    unread: frozenset[str] = frozenset()
     most_output: int | None = None
 
 
@@ -256,12 +258,50 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
     total.amount /= MILLION
     if extra := uncounted(usage):
         total.miss("uncounted", extra * exact_rate(max(filter(_is_rate, rates.values()), default=0)) / MILLION)
-    if facts.is_cut or usage.output is None:
+    _miss_unread(total, usage, rates, price, facts)
+    if facts.is_cut or usage.output is None or "output" in facts.unread:
         rates_of_output = [rate for name in ("output", "output_thinking") if (rate := rates.get(name)) is not None]
         rest = None if facts.most_output is None else max(facts.most_output - (usage.output or 0), 0)
         highest = None if rest is None or not rates_of_output else rest * exact_rate(max(rates_of_output)) / MILLION
         total.miss("output", highest)
     return total
+
+
+def _miss_unread(total: CostSum, usage: Usage, rates: _Rates, price: Price, facts: Facts) -> None:
+    """Leave out the parts whose counts cannot be read or contradict each other."""
+    unread, media = facts.unread, facts.media
+    written, hourly = usage.cache_write or 0, usage.cache_write_1h or 0
+    if "input" in unread and usage.input is not None:
+        total.miss("input", None)
+    if "cache_write" in unread:
+        total.miss("cache_write", None)
+    if hourly > written or ("cache_write_1h" in unread and written):
+        total.miss("cache_write_1h", None)
+    heard = _heard(usage, facts)
+    if "cached" in unread:
+        names = ("input", "input_audio") if media else ("input",)
+        _miss_difference(total, "cached", heard, rates, "cached", names)
+    for name, usual in (("input_audio", "input"), ("cached_audio", "cached")):
+        if media.get(name, 0) is None:
+            _miss_difference(total, name, heard, rates, usual, (name,))
+    if "reasoning" in unread and price.output_thinking is not None and not facts.thought:
+        _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
+
+
+def _heard(usage: Usage, facts: Facts) -> int | None:
+    """Return the tokens of input that were not written to a cache; None is unknown."""
+    return None if usage.input is None else max(usage.input - (usage.cache_write or 0) - facts.free, 0)
+
+
+def _miss_difference(
+    total: CostSum, name: str, tokens: int | None, rates: _Rates, low: str, high: tuple[str, ...]
+) -> None:
+    """Leave out that tokens, counted at one price, may have a higher one."""
+    known = [exact_rate(rate) for place in (low, *high) if _is_rate(rate := rates.get(place))]
+    if tokens is None or len(known) < 2:
+        total.miss(name, None)
+    else:
+        total.miss(name, tokens * max(max(known) - known[0], _ZERO) / MILLION)
 
 
 def uncounted(usage: Usage) -> int:
@@ -291,10 +331,12 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         written = usage.cache_write or 0
         hourly = min(usage.cache_write_1h or 0, written)
         cached = min(usage.cached or 0, usage.input)
+        if "cached" in facts.unread:  # all of it may be, which is the cheapest
+            cached = _heard(usage, facts) or 0
         plain = max(usage.input - cached - written - facts.free, 0)
         media = facts.media
         if media:
-            sound, heard = media.get("input_audio", 0), media.get("cached_audio", 0)
+            sound, heard = media.get("input_audio") or 0, media.get("cached_audio") or 0
             if sound and price.input_audio is not None:
                 fresh = min(max(sound - heard, 0), plain)
                 plain -= fresh

@@ -64,19 +64,21 @@ class Meter:
         """Whether it is known by which hours a reply of this time, in seconds since 1970, is charged."""
         return self._is_off_peak is None or self._is_off_peak(_minute(created)) is not None
 
-    def count(self, data: dict[str, Any], known: dict[str, int]) -> None:
-        """Take in the numbers of paid calls that a body or a chunk reports."""
+    def count(self, data: dict[str, Any], known: dict[str, int | None]) -> None:
+        """Take in the numbers of paid calls that a body or a chunk reports; one that cannot be read is unknown."""
         for name, rule in self._calls.items():
             for path in rule.at or ():
                 value = get(data, path)
                 if type(value) is list:
                     items = [item for item in value if item not in ("", None)]
                     number = len(set(map(str, items))) if rule.per == "unique" else len(items)
-                    known[name] = max(known.get(name, 0), number)
+                    known[name] = max(known.get(name) or 0, number)
                 elif type(value) is dict and value:
-                    known[name] = max(known.get(name, 0), 1)
-                elif (count := as_count(value)) is not None and (count or name not in known):
-                    known[name] = count
+                    known[name] = max(known.get(name) or 0, 1)
+                elif (count := as_count(value)) is not None:
+                    known[name] = count or known.get(name, 0)
+                elif value not in (None, "", False) and type(value) is not dict:
+                    known[name] = None
 
     def cost(
         self,
@@ -88,14 +90,16 @@ class Meter:
         answered: bool,
         thought: bool,
         is_cut: bool,
+        unread: frozenset[str] = frozenset(),
         most_output: int | None = None,
     ) -> Cost | None:
         """Return the cost of a reply; None where nothing of it is known.
 
         `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
-        count of 0 for a reply that has content (`answered`) was not reported. `is_cut` and `most_output`: see `Facts`.
+        count of 0 for a reply that has content (`answered`) was not reported. `is_cut`, `unread` and `most_output`: see
+        `Facts`.
         """
-        is_plain = not is_cut and (not calls or all(number == 0 for number in calls.values()))
+        is_plain = not is_cut and not unread and (not calls or all(number == 0 for number in calls.values()))
         if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
             return plain
         usage = reported_counts(usage, answered=answered)
@@ -109,7 +113,7 @@ class Meter:
                 usage,
                 price,
                 created,
-                self._facts(counts, extra, calls, most_output, thought=thought, is_cut=is_cut),
+                self._facts(counts, extra, calls, most_output, unread, thought=thought, is_cut=is_cut),
             )
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))
@@ -123,7 +127,9 @@ class Meter:
     def _plain_cost(self, usage: Usage, created: float | None, extra: Mapping[str, Any]) -> Cost | None:
         """Return the cost of a reply whose price depends on its minute and its input alone; None for any other."""
         input, output, cached = usage.input, usage.output, usage.cached or 0
-        if self._plain_rates is None or not input or not output or usage.cache_write or uncounted(usage) > 0:
+        if self._plain_rates is None or not input or not output or uncounted(usage) > 0:
+            return None
+        if usage.cache_write or usage.cache_write_1h:
             return None
         if self._service and self._service_of(extra) is not None:
             return None
@@ -155,6 +161,7 @@ class Meter:
         extra: Mapping[str, Any],
         calls: Mapping[str, int | None],
         most_output: int | None,
+        unread: frozenset[str],
         *,
         thought: bool,
         is_cut: bool,
@@ -174,12 +181,12 @@ class Meter:
             if rule.replaces is not None and calls.get(name, 0) != 0:
                 free = as_count(get_first(counts, self._tools)) or 0
         media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
-        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, most_output)
+        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, unread, most_output)
 
     def calls(
         self,
         search: WebSearchFlags | None,
-        reported: Mapping[str, int],
+        reported: Mapping[str, int | None],
         calls: Sequence[ToolCall],
         parts: Sequence[Part],
         echo: str | None,
@@ -300,17 +307,23 @@ def _own_counts(extra: Mapping[str, Any]) -> dict[str, Any]:
     return counts if type(counts) is dict else {}
 
 
-def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int:
-    """Return the tokens at the first path that has them; in a list the last key is a word of the item that counts."""
+def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int | None:
+    """Return the tokens at the first path that has them; in a list the last key is a word of the item that counts.
+
+    None where a count came that cannot be read.
+    """
+    is_known = True
     for path in paths:
         value = get(counts, path)
         place, _, word = path.rpartition(".")
         if value is None and type(items := get(counts, place)) is list:
             found = [item for item in items if type(item) is dict and word in item.values()]
-            value = sum(count for item in found for count in item.values() if type(count) is int)
+            numbers = [as_count(number) for item in found for number in item.values() if number != word]
+            value = None if not numbers else -1 if None in numbers else sum(number or 0 for number in numbers)
         if (count := as_count(value)) is not None:
             return count
-    return 0
+        is_known = is_known and value is None
+    return 0 if is_known else None
 
 
 def _is_item(data: Any, kind: str) -> bool:

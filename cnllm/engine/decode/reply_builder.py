@@ -34,7 +34,6 @@ from cnllm.protocols.pieces import (
     FACTS,
     CallPieces,
     CitationPiece,
-    Counts,
     MediaPiece,
     OpaquePiece,
     PartEnd,
@@ -177,12 +176,11 @@ class ReplyBuilder:
         """Add the pieces of a chunk or a body; return their events. Texts go through the row, the rest is collected."""
         out: list[Event] = []
         collected = self.collected
-        has_counts = False
+        collected.is_told = False
         facts: list[Piece] = []  # neighbours
         for piece in pieces:
             kind = type(piece)
             if kind in FACTS:
-                has_counts = has_counts or kind is Counts
                 facts.append(piece)
                 continue
             if facts:
@@ -193,7 +191,7 @@ class ReplyBuilder:
             self._add(piece, out)
         if facts:
             out += collected.add(facts)
-        if has_counts:  # they are for all of their chunk
+        if collected.is_told:  # counts are for all of their chunk
             collected.has_uncounted = False
         self._busy = not self.is_idle
         if not collected.whole:

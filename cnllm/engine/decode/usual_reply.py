@@ -88,7 +88,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     if message.text:
         parts.append(Text(message.text))
     meter, usage = rules.meter, message.usage
-    paid: dict[str, int] = {}
+    paid: dict[str, int | None] = {}
     meter.count(raw, paid)
     cost = meter.cost(
         usage,

@@ -8,7 +8,7 @@ from cnllm.jsonpath import get_first
 from cnllm.protocols import UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import EXTRA_KEYS, find_fault
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.reported import known_keys, other_counts, strict_counts_reader
+from cnllm.protocols.reported import counts_reader, known_keys, other_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
@@ -25,7 +25,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         return None
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     usage_at = (flags.usage.at if flags.usage else None) or ()
-    read_usage = strict_counts_reader(flags)
+    read_usage = counts_reader(flags)
     citations_at = (flags.citations.at if flags.citations else None) or ()
     known = known_keys(flags)
     plain_keys = frozenset(["role", "content", "tool_calls", *fields])

@@ -206,12 +206,13 @@ class GeminiDecoder:
         totals = [as_count(counts.get(key)) for key in ("totalTokenCount", "promptTokenCount")]
         if "candidatesTokenCount" not in counts and None not in totals:
             names = ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
-            rest = (totals[0] or 0) - sum(as_count(counts.get(key)) or 0 for key in names)
-            if rest >= 0:
+            parts = [as_count(value) for key in names if (value := counts.get(key)) is not None]
+            rest = (totals[0] or 0) - sum(part or 0 for part in parts)
+            if rest >= 0 and None not in parts:
                 counts["candidatesTokenCount"] = rest
                 self._is_derived = True
         yield from notes
-        yield from count_pieces(counts, self._flags)
+        yield from count_pieces(counts, self._flags, usage)
 
 
 def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piece]:
