@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from cnllm import Cost, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, is_off_peak
 from cnllm.engine.decode.meter import meter_of
+from cnllm.errors import StreamCut
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.reply import UsagePaths
 
@@ -214,6 +216,27 @@ def test_counts_before_the_end_of_a_stream_are_not_all(home: Home, last: bool, m
     cost = engine.parse_response(model, 200, {}, body).cost
     assert cost is not None
     assert cost.missing == missing
+
+
+@each("ends, follows", [(True, False), (True, True), (False, False), (False, True)])
+def test_an_endpoint_that_has_not_seen_the_end_has_no_whole_bill(home: Home, ends: bool, follows: bool) -> None:
+    price = "price = { currency = 'USD', input = 1.0, output = 1.0 }"
+    model = home(more=f"{price}\nusage.cost = {{ path = 'cost', currency = 'USD' }}")
+    usage = {"prompt_tokens": 100, "completion_tokens": 1, "cost": 0.5}
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage}]
+    chunks += [{"choices": [{"index": 0, "delta": {"content": "b"}}]}] if follows else []
+    chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}] if ends else []
+    body = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+    if ends:
+        cost = engine.parse_response(model, 200, {}, body).cost
+    else:
+        with pytest.raises(StreamCut) as caught:
+            engine.parse_response(model, 200, {}, body)
+        cost = caught.value.cost
+    assert cost is not None
+    assert (cost.by, cost.amount) == ("endpoint", Decimal("0.5"))
+    assert cost.missing == (() if ends and not follows else ("output",))
+    assert cost.at_most == (cost.amount if cost.complete else None)
 
 
 STALE: list[Any] = [

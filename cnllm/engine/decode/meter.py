@@ -118,7 +118,8 @@ class Meter:
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))
             computed = total.cost(price.currency)
-        reported = None if self._reported is None else _reported_cost(counts, self._reported)
+        is_partial = is_cut or "output" in unread
+        reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
         if reported is None:
             return computed
         figure = None if computed is None or computed.currency != reported.currency else computed.amount
@@ -273,18 +274,18 @@ def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None) ->
         total.amount += fees
 
 
-def _reported_cost(counts: dict[str, Any], rules: ReportedCost) -> Cost | None:
-    """Return the endpoint's own bill; None where it sent none."""
+def _reported_cost(counts: dict[str, Any], rules: ReportedCost, *, is_partial: bool) -> Cost | None:
+    """Return the endpoint's own bill; None where it sent none. `is_partial`: it may lack the end of the reply."""
     assert rules.path is not None
     amount = _amount(get(counts, rules.path))
     if amount is None or rules.currency is None:
         return None
     factor = Decimal(1) if rules.factor is None else exact_rate(rules.factor)
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ("output",) if is_partial else ()
     if rules.add is not None and all(get(counts, path) == value for path, value in (rules.when or {}).items()):
         addition = _amount(get(counts, rules.add))
         if addition is None:
-            missing = (rules.add,)
+            missing = (*missing, rules.add)
         else:
             amount += addition
     return Cost(amount * factor, rules.currency, missing=missing, by="endpoint")
