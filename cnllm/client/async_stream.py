@@ -18,6 +18,7 @@ from cnllm.engine.run.effects import (
     CheckInputs,
     DrainBody,
     FinalEvents,
+    MayRepeat,
     ReadBody,
     Send,
     Sleep,
@@ -30,7 +31,12 @@ __all__ = ["AsyncCallRun", "AsyncStream", "DeferredStream", "single_events"]
 
 
 class AsyncCallRun(CallDriver):
-    """Carries out the steps of a call, awaiting each."""
+    """Carries out the steps of a call, awaiting each.
+
+    `may_repeat` says whether one more request may be sent for the call; None: any may.
+    """
+
+    may_repeat: Callable[[], Awaitable[bool]] | None = None
 
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Yield the events, those of one piece of the network together; carry out the other steps in between."""
@@ -71,6 +77,8 @@ class AsyncCallRun(CallDriver):
                 return await self._read_all(step)
             case CheckInputs():
                 return await run_in_thread(partial(self._check_inputs, step))
+            case MayRepeat() if self.may_repeat is not None:
+                return await self.may_repeat()
             case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
             case Sleep():
@@ -150,6 +158,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         """Return the reply, once all events have been read. Raise `StreamCut` before that, or when there is none."""
         return self._runner.finished or self._runner.abandon(self._call)
 
+    def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
+        """Let `may_repeat` decide about each request beyond those whose cost is bounded before the call."""
+        self._runner.may_repeat = may_repeat
+
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
         return self._batches
@@ -189,16 +201,24 @@ class DeferredStream(AsyncStream[Any]):
         self._open_call = open_call
         self._by = by
         self._is_open = False
+        self._may_repeat: Callable[[], Awaitable[bool]] | None = None
 
     async def _open(self) -> None:
         if not self._is_open:
             super().__init__(*await self._open_call(), self._by)
+            self._runner.may_repeat = self._may_repeat
             self._is_open = True
 
     def _fail(self) -> NoReturn:
         raise CnllmError(
             "the request is not built yet, because its tools are not known", hint="enter or iterate the stream first"
         )
+
+    def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
+        """Let `may_repeat` decide about further requests; see `AsyncStream.ask_before_repeats`."""
+        self._may_repeat = may_repeat
+        if self._is_open:
+            super().ask_before_repeats(may_repeat)
 
     @property
     def plan(self) -> Plan:

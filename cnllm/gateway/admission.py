@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_use import use_data
 from cnllm.gateway.limits.key_worker import Flight, SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
-from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
+from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
@@ -57,10 +57,14 @@ class Caller(Struct, frozen=True):
 
 
 class Admitted(Struct):
-    """A request that may be sent. `soft_budgets` are spent; `reply` is set when it is whole."""
+    """A request that may be sent. `soft_budgets` are spent; `reply` is set when it is whole.
+
+    `reserve_more` reserves for one more request of the same call, and says whether there is room.
+    """
 
     soft_budgets: list[SoftBudget] = []
     reply: Reply | None = None
+    reserve_more: Callable[[], Awaitable[bool]] | None = None
 
 
 class Admission:
@@ -234,6 +238,18 @@ class Admission:
         call.soft_budgets = reservations.soft_budgets
         for warning in call.soft_budgets:
             self.warn(warning)
+        more: list[Reservations] = []
+        attempt = replace(worst, cost=worst.cost if worst.attempt is None else worst.attempt)
+
+        async def reserve_more() -> bool:
+            try:
+                more.append(await self.limiter.reserve(caller.identity, rights, attempt, 0))
+            except Refused:
+                return False
+            return True
+
+        if any(record.budgets for record in rights.records):
+            call.reserve_more = reserve_more
         is_charged = True
         try:
             yield call
@@ -242,9 +258,18 @@ class Admission:
             raise
         finally:
             if is_charged:
-                reservations.settle(*self._charge(call.reply, tokens, plan, worst, rights))
+                if more and worst.cost is not None:
+                    worst = replace(worst, cost=worst.cost + len(more) * (attempt.cost or 0))
+                cost, used = self._charge(call.reply, tokens, plan, worst, rights)
+                reservations.settle(cost, used)
+                for made in more:
+                    if cost is None:
+                        made.forfeit()
+                    else:
+                        made.release()
             else:
-                reservations.release()
+                for made in (reservations, *more):
+                    made.release()
 
     def _charge(
         self, reply: Reply | None, tokens: int, plan: Plan, worst: WorstCase, rights: Rights

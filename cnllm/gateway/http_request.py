@@ -379,15 +379,17 @@ class HttpRequest:
         """Return the reply of the model when it is whole."""
         call, limits = await self._prepared(exchange, messages, options, stream=False)
         async with limits as admitted, call:
-            self._begin_call(admitted)
+            self._begin_call(admitted, call)
             reply = admitted.reply = await call.complete()
             if exchange.fallback is not None:
                 self._use_model(exchange, call)
             return reply
 
-    def _begin_call(self, admitted: Admitted) -> None:
+    def _begin_call(self, admitted: Admitted, call: AsyncStream) -> None:
         """Take note that the request is sent now, and of soft budgets that are spent."""
         self._is_sent = True
+        if admitted.reserve_more is not None:
+            call.ask_before_repeats(admitted.reserve_more)
         if warnings := admitted.soft_budgets:
             self._entry.soft_budget = soft_budget_header(warnings)
             self._entry.soft_budgets = [(w.record.kind, w.record.name, w.currency) for w in warnings]
@@ -425,7 +427,7 @@ class HttpRequest:
         """Send the events of a call as they arrive, and return its reply."""
         stream, limits = await self._prepared(exchange, messages, options, stream=True)
         async with limits as admitted, stream:
-            self._begin_call(admitted)
+            self._begin_call(admitted, stream)
             async for events in stream.batches():
                 if exchange.fallback is not None:
                     self._use_model(exchange, stream)

@@ -1,5 +1,6 @@
 """A search that the endpoint hands to its client: its calls are answered with their own arguments, unseen."""
 
+import asyncio
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,32 @@ def test_the_search_is_run_and_only_the_answer_is_seen(client: Driver, tmp_path:
         assert [e.usage for e in events if isinstance(e, cnllm.UsageSeen)] == [got.usage]
         ends = [(e.index, e.part) for e in events if isinstance(e, cnllm.BlockEnd)]
         assert ends == list(enumerate(got.message.parts))
+
+
+def test_a_search_is_not_run_where_the_budget_has_no_room(tmp_path: Path) -> None:
+    """Each of them is one more request."""
+    asked: list[bool] = []
+
+    async def run(model: cnllm.Model, rooms: list[bool]) -> Reply:
+        async def may_repeat() -> bool:
+            asked.append(rooms[len(asked)])
+            return asked[-1]
+
+        async with cnllm.AsyncClient(retry=ONCE, api_key="sk-not-needed-0123456789") as client:
+            call = client.prepare(model, "Hi", stream=False, tools=[cnllm.web_search()])
+            call.ask_before_repeats(may_repeat)
+            async with call:
+                return await call.complete()
+
+    scripts = [answers("call", "I look. ", "$find"), answers("call", "Again. ", "$find"), answers("call", "It rains.")]
+    with Peer(*scripts) as peer:
+        got = asyncio.run(run(home(tmp_path, peer, FLAGS), [True, False]))
+        assert len(peer.received) == 2
+    assert asked == [True, False]
+    assert got.text == "I look. Again. "
+    assert [note.did for note in got.notes if note.code == "web-search"] == [
+        "not run: the budget has no room for another request"
+    ]
 
 
 @pytest.mark.parametrize("verb", ["call", "stream"])

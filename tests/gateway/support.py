@@ -41,6 +41,8 @@ class Answer:
     pause: float = 0.0  # seconds before a whole reply
     lasts: bool = True  # with `wait`: pieces without text follow until the client has gone
     headers: Json = field(default_factory=dict)
+    lost: bool = False  # the connection is closed without an answer
+    torn: bool = False  # a whole reply lacks its last bytes
 
 
 def say(text: str, **more: Any) -> Answer:
@@ -95,22 +97,26 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.bodies.append(body)
         self.server.headers.append(dict(self.headers.items()))
         answer = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
-        if answer.status != 200:
+        if answer.lost:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        elif answer.status != 200:
             self._whole(answer.status, answer.body, answer.headers)
         elif body.get("stream"):
             self._stream(answer)
         else:
             time.sleep(answer.pause)
-            self._whole(200, _whole_body(answer), answer.headers)
+            self._whole(200, _whole_body(answer), answer.headers, lacking=10 if answer.torn else 0)
 
-    def _whole(self, status: int, body: Any, headers: Json) -> None:
+    def _whole(self, status: int, body: Any, headers: Json, *, lacking: int = 0) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"content-type": "application/json", **headers}.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[: len(content) - lacking])
+        self.close_connection = self.close_connection or lacking > 0
 
     def _stream(self, answer: Answer) -> None:
         self.send_response(200)
@@ -169,13 +175,20 @@ def registry_for(upstream: Upstream, folder: Path, *providers: str, more: str = 
 
 @contextlib.contextmanager
 def gateway_for(
-    upstream: Upstream, folder: Path, *providers: str, more: str = "", timeout: Timeouts | None = None, **options: Any
+    upstream: Upstream,
+    folder: Path,
+    *providers: str,
+    more: str = "",
+    timeout: Timeouts | None = None,
+    attempts: int = 1,
+    **options: Any,
 ) -> Iterator[httpx.Client]:
     """A gateway before the endpoint, and a client of it."""
     registry = registry_for(upstream, folder, *(providers or ("deepseek", "zai", "minimax", "moonshot")), more=more)
     options.setdefault("keys", [KEY])
     simulate = options.get("simulate", False)
-    given: Json = {"api_key": "the-key-of-the-provider", "timeout": timeout, "retry": Retry(attempts=1)}
+    given: Json = {"api_key": "the-key-of-the-provider", "timeout": timeout}
+    given["retry"] = Retry(attempts=attempts, base=0.01)
     client = AsyncClient(registry, simulate=simulate, **given)
     with (
         running(Gateway(registry, client=client, **options)) as url,

@@ -342,6 +342,37 @@ def test_a_reply_that_is_cut_or_given_up_is_charged_in_full(tmp_path: Path) -> N
         assert here.settled(2).spent["CNY"] == 2 * full
 
 
+def test_a_lost_request_is_sent_again_only_where_the_budget_has_room(tmp_path: Path) -> None:
+    """The endpoint may have charged each of them."""
+    with setting(tmp_path, Answer(lost=True), attempts=3) as here:
+        rich, poor = here.key("rich", budgets={"CNY": cny("1")}), here.key("poor", budgets={"CNY": cny("0.0045")})
+        request = requests()["openai-chat"]
+        assert here.send(poor, request).status_code == 502
+        assert len(here.upstream.bodies) == 1
+        one = here.spent("poor")
+        assert cny("0.00225") < one <= cny("0.0045")
+        assert here.send(rich, request).status_code == 502
+        assert len(here.upstream.bodies) == 1 + 3
+        assert here.spent("rich") == 3 * one
+        assert [use.calls for use in here.book.uses()] == [1, 1]
+        here.upstream.script = [Answer(lost=True), say("Hello")]
+        last = here.key("last", budgets={"CNY": cny("1")})
+        assert here.send(last, request).status_code == 200
+        assert here.spent("last") == 2 * one, "what the lost one cost is not known"
+
+
+@pytest.mark.parametrize(("money", "sent"), [("0.007", 2), ("1", 4)])
+def test_requests_after_a_cut_stream_hold_to_the_budget(tmp_path: Path, money: str, sent: int) -> None:
+    """The reservation has the stream and one more request."""
+    again = '[providers.here.stream]\nif_cut = "again-whole"\n'
+    script = [Answer([{"content": "one"}], cut=True), Answer([{"content": "one"}], torn=True)]
+    with setting(tmp_path, *script, more=again) as here:
+        key = here.key(budgets={"CNY": cny(money)})
+        here.send(key, requests(stream=True)["openai-chat"])
+        assert len(here.upstream.bodies) == sent
+        assert sent * cny("0.002") < here.settled(1).spent["CNY"] <= cny(money)
+
+
 def test_a_budget_holds_for_many_calls_at_once(tmp_path: Path) -> None:
     """Fifty clients at once: those that are sent cost no more than the budget, to the unit."""
     with setting(tmp_path, say("Hello"), timeout=Timeouts(connect=20)) as here:

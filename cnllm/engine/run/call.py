@@ -30,6 +30,7 @@ from cnllm.engine.run.effects import (
     DrainBody,
     Effect,
     FinalEvents,
+    MayRepeat,
     Observed,
     ReadBody,
     Send,
@@ -59,6 +60,7 @@ __all__ = ["Call"]
 
 _USAGE_WAIT = 2.0  # seconds in which usage may follow a finish
 _MOST_SEARCHES = 10  # steps of one reply in which a search is handed to the client
+_NO_ROOM = "the budget has no room for another request"
 _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registry sets no number
 
 
@@ -145,6 +147,8 @@ class Call:
                     if self._delivered:
                         raise
                     yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+                    if error.costs and (yield MayRepeat()) is False:
+                        raise
                     self._failed += error.costs
         except CnllmError as last_error:
             self.add_attempts(last_error)
@@ -335,10 +339,13 @@ class Call:
             if bare.tool_calls:
                 did = "not run: the model called functions as well; it can search when it has their results"
                 bare = replace(bare, notes=[*bare.notes, dropped_note(calls, did)])
-            elif self._searches_left:
-                return (yield from self._after_search(reply, bare, calls, stream=events is not None))
             else:
-                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, "not run: the limit of searches")])
+                obstacle = "the limit of searches"
+                if self._searches_left:
+                    if (yield MayRepeat()) is not False:
+                        return (yield from self._after_search(reply, bare, calls, stream=events is not None))
+                    obstacle = _NO_ROOM
+                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, f"not run: {obstacle}")])
             if events is not None:
                 yield FinalEvents([NoteAdded(bare.notes[-1])])
             reply = bare
@@ -373,8 +380,14 @@ class Call:
         """Return the reply, or the one with other calls after one with a wrong input was sent back."""
         if not grammars or self._is_nested:
             return reply
-        asks = self._ask_again if self.plan.corrects_inputs else None
+        asks = self._ask_with_room if self.plan.corrects_inputs else None
         return (yield from corrections.check_inputs(reply, grammars, asks))
+
+    def _ask_with_room(self, *turns: Message) -> Steps:
+        """Return the reply to a nested call with the turns since. Raises `CnllmError` where a budget has no room."""
+        if (yield MayRepeat()) is False:
+            raise CnllmError(_NO_ROOM)
+        return (yield from self._ask_again(*turns))
 
     def _ask_again(self, *turns: Message) -> Steps:
         """Return the reply to a nested call with the turns since."""
@@ -419,6 +432,9 @@ class Call:
             return whole
         limit = _DEFAULT_STREAM_RETRIES if self.plan.recovery.streams is None else self.plan.recovery.streams
         for tries in range(1, limit + 1):
+            # One more request is counted in the worst case. Those after it are not.
+            if len(self._failed) > before_cut + 1 and (yield MayRepeat()) is False:
+                break
             nested = self._nested_call(retry)
             try:
                 reply = yield from nested.complete()

@@ -9,6 +9,7 @@ CheckInputs(checks)       → the verdict of each check, in their order
 HoldContent()             → None; content came, and is held back until it is judged
 DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
 Sleep(seconds)            → None; the call is tried again after that, because of `error`
+MayRepeat()               → False where no more money may be spent on this call; else None, and one more request is sent
 Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
 a list                    → deliver these events, then read on: bytes, None at the end, or the TransportError
 FinalEvents               → deliver these events, and read nothing more
@@ -38,6 +39,7 @@ __all__ = [
     "HoldContent",
     "InputCheck",
     "InputVerdict",
+    "MayRepeat",
     "Observed",
     "ReadBody",
     "ReportStep",
@@ -84,6 +86,13 @@ class Sleep(Struct, frozen=True):
 
     seconds: float
     error: CnllmError | None = None
+
+
+class MayRepeat(Struct, frozen=True):
+    """Ask whether one more request may be sent for the call, beyond those that `worst_case` counts.
+
+    Earlier requests may have been charged, so that it may cost as much again.
+    """
 
 
 class Observed(Struct, frozen=True):

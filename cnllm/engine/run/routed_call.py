@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
+from cnllm.engine.run.effects import (
+    FinalEvents,
+    HoldContent,
+    MayRepeat,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    Steps,
+    UseTarget,
+)
 from cnllm.engine.run.retry_policy import CooldownState, context_obstacle, may_wait
 from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply
 from cnllm.errors import (
@@ -387,6 +396,8 @@ class RoutedCall(Call):
             plan = self._call._replan(turn, prefill=True, stream=True)
         except CannotSend as error:
             self._reasons[self._target.model.name] = error.message
+            return False  # type: ignore[return-value]
+        if (yield MayRepeat()) is False:
             return False  # type: ignore[return-value]
         return (yield from self._follow(plan, RepeatedStart(self._partial.text)))
 

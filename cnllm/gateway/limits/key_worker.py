@@ -107,6 +107,11 @@ class Reservation:
             if tokens is not None:
                 self._worker.correct_tokens(self._slot, tokens - self._tokens, tokens)
 
+    def forfeit(self) -> None:
+        """Charge all that is reserved for one more request of a call, which its first reservation counts."""
+        if self._close():
+            self._worker.report(self._epoch, self.worst.currency, self._units, None, reply=False)
+
     def release(self) -> None:
         """Give everything back but the request itself: it was not sent, or refused by the endpoint."""
         if self._close():

@@ -37,6 +37,11 @@ class Reservations(list[Reservation]):
         for reservation in self:
             reservation.settle(cost, tokens)
 
+    def forfeit(self) -> None:
+        """Charge all that every one holds."""
+        for reservation in self:
+            reservation.forfeit()
+
     def release(self) -> None:
         """Release all of them."""
         for reservation in self:
