@@ -163,9 +163,35 @@ def test_a_client_that_goes_is_an_outcome_and_no_failure_of_a_model(tmp_path: Pa
             next(response.iter_raw())
         go_on.set()  # the endpoint writes on
         found = scrape(http, 1)
+    assert found.sum("cnllm_cost_unknown_total", MODEL) == 1
     assert found.sum("cnllm_requests_total", MODEL, status="200", outcome="client-has-gone") == 1
     assert found.sum("cnllm_requests_total", None, verb="generate") == 1
     assert found.sum("cnllm_errors_total", None) == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "unknown"),
+    [
+        (say("Hello."), 0),
+        (error(429, "slow down"), 0),
+        (Answer(lost=True), 1),
+        (Answer([{"content": "half"}], cut=True), 1),
+    ],
+    ids=["whole", "refused", "lost", "cut"],
+)
+def test_what_may_be_charged_and_is_not_known_is_counted(tmp_path: Path, answer: Answer, unknown: int) -> None:
+    with gateway(tmp_path, answer) as (http, _):
+        http.post("/v1/chat/completions", json=body(stream=True))
+        found = scrape(http, 1)
+    assert found.sum("cnllm_cost_unknown_total", MODEL) == unknown
+
+
+def test_a_cost_that_is_known_in_part_is_an_amount_and_unknown(tmp_path: Path) -> None:
+    with gateway(tmp_path, Answer(lost=True), say("Hello."), attempts=2) as (http, _):
+        assert http.post("/v1/chat/completions", json=body()).status_code == 200
+        found = scrape(http, 1)
+    assert found.sum("cnllm_cost_total", MODEL, currency="CNY") == pytest.approx(COST / 1e9)
+    assert found.sum("cnllm_cost_unknown_total", MODEL) == 1
 
 
 def test_an_unpriced_reply_has_no_cost_and_that_is_counted(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ Kind = Literal["counter", "histogram", "gauge"]
 _SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _SPEEDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 _OTHER = "other"
+_LEFT = ("client-has-gone", "server-stopped")
+"""The outcomes of requests that ended before their call did."""
 _CODES = frozenset(get_args(NoteCode))
 _GENERAL = frozenset(  # what notes name where no flag of an endpoint is the cause
     [
@@ -78,7 +80,7 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("counter", "cnllm_tokens_total", "Tokens by the endpoint's count.", ("model", "kind")),
         Metric("counter", "cnllm_cost_total", "The known cost, by currency.", ("model", "currency")),
-        Metric("counter", "cnllm_cost_unknown_total", "Replies whose cost is unknown.", ("model",)),
+        Metric("counter", "cnllm_cost_unknown_total", "Calls whose cost is unknown, or known in part.", ("model",)),
         Metric("counter", "cnllm_cuts_total", "Replies that were cut on their way.", ("model",)),
         Metric("counter", "cnllm_recoveries_total", "Replies that were cut and became whole.", ("model",)),
         Metric("counter", "cnllm_notes_total", "Notes by flag and code.", ("model", "flag", "code")),
@@ -115,6 +117,10 @@ def updates(entry: Entry, model: str) -> Iterator[Update]:
         yield "cnllm_output_tokens_per_second", (model,), entry.tokens_per_second
     if entry.finish:
         yield from _of_reply(entry, model)
+    if (cost := entry.cost) is not None:
+        yield "cnllm_cost_total", (model, cost.currency), float(cost.amount)
+    if not cost.complete if cost is not None else _may_cost(entry):
+        yield "cnllm_cost_unknown_total", (model,), 1.0
     if entry.cut:
         yield "cnllm_cuts_total", (model,), 1.0
     if entry.recovered:
@@ -135,14 +141,16 @@ def updates(entry: Entry, model: str) -> Iterator[Update]:
 def _of_reply(entry: Entry, model: str) -> Iterator[Update]:
     """Yield the changes by the reply of a model."""
     yield "cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds
-    if entry.cost is None:
-        yield "cnllm_cost_unknown_total", (model,), 1.0
-    else:
-        yield "cnllm_cost_total", (model, entry.cost.currency), float(entry.cost.amount)
     if (usage := entry.usage) is not None:
         for kind in ("input", "output", "reasoning", "cached", "cache_write"):
             if count := getattr(usage, kind):
                 yield "cnllm_tokens_total", (model, kind), count
+
+
+def _may_cost(entry: Entry) -> bool:
+    """Whether a call of unknown cost may be charged: it has a reply, or was sent and is not known to be free."""
+    is_left = entry.charged is None and _outcome(entry) in _LEFT
+    return bool(entry.finish or entry.charged or is_left)
 
 
 def _outcome(entry: Entry) -> str:
