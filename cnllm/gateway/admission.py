@@ -260,7 +260,7 @@ class Admission:
             if is_charged:
                 if more and worst.cost is not None:
                     worst = replace(worst, cost=worst.cost + len(more) * (attempt.cost or 0))
-                cost, used = self._charge(call.reply, tokens, plan, worst, rights)
+                cost, used = self._charge(call.reply, tokens, plan, worst, rights, is_alone=not more)
                 reservations.settle(cost, used)
                 for made in more:
                     if cost is None:
@@ -272,12 +272,16 @@ class Admission:
                     made.release()
 
     def _charge(
-        self, reply: Reply | None, tokens: int, plan: Plan, worst: WorstCase, rights: Rights
+        self, reply: Reply | None, tokens: int, plan: Plan, worst: WorstCase, rights: Rights, *, is_alone: bool
     ) -> tuple[int | None, int | None]:
-        """Return what a request cost, in units, and its tokens; None for what is not known."""
+        """Return what a request cost, in units, and its tokens; None for what is not known.
+
+        Where requests that may be charged went before (not `is_alone`), an assumed price of the reply is not all.
+        """
         if reply is None or reply.finish in ("cut", "error"):  # a reply that broke off has incomplete counts
             return 0 if self.simulate else None, None
-        cost = 0 if self.simulate else settled_cost(worst, rights.priced(reply, plan.flags.price))
+        priced = rights.priced(reply, plan.flags.price) if is_alone else reply
+        cost = 0 if self.simulate else settled_cost(worst, priced)
         return cost, _tokens_of(reply, tokens)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:

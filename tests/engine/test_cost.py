@@ -11,13 +11,15 @@ import pytest
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from cnllm import Cost, Usage, engine, web_search
-from cnllm.engine.decode.cost import cost_of, is_off_peak
+from cnllm import Cost, Note, Usage, engine, web_search
+from cnllm.engine.decode.cost import cost_of, cost_of_reply, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.errors import StreamCut
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.reply import UsagePaths
+from cnllm.types.note_codes import NoteCode
 
 from .conftest import Home
 from .support import times
@@ -237,6 +239,18 @@ def test_an_endpoint_that_has_not_seen_the_end_has_no_whole_bill(home: Home, end
     assert (cost.by, cost.amount) == ("endpoint", Decimal("0.5"))
     assert cost.missing == (() if ends and not follows else ("output",))
     assert cost.at_most == (cost.amount if cost.complete else None)
+
+
+@each("code", ["again-whole", "correction-failed", "step-again"])
+def test_an_assumed_price_says_nothing_of_requests_without_usage(home: Home, code: NoteCode) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
+    reply = engine.parse_response(home(), 200, {}, json.dumps(body).encode())
+    price = priced(input=1.0, output=1.0)
+    alone = cost_of_reply(reply, price)
+    assert alone is not None
+    assert alone.amount * 1_000_000 == 12
+    assert cost_of_reply(replace(reply, notes=[*reply.notes, Note(code, "x", "y", "z")]), price) is None
 
 
 STALE: list[Any] = [

@@ -506,6 +506,15 @@ def test_a_price_that_is_not_known_may_be_assumed(tmp_path: Path) -> None:
         assert (use.spent, use.unpriced) == ({"CNY": COST + assumed}, 0)
 
 
+def test_a_lost_request_at_an_assumed_price_is_not_free(tmp_path: Path) -> None:
+    """What it cost is not known: all that was reserved for it and for the next one is charged."""
+    with setting(tmp_path, Answer(lost=True), say("Hello"), attempts=2) as here:
+        key = here.key(budgets={"CNY": cny("1")}, assumed_price=("CNY", 2.0, 8.0))
+        assert here.send(key, requests("here/unpriced")["openai-chat"]).status_code == 200
+        assert here.settled(1).spent["CNY"] > 2 * cny("0.002")
+        assert len(here.upstream.bodies) == 2
+
+
 def test_requests_in_flight_of_a_key_are_limited_until_they_end(tmp_path: Path) -> None:
     waits = threading.Event()
     with setting(tmp_path, Answer([{"content": "one"}], wait=waits), say("Hello")) as here:

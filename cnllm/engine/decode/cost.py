@@ -45,6 +45,9 @@ RATES = (
 )
 """The names of the prices of tokens, in a price, a tier, off-peak hours, a promotion and a service tier."""
 
+_OF_OTHER_REQUESTS = frozenset(("again-whole", "correction-failed", "step-again"))
+"""The codes of notes on requests that may be charged and are no part of the usage of their reply."""
+
 _ZERO = Decimal(0)
 _UTC = "+00:00"
 MILLION = 1_000_000
@@ -203,7 +206,12 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None, fac
 
 
 def cost_of_reply(reply: Reply, price: Price) -> Cost | None:
-    """Return the cost of the tokens of a reply by a price that is not the registry's; None where nothing is known."""
+    """Return the cost of the tokens of a reply by a price that is not the registry's; None where nothing is known.
+
+    Nothing is known, either, where a note tells of another request, whose tokens are not among those of the reply.
+    """
+    if any(note.code in _OF_OTHER_REQUESTS for note in reply.notes):
+        return None
     usage = reported_counts(reply.usage, answered=bool(reply.message.parts))
     return cost_of(usage, price, facts=Facts(is_cut=reply.finish in ("cut", "error")))
 
