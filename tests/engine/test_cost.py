@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cnllm import Cost, Note, Usage, engine, web_search
+from cnllm import Cost, Note, Registry, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, cost_of_reply, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.errors import StreamCut
@@ -239,6 +240,56 @@ def test_an_endpoint_that_has_not_seen_the_end_has_no_whole_bill(home: Home, end
     assert (cost.by, cost.amount) == ("endpoint", Decimal("0.5"))
     assert cost.missing == (() if ends and not follows else ("output",))
     assert cost.at_most == (cost.amount if cost.complete else None)
+
+
+OWN_TOOLS = {
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_interpreter",
+    "image_generation_call": "image_generation",
+}
+
+
+@each("item", OWN_TOOLS)
+@each("provider", ["openai/gpt-5.6-sol", "openai-compatible/m"])
+@each("streams", [True, False])
+def test_a_tool_of_the_endpoint_without_a_known_fee_is_missing(
+    tmp_path: Path, item: str, provider: str, streams: bool
+) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text("""[models."openai-compatible/m"]\nprice = { currency = "USD", input = 1, output = 1 }\n""")
+    model = Registry.load(file).resolve(provider, protocol="openai-responses", base_url="http://127.0.0.1:9/v1")
+    text = {"type": "output_text", "text": "Yes.", "annotations": []}
+    output = [
+        {"type": item, "id": "x", "status": "completed", "result": "aGk="},
+        {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]},
+    ]
+    body: dict[str, Any] = {"id": "r", "object": "response", "status": "completed", "output": output}
+    body["usage"] = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+    data = json.dumps(body)
+    if streams:
+        data = f'data: {{"type": "response.completed", "response": {data}}}\n\n'
+    cost = engine.parse_response(model, 200, {}, data.encode()).cost
+    assert cost is not None
+    assert (cost.missing, cost.at_most) == ((OWN_TOOLS[item],), None)
+    body["output"] = output[1:]
+    plain = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
+    assert plain is not None
+    assert plain.complete
+
+
+@each("block, counter", [("bash_code_execution_tool_result", None), ("x", "code_execution_requests")])
+def test_code_that_the_endpoint_runs_is_missing(block: str, counter: str | None) -> None:
+    model = Registry.load().resolve("anthropic/claude-opus-5")
+    usage: dict[str, Any] = {"input_tokens": 100, "output_tokens": 10}
+    content: list[Any] = [{"type": "text", "text": "Yes."}]
+    if counter is None:
+        content.insert(0, {"type": block, "tool_use_id": "t", "content": {"type": "bash_code_execution_result"}})
+    else:
+        usage["server_tool_use"] = {counter: 2, "web_search_requests": 0}
+    body = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn", "usage": usage}
+    cost = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
+    assert cost is not None
+    assert cost.missing in (("code_execution",), ("bash_code_execution",))
 
 
 @each("code", ["again-whole", "correction-failed", "step-again"])

@@ -24,7 +24,7 @@ from cnllm.engine.decode.cost import (
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
-from cnllm.types import Cost, Opaque, Part, ToolCall, Usage
+from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
 
@@ -205,7 +205,7 @@ class Meter:
             elif is_requested and echo is not None:
                 found[name] = sum(call.name == echo for call in calls)
             elif rule.item is not None:
-                found[name] = sum(type(part) is Opaque and _is_item(part.data, rule.item) for part in parts)
+                found[name] = sum(_is_item(part, rule.item) for part in parts)
             elif name == WEB_SEARCH and self._always:
                 found[name] = 1
             elif is_requested:
@@ -327,6 +327,9 @@ def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int | None:
     return 0 if is_known else None
 
 
-def _is_item(data: Any, kind: str) -> bool:
-    """Whether the data of a part are an item of this type."""
+def _is_item(part: Part, kind: str) -> bool:
+    """Whether a part is, or was made of, an item of this type."""
+    data: Any = part.data if type(part) is Opaque else None
+    if type(part) is Media and part.seal is not None:
+        data = part.seal.data.get("item") if type(part.seal.data) is dict else None
     return type(data) is dict and data.get("type") == kind
