@@ -292,6 +292,46 @@ def test_code_that_the_endpoint_runs_is_missing(block: str, counter: str | None)
     assert cost.missing in (("code_execution",), ("bash_code_execution",))
 
 
+@each(
+    "kind, output, more, missing",
+    [
+        ("message", 10, 0, ()),
+        ("compaction", 3500, 180_000 * 5 + 3500 * 25, ()),
+        ("compaction", "3500", 0, ("iterations",)),
+        ("a new one", 10, 0, ("iterations",)),
+    ],
+)
+@each("streams", [True, False])
+def test_requests_that_the_totals_leave_out_are_added(
+    kind: str, output: Any, more: int, missing: tuple[str, ...], streams: bool
+) -> None:
+    model = Registry.load().resolve("anthropic/claude-opus-5")
+    last = {"type": "message", "input_tokens": 1000, "output_tokens": 10}
+    usage = {"input_tokens": 1000, "output_tokens": 10}
+    items = [{"type": kind, "input_tokens": 180_000, "output_tokens": output}, last]
+    text = {"type": "text", "text": "Yes."}
+    message = {"type": "message", "role": "assistant", "content": [text], "stop_reason": "end_turn"}
+    data = json.dumps({**message, "usage": {**usage, "iterations": items}})
+    if streams:
+        events: list[dict[str, Any]] = [
+            {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}},
+            {"type": "content_block_start", "index": 0, "content_block": text},
+            {"type": "content_block_stop", "index": 0},
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 10, "iterations": items},
+            },
+            {"type": "message_stop"},
+        ]
+        data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    reply = engine.parse_response(model, 200, {}, data.encode())
+    assert reply.usage.input == 1000
+    assert reply.cost is not None
+    assert reply.cost.amount * 1_000_000 == 1000 * 5 + 10 * 25 + more
+    assert reply.cost.missing == missing
+
+
 @each("code", ["again-whole", "correction-failed", "step-again"])
 def test_an_assumed_price_says_nothing_of_requests_without_usage(home: Home, code: NoteCode) -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}

@@ -22,7 +22,7 @@ from cnllm.engine.decode.cost import (
     uncounted,
 )
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols.reported import as_count
+from cnllm.protocols.reported import as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
 
@@ -47,6 +47,8 @@ class Meter:
         self._service = tuple((usage and usage.service) or ())
         self._standard = frozenset((usage and usage.standard) or ())
         self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
+        self._iterations = usage.iterations if usage is not None and usage.iterations is not None else None
+        self._read_counts = counts_reader(flags)
         self._media = {
             name: tuple(paths)
             for name in ("input_audio", "cached_audio")
@@ -113,8 +115,9 @@ class Meter:
                 usage,
                 price,
                 created,
-                self._facts(counts, extra, calls, most_output, unread, thought=thought, is_cut=is_cut),
+                facts := self._facts(counts, extra, calls, most_output, unread, thought=thought, is_cut=is_cut),
             )
+            self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))
             computed = total.cost(price.currency)
@@ -134,6 +137,8 @@ class Meter:
             return None
         if self._service and self._service_of(extra) is not None:
             return None
+        if self._iterations is not None and get(_own_counts(extra), self._iterations.at or "") is not None:
+            return None
         for rates in self._plain_rates(_minute(created)):
             if input > rates[0]:
                 break
@@ -148,6 +153,24 @@ class Meter:
         assert self._price is not None
         assert self._price.currency is not None
         return Cost(amount / MILLION, self._price.currency)
+
+    def _add_iterations(self, total: CostSum, counts: dict[str, Any], created: float | None, facts: Facts) -> None:
+        """Add the price of requests that the endpoint made itself and leaves out of its totals."""
+        rules = self._iterations
+        if rules is None or rules.at is None or rules.kind is None or self._price is None:
+            return
+        items = get(counts, rules.at)
+        if items is None:
+            return
+        for item in items if type(items) is list else [items]:
+            word = get(item, rules.kind) if type(item) is dict else None
+            if word in (rules.included or ()):
+                continue
+            usage = self._read_counts(item) if word in (rules.excluded or ()) else None
+            if usage is None or usage.input is None or usage.output is None:
+                total.miss("iterations", None)
+            else:
+                add_tokens(total, usage, self._price, created, Facts(facts.service, facts.factor, facts.unknown))
 
     def _service_of(self, extra: Mapping[str, Any]) -> str | None:
         """Return the word for the service tier of a reply; None for the usual one."""

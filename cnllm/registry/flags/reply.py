@@ -11,6 +11,7 @@ __all__ = [
     "CitationPaths",
     "ErrorPaths",
     "ErrorRule",
+    "IterationPaths",
     "RecoveryFlags",
     "ReplyPaths",
     "ReportedCost",
@@ -75,6 +76,21 @@ class ReportedCost(Base, frozen=True):
     """
 
 
+class IterationPaths(Base, frozen=True):
+    """A list in the usage object with the counts of each request that the endpoint made for one reply."""
+
+    at: Annotated[str | None, READ_PATH] = None
+    """The path of the list in the usage object. Why: Vendors report it in different places."""
+    kind: Annotated[str | None, READ_PATH] = None
+    """The path of the word in an item that says what its request was for. Why: Not every request is in the totals."""
+    included: list[str] | None = None
+    """The words of items whose counts are in the totals. Why: They must not count twice."""
+    excluded: list[str] | None = None
+    """The words of items whose counts are not in the totals, so that cnllm adds their price. Of an item with any other
+    word nothing is known. Why: One vendor charges for the summary of a long conversation, and leaves it out of them.
+    """
+
+
 class UsagePaths(Base, frozen=True):
     """The paths of token counts in a reply."""
 
@@ -107,6 +123,10 @@ class UsagePaths(Base, frozen=True):
     """
     standard: list[str] | None = None
     """The words for a service tier at the list price. Why: Each vendor has its own word for the usual tier."""
+    iterations: IterationPaths | None = None
+    """Where the endpoint counts the requests that it made itself for one reply. Why: One vendor charges for some that
+    its totals leave out.
+    """
     cost: ReportedCost | None = None
     """Where the endpoint says what the request cost. Why: Some endpoints send their own bill with the reply, and no
     price list can be as exact.
