@@ -285,13 +285,13 @@ def _miss_unread(total: CostSum, usage: Usage, rates: _Rates, price: Price, fact
         total.miss("cache_write", None)
     if hourly > written or ("cache_write_1h" in unread and written):
         total.miss("cache_write_1h", None)
-    heard = _heard(usage, facts)
+    cached_sound = _heard(usage, facts)
     if "cached" in unread:
         names = ("input", "input_audio") if media else ("input",)
-        _miss_difference(total, "cached", heard, rates, "cached", names)
+        _miss_difference(total, "cached", cached_sound, rates, "cached", names)
     for name, usual in (("input_audio", "input"), ("cached_audio", "cached")):
         if media.get(name, 0) is None:
-            _miss_difference(total, name, heard, rates, usual, (name,))
+            _miss_difference(total, name, cached_sound, rates, usual, (name,))
     if "reasoning" in unread and price.output_thinking is not None and not facts.thought:
         _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
 
@@ -344,15 +344,15 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         plain = max(usage.input - cached - written - facts.free, 0)
         media = facts.media
         if media:
-            sound, heard = media.get("input_audio") or 0, media.get("cached_audio") or 0
+            sound, cached_sound = media.get("input_audio") or 0, media.get("cached_audio") or 0
             if sound and price.input_audio is not None:
-                fresh = min(max(sound - heard, 0), plain)
+                fresh = min(max(sound - cached_sound, 0), plain)
                 plain -= fresh
                 yield "input_audio", fresh, None
-            if heard and price.cached_audio is not None:
-                heard = min(heard, cached)
-                cached -= heard
-                yield "cached_audio", heard, "input_audio"
+            if cached_sound and price.cached_audio is not None:
+                cached_sound = min(cached_sound, cached)
+                cached -= cached_sound
+                yield "cached_audio", cached_sound, "input_audio"
         yield "input", plain, None
         yield "cached", cached, "input"
         yield "cache_write", written - hourly, None
