@@ -285,18 +285,18 @@ def _miss_unread(total: CostSum, usage: Usage, rates: _Rates, price: Price, fact
         total.miss("cache_write", None)
     if hourly > written or ("cache_write_1h" in unread and written):
         total.miss("cache_write_1h", None)
-    cached_sound = _heard(usage, facts)
+    rest = _unwritten_input(usage, facts)
     if "cached" in unread:
         names = ("input", "input_audio") if media else ("input",)
-        _miss_difference(total, "cached", cached_sound, rates, "cached", names)
+        _miss_difference(total, "cached", rest, rates, "cached", names)
     for name, usual in (("input_audio", "input"), ("cached_audio", "cached")):
         if media.get(name, 0) is None:
-            _miss_difference(total, name, cached_sound, rates, usual, (name,))
+            _miss_difference(total, name, rest, rates, usual, (name,))
     if "reasoning" in unread and price.output_thinking is not None and not facts.thought:
         _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
 
 
-def _heard(usage: Usage, facts: Facts) -> int | None:
+def _unwritten_input(usage: Usage, facts: Facts) -> int | None:
     """Return the tokens of input that were not written to a cache; None is unknown."""
     return None if usage.input is None else max(usage.input - (usage.cache_write or 0) - facts.free, 0)
 
@@ -340,7 +340,7 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         hourly = min(usage.cache_write_1h or 0, written)
         cached = min(usage.cached or 0, usage.input)
         if "cached" in facts.unread:  # all of it may be, which is the cheapest
-            cached = _heard(usage, facts) or 0
+            cached = _unwritten_input(usage, facts) or 0
         plain = max(usage.input - cached - written - facts.free, 0)
         media = facts.media
         if media:
