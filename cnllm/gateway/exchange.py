@@ -79,6 +79,7 @@ DIVERGED = Failure(
 )
 """The answer to `Diverged`."""
 _BROKEN = Failure(502, "the reply broke off", "reply_cut")
+_UNREADABLE = "the arguments of a call of {0} are no JSON object, and this protocol cannot hold them: try again"
 
 
 def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
@@ -331,8 +332,8 @@ class Exchange:
 
     def whole(self, reply: Reply) -> bytes:
         """Return the body of a whole reply. Raises `RequestFailed` where the reply, or a call in it, broke off."""
-        if self._is_broken(reply):
-            raise RequestFailed(_BROKEN)
+        if (failure := self._failure_of(reply)) is not None:
+            raise RequestFailed(failure)
         return msgspec.json.encode(self.reply_body(reply))
 
     def reply_body(self, reply: Reply) -> dict[str, Any]:
@@ -409,8 +410,8 @@ class Exchange:
 
     def end(self, reply: Reply) -> bytes:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
-        if self._is_broken(reply):
-            return self.failed(_BROKEN)
+        if (failure := self._failure_of(reply)) is not None:
+            return self.failed(failure)
         counts = self._writer.feed(UsageSeen(self._counts(reply))) if self.lacks_counts(reply) else b""
         return counts + self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
@@ -418,18 +419,24 @@ class Exchange:
         """Return the bytes of a failure after the stream began."""
         return self._writer.error(failure.status, failure.message, failure.code)
 
-    def _is_broken(self, reply: Reply) -> bool:
-        """Whether a client would take a reply, or a call in it, for whole that is not.
+    def _failure_of(self, reply: Reply) -> Failure | None:
+        """Return a failure where a client would take a reply, or a call in it, for whole that is not; else None.
 
         It broke off other than at a limit, or the client's protocol cannot hold the arguments of a call as they are.
         """
         if reply.finish in ("length", "content_filter"):
-            return False
+            return None
         if reply.finish in ("cut", "error") or reply.incomplete:
-            return True
+            return _BROKEN
         takes_raw = server_codec(self.protocol).takes_raw
-        unread = [call for call in reply.tool_calls if call.arguments is None and not call.excluded]
-        return any(break_off(call.raw) or not takes_raw(call, self.body) for call in unread)
+        for call in reply.tool_calls:
+            if call.arguments is not None or call.excluded:
+                continue
+            if break_off(call.raw):
+                return _BROKEN
+            if not takes_raw(call, self.body):
+                return Failure(502, _UNREADABLE.format(call.name), _BROKEN.code)
+        return None
 
     # ── state ────────────────────────────────────────────────────────────────
 

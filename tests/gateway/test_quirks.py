@@ -168,7 +168,8 @@ def test_arguments_that_are_no_object_are_never_other_arguments(
             events = frames(response.text) if stream else []
             if kind.protocol in ("anthropic-messages", "gemini"):
                 assert response.status_code == (200 if stream else 502)
-                assert "error" in (events[-1] if stream else response.json())
+                error = (events[-1] if stream else response.json())["error"]
+                assert "arguments of a call of weather are no JSON object" in error["message"]
                 assert "STOP" not in response.text
                 if kind is MessagesClient:
                     assert not {*closed_inputs(events)} & {*NO_OBJECTS}
