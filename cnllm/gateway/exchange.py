@@ -302,7 +302,10 @@ class Exchange:
 
     def lacks_counts(self, reply: Reply) -> bool:
         """Whether a reply lacks counts that the client's protocol requires."""
-        return self._api.estimates_input and None in (reply.usage.input, reply.usage.output)
+        usage = reply.usage
+        if usage.input is not None and usage.output is not None:
+            return False
+        return self._api.estimates_input or (self._api.counts_both and usage != Usage())
 
     def _counts(self, reply: Reply) -> Usage:
         """Return the counts of a reply, with estimates of those that the client's protocol requires."""

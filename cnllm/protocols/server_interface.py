@@ -88,8 +88,9 @@ class ServerApi(Struct, frozen=True):
     `count_paths` are the paths of requests to count tokens. `read_count(body)` returns the request to count,
     `write_count(tokens)` the answer; None where the protocol has no such request. `kept_replies` is the path of stored
     replies; None where the protocol stores none. `listing_header` is the request header by which a request for models
-    belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens,
-    and a reply the numbers of input and output tokens: estimates, where the endpoint reports none.
+    belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens, and a
+    reply the numbers of input and output tokens: estimates, where the endpoint reports none. `counts_both`: a reply has
+    the numbers of both or neither, so that the one that the endpoint does not report is an estimate.
 
     `overflow_message` and `overflow_code` are the message (with `{tokens}` and `{limit}`) and the code by which clients
     recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload,
@@ -112,6 +113,7 @@ class ServerApi(Struct, frozen=True):
     kept_replies: str | None = None
     listing_header: str | None = None
     estimates_input: bool = False
+    counts_both: bool = False
     token_parts: tuple[type, ...] = ()
     token_beside_text: bool = False
 

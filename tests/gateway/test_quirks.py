@@ -230,13 +230,16 @@ def test_a_call_that_broke_off_is_an_incomplete_item(tmp_path: Path) -> None:
 def test_counts_that_an_endpoint_does_not_report_are_no_zeros(
     tmp_path: Path, known: dict[str, int], stream: bool
 ) -> None:
-    """A client of Messages, whose protocol requires them, gets estimates and a note; another one gets none."""
+    """A client of Messages, whose protocol requires them, gets estimates and a note.
+
+    Another client gets an estimate where one of the two is known, and else none.
+    """
     if stream:
         counts = peer.frame({"choices": [], "usage": known})
         content = peer.stream(peer.delta("Hello, " * 20), peer.delta(finish="stop"), counts, peer.DONE)
     else:
         content = peer.answer(200, json.dumps({**json.loads(peer.whole("Hello, " * 20)), "usage": known}).encode())
-    with peer.Peer([content], [content]) as endpoint:
+    with peer.Peer([content], [content], [content]) as endpoint:
         path = tmp_path / "own.toml"
         head = f'[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "{endpoint.url}"\nkeys = []\n'
         path.write_text(head + '[models."home/m"]\n', encoding="utf-8")
@@ -246,9 +249,10 @@ def test_counts_that_an_endpoint_does_not_report_are_no_zeros(
             client = MessagesClient(http, "home/m", stream=stream)
             client.user("Hello there. " * 100)
             response = http.post(client.path(), json=client.request())
-            other = ChatClient(http, "home/m", stream=stream)
-            other.user("Hi")
-            other.send()
+            others = [kind(http, "home/m", stream=stream) for kind in (ChatClient, ResponsesClient)]
+            for other in others:
+                other.user("Hello there. " * 100)
+                other.send()
             notes = http.get(f"/v1/requests/{response.headers['x-request-id']}").json()["notes"]
     events = frames(response.text) if stream else []
     usage = events[-2]["usage"] if stream else response.json()["usage"]
@@ -258,4 +262,13 @@ def test_counts_that_an_endpoint_does_not_report_are_no_zeros(
     assert usage["output_tokens"] == known.get("completion_tokens", usage["output_tokens"]) > 0
     [note] = [note for note in notes if note["code"] == "usage-estimated"]
     assert ("input" in note["said"], "output" in note["said"]) == (True, not known)
-    assert known or other.body.get("usage") is None
+    for other, names in zip(
+        others, (("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens")), strict=True
+    ):
+        counts_of_other = other.body.get("usage")
+        is_left_out = not known or (stream and names[0] == "prompt_tokens")  # nobody asked for counts of the stream
+        assert (counts_of_other is None) == is_left_out
+        if counts_of_other is not None:
+            given, output = (counts_of_other[name] for name in names)
+            assert 200 < given < 600
+            assert (output, counts_of_other["total_tokens"]) == (7, given + 7)

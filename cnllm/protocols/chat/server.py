@@ -34,4 +34,5 @@ API = ServerApi(
         " Please reduce the length of the messages."
     ),
     overflow_code="context_length_exceeded",
+    counts_both=True,
 )

@@ -54,5 +54,6 @@ API = ServerApi(
     ping=b": ping\n\n",
     overflow_message="Your input exceeds the context window of this model. Please adjust your input and try again.",
     overflow_code="context_length_exceeded",
+    counts_both=True,
     token_parts=(Reasoning,),
 )
