@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cnllm.batch.output import LINE_BEGIN, Output, is_line
@@ -14,7 +14,7 @@ from cnllm.batch.state import BatchState
 from cnllm.errors import CnllmError
 from cnllm.system.files import open_private, sync_folder
 
-__all__ = ["errors_path", "finish_files"]
+__all__ = ["errors_path", "finish_files", "require_ours"]
 
 _LIVE = "SELECT seq, place, length FROM rows WHERE place IS NOT NULL ORDER BY "
 _BUFFER = 1 << 20
@@ -89,8 +89,7 @@ def _copy_failures(output: Output, state: BatchState) -> None:
     path = errors_path(output.path)
     rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
     first = rows.fetchone()
-    if path.exists() and not _is_ours(path):
-        raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
+    require_ours(path, _is_ours)
     if first is None:
         path.unlink(missing_ok=True)  # ours: it begins with a line of a batch
         return
@@ -106,6 +105,12 @@ def _copy_failures(output: Output, state: BatchState) -> None:
     except OSError:
         new.unlink(missing_ok=True)  # ours: made above
         raise
+
+
+def require_ours(path: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Raise `OSError` where a file exists that no batch has written: it is not replaced."""
+    if path.exists() and not is_ours(path):
+        raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
 
 
 def _is_ours(path: Path) -> bool:

@@ -8,7 +8,6 @@ Several runs share answers by their identities, in an SQLite file.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
 from cnllm.system import files
+from cnllm.types.json_form import encode_json
 
 __all__ = [
     "AnswerCache",
@@ -65,10 +65,7 @@ def _rules(plan: Plan) -> bytes:
     answer = plan.answer
     if answer is None:
         return b""
-    try:
-        schema = msgspec.json.encode(answer.schema)
-    except UnicodeEncodeError:  # half of a surrogate pair
-        schema = json.dumps(answer.schema).encode()
+    schema = encode_json(answer.schema)
     return b"" if schema in plan.content and not answer.wrapped else b"\0" + schema
 
 

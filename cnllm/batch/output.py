@@ -4,7 +4,6 @@ The outcome of a request says its line, and whether another run asks again."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -20,6 +19,7 @@ from cnllm.errors import CnllmError, EndpointError
 from cnllm.system import files
 from cnllm.system.files import open_private, sync_folder
 from cnllm.types import Reply
+from cnllm.types.json_form import encode_json
 
 __all__ = [
     "FAULT",
@@ -31,7 +31,6 @@ __all__ = [
     "LineReply",
     "Outcome",
     "Output",
-    "encode_json",
     "encode_line",
     "fault_outcome",
     "is_line",
@@ -86,14 +85,6 @@ class Line(Struct, frozen=True):
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
-
-
-def encode_json(data: Any) -> bytes:
-    """Return data as JSON, which can hold half of a surrogate pair only as an escape."""
-    try:
-        return msgspec.json.encode(data)
-    except UnicodeEncodeError:
-        return json.dumps(data, default=msgspec.to_builtins).encode()
 
 
 def encode_line(data: dict[str, Any]) -> bytes:

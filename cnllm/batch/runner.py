@@ -16,12 +16,13 @@ from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
-from cnllm.batch.output import FAULT, Outcome, encode_json, fault_outcome, line_of
+from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Dispatcher, LanePermit, Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import Finish, Record, RowMark
+from cnllm.types.json_form import encode_json
 
 __all__ = ["RunParts", "Runner"]
 

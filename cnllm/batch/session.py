@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import time
@@ -21,7 +20,7 @@ from cnllm.batch import identity
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
 from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
-from cnllm.batch.final import errors_path, finish_files
+from cnllm.batch.final import errors_path, finish_files, require_ours
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
@@ -395,8 +394,7 @@ class BatchSession:
         """Write the plot, and return its path; None where it cannot be written."""
         path = plot_path(self.settings.out)
         try:
-            if path.exists() and not is_plot(path):
-                raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
+            require_ours(path, is_plot)
             write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")

@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
+from cnllm.types.json_form import encode_json
+
 __all__ = ["as_json", "as_text", "encodable_text", "from_json", "utc_now"]
 
 
 def as_json(value: Any) -> str:
     """Return any value as JSON."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half a surrogate pair, which needs an escape
-        return json.dumps(msgspec.to_builtins(value))
+    return encode_json(value).decode()
 
 
 def from_json(text: str | bytes, kind: Any = Any) -> Any:

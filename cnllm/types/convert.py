@@ -5,7 +5,6 @@ The dicts have OpenAI's shape. Where that shape would lose something, they also 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -14,6 +13,7 @@ import msgspec
 
 from cnllm.types import checks
 from cnllm.types.faults import message_fault
+from cnllm.types.json_form import encode_json
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
@@ -214,15 +214,7 @@ def _flat(fields: Fields) -> dict[str, Any]:
 
 def _arguments_text(call: ToolCall) -> str:
     """Return the arguments of a call as JSON."""
-    return _json_text(call.arguments or {})
-
-
-def _json_text(value: Any) -> str:
-    """Return a value as JSON text."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return json.dumps(value)  # half of a character, as an escape
+    return encode_json(call.arguments or {}).decode()
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
@@ -388,7 +380,7 @@ def call_of(data: Any, index: int) -> ToolCall:
         return ToolCall(_text_value(data, "id"), function["name"], table, "")
     if arguments is not None and not isinstance(arguments, str):
         checks.check_json_value(f"tool_calls[{index}].function.arguments", arguments)
-    raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json_text(arguments)
+    raw = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json(arguments).decode()
     decoded, problem = decode_arguments(raw)
     return ToolCall(_text_value(data, "id"), function["name"], decoded, raw, "wire", problem)
 

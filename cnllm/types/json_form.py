@@ -1,12 +1,23 @@
-"""Write the answer to a schema as JSON can hold it, whatever type it was built as."""
+"""Write values as JSON: with halves of characters, and an answer to a schema of whatever type it was built as."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-__all__ = ["json_form"]
+import msgspec
+
+__all__ = ["encode_json", "json_form"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON, which can hold half of a surrogate pair only as an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, default=msgspec.to_builtins).encode()
 
 
 def json_form(value: Any) -> Any:
