@@ -10,7 +10,7 @@ from typing import Any, get_args
 from cnllm.cli.output.errors import CORRECT, UsageError
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
-from cnllm.schemas.coerce import finite_number
+from cnllm.schemas.coerce import finite_number, refuse_constant
 from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
@@ -123,7 +123,7 @@ def parse_parameter(argument: str) -> tuple[str, Any]:
     if not equals or not all(name.split(".")):
         raise UsageError(f"-p {argument!r} is not NAME=VALUE", "for example: -p temperature=0.2")
     try:
-        return name, json.loads(value, parse_constant=_reject_constant, parse_float=finite_number)
+        return name, json.loads(value, parse_constant=refuse_constant, parse_float=finite_number)
     except ValueError:
         return name, value
 
@@ -162,7 +162,7 @@ def _extra_body(value: str) -> dict[str, Any]:
 def parse_json(data: bytes, source: str) -> Any:
     """Parse JSON text. `source` names the file or option in errors."""
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_constant=_reject_constant, parse_float=finite_number)
+        return json.loads(data.decode("utf-8-sig"), parse_constant=refuse_constant, parse_float=finite_number)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
@@ -172,10 +172,6 @@ def parse_json(data: bytes, source: str) -> Any:
         raise UsageError(f"{source}:{error.lineno}:{error.colno}: not valid JSON: {reason}", CORRECT) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{source}: not valid JSON: {error}", CORRECT) from None
-
-
-def _reject_constant(constant: str) -> None:
-    raise ValueError(f"JSON has no {constant}")
 
 
 def _require_object(value: Any, source: str) -> dict[str, Any]:

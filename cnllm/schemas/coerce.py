@@ -12,13 +12,21 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from cnllm.schemas.subschemas import resolve
 
-__all__ = ["allowed_types", "coerce", "decode_json", "finite_number", "item_schema", "property_schema"]
+__all__ = [
+    "allowed_types",
+    "coerce",
+    "decode_json",
+    "finite_number",
+    "item_schema",
+    "property_schema",
+    "refuse_constant",
+]
 
 _MAX_DEPTH = 32  # levels of references and alternatives
 _MAX_ALTERNATIVES = 256  # alternatives that are read, and values of an enum
@@ -105,9 +113,9 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
     return value, end
 
 
-def _refuse_constant(name: str) -> Any:
-    """Refuse a constant that JSON does not have, such as NaN."""
-    raise ValueError(f"{name} is not JSON")
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse a constant that JSON does not have, such as NaN. Raises `ValueError`."""
+    raise ValueError(f"JSON has no {name}")
 
 
 def finite_number(text: str) -> float:
@@ -118,7 +126,7 @@ def finite_number(text: str) -> float:
     return value
 
 
-_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=finite_number)
+_JSON = json.JSONDecoder(strict=False, parse_constant=refuse_constant, parse_float=finite_number)
 
 
 def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:

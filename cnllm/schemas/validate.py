@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cnllm.schemas.coerce import finite_number
+from cnllm.schemas.coerce import finite_number, refuse_constant
 
 __all__ = [
     "InvalidAnswer",
@@ -156,7 +156,7 @@ def _decode(text: str) -> Any:
     from cnllm.schemas.work import depth
 
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=finite_number)
+        value = json.loads(text, parse_constant=refuse_constant, parse_float=finite_number)
     except ValueError as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from None
     except RecursionError:
@@ -166,11 +166,6 @@ def _decode(text: str) -> Any:
         if is_flat or depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
             return value
     raise InvalidAnswer(f"it is nested more than {_MAX_LEVELS} levels deep")
-
-
-def _refuse(constant: str) -> NoReturn:
-    """Refuse a constant that JSON does not have, such as NaN."""
-    raise ValueError(f"JSON has no {constant}")
 
 
 # ── JSON → value ──────────────────────────────────────────────────────────────

@@ -34,7 +34,7 @@ _NEWLINE = 0x0A
 _MAX_END_MARKER = 64  # bytes of a line with the end marker
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
-_FIELD = re.compile(rb"[A-Za-z_-]+(?::|\Z)")
+_FIELD = re.compile(rb"[A-Za-z_-]*(?::|\Z)")  # a comment is a field without a name
 _ERROR_FIELD = re.compile(rb"error:(.*)", re.IGNORECASE | re.DOTALL)
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
@@ -121,7 +121,7 @@ class SseParser:
             elif line == b"data":
                 data = data if data is not None else []
                 data.append(b"")
-            elif not line.startswith((b":", b"id:", b"retry:")) and (stray := _stray_event(line)) is not None:
+            elif (stray := _stray_event(line)) is not None:
                 if event:
                     data = [*(data or ()), line]
                     continue
