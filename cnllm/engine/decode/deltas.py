@@ -29,7 +29,7 @@ class _Channel:
     piece may still contradict that. In all these cases the text may have to begin again with `restart`.
     """
 
-    __slots__ = ("_all", "_hits", "_last", "_sizes", "half", "mode", "restart")
+    __slots__ = ("_hits", "_last", "_sizes", "half", "mode", "restart")
 
     def __init__(self, mode: str | None) -> None:
         self.mode = mode
@@ -37,8 +37,8 @@ class _Channel:
         self.half = ""  # half of a character at the end of the newest snapshot
         self._last = ""
         self._hits = 0
-        self._all: list[str] = []
-        self._sizes: list[int] | None = [] if mode is None else None  # of the pieces, each the start of the next one
+        # The sizes of the pieces so far, each the start of the next one; None once it is certain what they are.
+        self._sizes: list[int] | None = [] if mode in (None, "either") else None
 
     def new(self, text: str) -> str:
         """Return the new part of a delta.
@@ -58,29 +58,32 @@ class _Channel:
     def _snapshot(self, text: str) -> str:
         last = self._last
         whole, text = text, _without_half(text)
-        self.half = whole[len(text) :]  # the next snapshot has the whole character
         if self._sizes is not None:
             if not (last.startswith(text) or text.startswith(last)):
-                self.mode, self.half = "incremental", ""
-                self.restart = "".join([*(last[:size] for size in self._sizes), whole])
-                return whole
+                return self._take_deltas(whole)
             self._sizes = [*self._sizes, len(text)] if len(self._sizes) < _MAX_DOUBTED else None
+        self.half = whole[len(text) :]  # the next snapshot has the whole character
         if last.startswith(text):
             return ""
         self._last = text
         return text[len(last) :] if text.startswith(last) else text
 
     def _either(self, text: str) -> str:
-        self._all.append(text)
+        assert self._sizes is not None
         last, safe = self._last, _without_half(text)
+        if last and not safe.startswith(last):
+            return self._take_deltas(text)
         self.half = text[len(safe) :]
-        if not last or safe.startswith(last):
-            self._last = safe
-            return safe[len(last) :]
-        self.mode, self.half = "incremental", ""
-        if len(self._all) > 2 or "".join(self._all[:-1]) != last:  # until now the deltas looked like snapshots
-            self.restart = "".join(self._all)
-        self._all = []
+        self._last = safe
+        self._sizes.append(len(safe))
+        return safe[len(last) :]
+
+    def _take_deltas(self, text: str) -> str:
+        """Take the pieces so far, and a text that contradicts that they were snapshots, for deltas."""
+        before = "".join([self._last[:size] for size in self._sizes or ()]) + self.half
+        self.mode, self.half, self._sizes = "incremental", "", None
+        if before != self._last:
+            self.restart = before + text
         return text
 
     def _undeclared(self, text: str) -> str:
