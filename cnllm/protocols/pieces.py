@@ -184,13 +184,13 @@ class FinishWord(Struct, frozen=True):
 class Counts(Struct, frozen=True):
     """The counts of tokens so far.
 
-    `unread` are the names of counts that came and are none: they are unknown. `is_told`: the last object of counts says
-    how much output there was.
+    `invalid` are the names of counts that came and are none: they are unknown. `has_output`: the last object of counts
+    says how much output there was.
     """
 
     usage: Usage
-    unread: frozenset[str] = frozenset()
-    is_told: bool = True
+    invalid: frozenset[str] = frozenset()
+    has_output: bool = True
 
 
 class Head(Struct, frozen=True):

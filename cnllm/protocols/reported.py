@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -44,7 +44,6 @@ _ERROR_CODES = ("errorcode", "errcode")
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
 _NONE = UsagePaths()
-_NO_COUNTS = Usage()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
@@ -52,11 +51,8 @@ _Paths = tuple[tuple[str, str | None], ...]
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
 
 
-class CountsReader(Protocol):
-    """A reader of counts. Without `unread` an invalid count makes it return None, else its name is added there."""
-
-    def __call__(self, data: dict[str, Any], unread: set[str] | None = None) -> Usage | None:
-        """Return the counts of a usage object."""
+CountsReader = Callable[[dict[str, Any], set[str]], Usage]
+"""Returns the counts of a usage object; an invalid one is unknown, and its name is added to the set."""
 
 
 class ReplyStart:
@@ -150,33 +146,20 @@ def _plain_word(word: str) -> str:
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _read_counts(data: dict[str, Any], flags: Flags, unread: set[str]) -> Usage:
-    """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown.
+def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None = None) -> Iterator[Piece]:
+    """Yield the counts of a usage object, with a note on each that is no count.
 
-    The names of invalid ones are added to `unread`.
+    `last` is the part of the object that came last; None where all of it came at once.
     """
-    return counts_reader(flags)(data, unread) or _NO_COUNTS
-
-
-def _tells_output(data: dict[str, Any], flags: Flags) -> bool:
-    """Whether a usage object says how much output there was: a 0 says nothing."""
-    usage = _read_counts(data, flags, set())
-    return bool(usage.output) or (usage.total or 0) > (usage.input or 0)
-
-
-def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any]) -> Iterator[Piece]:
-    """Yield the counts of a usage object, with a note on each that is no count. `last` is the part that came last."""
-    usage = counts_reader(flags)(data)
-    is_told = _tells_output(last, flags)
-    if usage is None:
-        unread: set[str] = set()
-        counts = _read_counts(data, flags, unread)
-        yield Counts(counts, frozenset(unread), is_told)
-    else:
-        yield Counts(usage, is_told=is_told)
+    read, invalid = counts_reader(flags), set[str]()
+    usage = read(data, invalid)
+    new = usage if last is None else read(last, set())
+    has_output = bool(new.output) or (new.total or 0) > (new.input or 0)  # a 0 says nothing
+    unknown = frozenset([name for name in invalid if getattr(usage, name, None) is None])
+    yield Counts(usage, unknown, has_output)
     if others := other_counts(data, known_keys(flags)):
         yield ExtraPiece("usage", others)
-    for path, value in _invalid_counts(data, flags) if usage is None else ():
+    for path, value in _invalid_counts(data, flags) if invalid else ():
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 
@@ -239,7 +222,7 @@ def counts_reader(flags: Flags) -> CountsReader:
     places = tuple((name, _split(getattr(paths, name))) for name in _COUNTS)
     excluded = frozenset(paths.excluded_from_totals or ())
 
-    def read(data: dict[str, Any], unread: set[str] | None = None) -> Usage | None:
+    def read(data: dict[str, Any], invalid: set[str]) -> Usage:
         counts: list[int | None] = []
         for name, paths in places:
             found: int | None = None
@@ -251,12 +234,8 @@ def counts_reader(flags: Flags) -> CountsReader:
                     continue
                 count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
                 if count is None:
-                    if unread is None:
-                        return None
-                    unread.add(name)
+                    invalid.add(name)
                 found = count if found is None else found
-            if unread and found is not None:
-                unread.discard(name)
             counts.append(found)
         reasoning, cached, written, output, input, total, hourly, by_tools = counts
         if excluded:
@@ -264,7 +243,8 @@ def counts_reader(flags: Flags) -> CountsReader:
             input = _plus(input, cached if "cached" in excluded else None)
             input = _plus(input, written if "cache_write" in excluded else None)
             input = _plus(input, by_tools if "tool_input" in excluded else None)
-            if unread and (unknown := unread & excluded):  # a sum with an unknown part is unknown
+            if unknown := invalid & excluded:  # a sum with an unknown part is unknown
+                unknown &= {name for (name, _), count in zip(places, counts, strict=True) if count is None}
                 output = None if "reasoning" in unknown else output
                 input = None if unknown - {"reasoning"} else input
         if total is None and input is not None and output is not None:
@@ -291,8 +271,9 @@ def _bounded(count: int) -> int | None:
 
 def add_counts(counts: dict[str, Any], addition: dict[str, Any], flags: Flags) -> Iterator[Piece]:
     """Merge counts that come in parts into the known ones, and yield all of them."""
+    last = addition if counts else None
     yield from merge_with_notes(counts, addition)
-    yield from count_pieces(counts, flags, addition)
+    yield from count_pieces(counts, flags, last)
 
 
 def merge_with_notes(counts: dict[str, Any], addition: dict[str, Any]) -> list[Note]:

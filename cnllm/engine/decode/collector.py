@@ -64,7 +64,7 @@ class Collector:
         self.parts = Parts(plan.model, plan.flags, ordered=ordered)
         self.calls = CallCollector(ids)
         self.usage = Usage()
-        self.unread: frozenset[str] = frozenset()  # names of counts that came last and are none
+        self.invalid_counts: frozenset[str] = frozenset()  # names of counts that came last and are none
         self.paid_calls: dict[str, int | None] = {}  # by name, as far as the endpoint has reported them
         self.extra: dict[str, Any] = {}
         self.id: str | None = None
@@ -76,7 +76,7 @@ class Collector:
         self.has_another = False  # another reply begins in the same stream
         self.has_gap = False  # pieces of the text are missing
         self.has_uncounted = False  # pieces came after the last counts that include the output
-        self.is_told = False  # such counts came with the last pieces
+        self.has_output_count = False  # such counts came with the last pieces
         self.fault: Any = None
         self.raw: Any = None
         self.choiceless_chunk: Any = None  # a chunk without a choice: all that can be shown of an empty reply
@@ -103,9 +103,9 @@ class Collector:
                     # Of several the worst counts.
                     if FINISH_RANKS.get(kind, 0) >= FINISH_RANKS.get(self.finish_kind, 0):
                         self.finish_word, self.finish_kind = _replace_surrogates(word), kind
-                case Counts(usage, unread, is_told):
-                    self.is_told = self.is_told or is_told
-                    self.unread = unread if unread or usage != Usage() else self.unread
+                case Counts(usage, invalid, has_output):
+                    self.has_output_count = self.has_output_count or has_output
+                    self.invalid_counts = invalid if invalid or usage != Usage() else self.invalid_counts
                     if usage not in (Usage(), self.usage):
                         self.usage = usage
                         out.append(UsageSeen(usage))

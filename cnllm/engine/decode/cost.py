@@ -71,7 +71,7 @@ class Facts(Struct, frozen=True):
     is unknown. `unknown` names a word whose price is not known. `media` are counts of sound by the name of
     their price, None where one is unknown, `free` the tokens of input that cost nothing. `thought`: the model has
     reasoned. `is_cut`: the endpoint may have counted more tokens than it has reported, `most_output` at most; None is
-    unknown. `unread` are the names of counts that came and are none.
+    unknown. `invalid` are the names of counts that came and are none.
     """
 
     service: str | None = None
@@ -81,7 +81,7 @@ class Facts(Struct, frozen=True):
     free: int = 0
     thought: bool = False
     is_cut: bool = False
-    unread: frozenset[str] = frozenset()
+    invalid: frozenset[str] = frozenset()
     most_output: int | None = None
 
 
@@ -266,8 +266,8 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
     total.amount /= MILLION
     if extra := uncounted(usage):
         total.miss("uncounted", extra * exact_rate(max(filter(_is_rate, rates.values()), default=0)) / MILLION)
-    _miss_unread(total, usage, rates, price, facts)
-    if facts.is_cut or usage.output is None or "output" in facts.unread:
+    _miss_invalid(total, usage, rates, price, facts)
+    if facts.is_cut or usage.output is None or "output" in facts.invalid:
         rates_of_output = [rate for name in ("output", "output_thinking") if (rate := rates.get(name)) is not None]
         rest = None if facts.most_output is None else max(facts.most_output - (usage.output or 0), 0)
         highest = None if rest is None or not rates_of_output else rest * exact_rate(max(rates_of_output)) / MILLION
@@ -275,24 +275,24 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
     return total
 
 
-def _miss_unread(total: CostSum, usage: Usage, rates: _Rates, price: Price, facts: Facts) -> None:
+def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, facts: Facts) -> None:
     """Leave out the parts whose counts cannot be read or contradict each other."""
-    unread, media = facts.unread, facts.media
+    invalid, media = facts.invalid, facts.media
     written, hourly = usage.cache_write or 0, usage.cache_write_1h or 0
-    if "input" in unread and usage.input is not None:
+    if "input" in invalid and usage.input is not None:
         total.miss("input", None)
-    if "cache_write" in unread:
+    if "cache_write" in invalid:
         total.miss("cache_write", None)
-    if hourly > written or ("cache_write_1h" in unread and written):
+    if hourly > written or ("cache_write_1h" in invalid and written):
         total.miss("cache_write_1h", None)
     rest = _unwritten_input(usage, facts)
-    if "cached" in unread:
+    if "cached" in invalid:
         names = ("input", "input_audio") if media else ("input",)
         _miss_difference(total, "cached", rest, rates, "cached", names)
     for name, usual in (("input_audio", "input"), ("cached_audio", "cached")):
         if media.get(name, 0) is None:
             _miss_difference(total, name, rest, rates, usual, (name,))
-    if "reasoning" in unread and price.output_thinking is not None and not facts.thought:
+    if "reasoning" in invalid and price.output_thinking is not None and not facts.thought:
         _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
 
 
@@ -339,7 +339,7 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         written = usage.cache_write or 0
         hourly = min(usage.cache_write_1h or 0, written)
         cached = min(usage.cached or 0, usage.input)
-        if "cached" in facts.unread:  # all of it may be, which is the cheapest
+        if "cached" in facts.invalid:  # all of it may be, which is the cheapest
             cached = _unwritten_input(usage, facts) or 0
         plain = max(usage.input - cached - written - facts.free, 0)
         media = facts.media

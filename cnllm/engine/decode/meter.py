@@ -92,16 +92,16 @@ class Meter:
         answered: bool,
         thought: bool,
         is_cut: bool,
-        unread: frozenset[str] = frozenset(),
+        invalid: frozenset[str] = frozenset(),
         most_output: int | None = None,
     ) -> Cost | None:
         """Return the cost of a reply; None where nothing of it is known.
 
         `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
-        count of 0 for a reply that has content (`answered`) was not reported. `is_cut`, `unread` and `most_output`: see
-        `Facts`.
+        count of 0 for a reply that has content (`answered`) was not reported. For `is_cut`, `invalid` and `most_output`
+        see `Facts`.
         """
-        is_plain = not is_cut and not unread and (not calls or all(number == 0 for number in calls.values()))
+        is_plain = not is_cut and not invalid and (not calls or all(number == 0 for number in calls.values()))
         if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
             return plain
         usage = reported_counts(usage, answered=answered)
@@ -115,13 +115,13 @@ class Meter:
                 usage,
                 price,
                 created,
-                facts := self._facts(counts, extra, calls, most_output, unread, thought=thought, is_cut=is_cut),
+                facts := self._facts(counts, extra, calls, most_output, invalid, thought=thought, is_cut=is_cut),
             )
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))
             computed = total.cost(price.currency)
-        is_partial = is_cut or "output" in unread
+        is_partial = is_cut or "output" in invalid
         reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
         if reported is None:
             return computed
@@ -166,8 +166,9 @@ class Meter:
             word = get(item, rules.kind) if type(item) is dict else None
             if word in (rules.included or ()):
                 continue
-            usage = self._read_counts(item) if word in (rules.excluded or ()) else None
-            if usage is None or usage.input is None or usage.output is None:
+            invalid = set[str]()
+            usage = self._read_counts(item, invalid) if word in (rules.excluded or ()) else None
+            if usage is None or invalid or usage.input is None or usage.output is None:
                 total.miss("iterations", None)
             else:
                 add_tokens(total, usage, self._price, created, Facts(facts.service, facts.factor, facts.unknown))
@@ -185,7 +186,7 @@ class Meter:
         extra: Mapping[str, Any],
         calls: Mapping[str, int | None],
         most_output: int | None,
-        unread: frozenset[str],
+        invalid: frozenset[str],
         *,
         thought: bool,
         is_cut: bool,
@@ -205,7 +206,7 @@ class Meter:
             if rule.replaces is not None and calls.get(name, 0) != 0:
                 free = as_count(get_first(counts, self._tools)) or 0
         media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
-        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, unread, most_output)
+        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, invalid, most_output)
 
     def calls(
         self,

@@ -176,7 +176,7 @@ class ReplyBuilder:
         """Add the pieces of a chunk or a body; return their events. Texts go through the row, the rest is collected."""
         out: list[Event] = []
         collected = self.collected
-        collected.is_told = False
+        collected.has_output_count = False
         facts: list[Piece] = []  # neighbours
         for piece in pieces:
             kind = type(piece)
@@ -191,7 +191,7 @@ class ReplyBuilder:
             self._add(piece, out)
         if facts:
             out += collected.add(facts)
-        if collected.is_told:  # counts are for all of their chunk
+        if collected.has_output_count:  # counts are for all of their chunk
             collected.has_uncounted = False
         self._busy = not self.is_idle
         if not collected.whole:

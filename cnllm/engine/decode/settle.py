@@ -207,7 +207,7 @@ def build_reply(
         answered=bool(parts),
         thought=bool(usage.reasoning or collected.parts.thought),
         is_cut=settled.finish in ("cut", "error") or collected.has_uncounted,
-        unread=collected.unread,
+        invalid=collected.invalid_counts,
         most_output=plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
     )
     return Reply(

@@ -63,8 +63,9 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             if (not key or data.get(key)) and find_fault(data, flags) is not None:
                 return None
         usage = get_first(data, usage_at)
-        counts = read_usage(usage) if type(usage) is dict else _NO_USAGE
-        if counts is None:
+        invalid = set[str]()
+        counts = read_usage(usage, invalid) if type(usage) is dict else _NO_USAGE
+        if invalid:
             return None
         extra: dict[str, Any] = {}
         for key in EXTRA_KEYS:
