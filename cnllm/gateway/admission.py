@@ -239,10 +239,11 @@ class Admission:
         for warning in call.soft_budgets:
             self.warn(warning)
         more: list[Reservations] = []
-        attempt = replace(worst, cost=worst.cost if worst.attempt is None else worst.attempt)
+        attempt_cost = worst.cost if worst.attempt is None else worst.attempt
 
         async def reserve_more() -> bool:
             try:
+                attempt = replace(worst, cost=attempt_cost)
                 more.append(await self.limiter.reserve(caller.identity, rights, attempt, 0))
             except Refused:
                 return False
@@ -259,7 +260,7 @@ class Admission:
         finally:
             if is_charged:
                 if more and worst.cost is not None:
-                    worst = replace(worst, cost=worst.cost + len(more) * (attempt.cost or 0))
+                    worst = replace(worst, cost=worst.cost + len(more) * (attempt_cost or 0))
                 cost, used = self._charge(call.reply, tokens, plan, worst, rights, is_alone=not more)
                 reservations.settle(cost, used)
                 for made in more:

@@ -365,17 +365,19 @@ class Exchange:
     def reply_notes(self, reply: Reply) -> list[Note]:
         """Return the notes of a reply, with those on what the client's protocol has no place for, or requires."""
         takes_media = server_codec(self.protocol).takes_media
-        unknown = [name for name in ("input", "output") if getattr(reply.usage, name) is None]
-        said = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"
-        return [
+        notes = [
             *reply.notes,
             *(
                 Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place")
                 for part in reply.message.parts
                 if type(part) is Media and not takes_media(part)
             ),
-            *([Note("usage-estimated", "usage", said, "an estimate is reported")] if self.lacks_counts(reply) else ()),
         ]
+        if self.lacks_counts(reply):
+            unknown = [name for name in ("input", "output") if getattr(reply.usage, name) is None]
+            said = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"
+            notes.append(Note("usage-estimated", "usage", said, "an estimate is reported"))
+        return notes
 
     def begin(self) -> bytes:
         """Return the bytes before the first event of a stream."""

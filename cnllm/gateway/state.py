@@ -221,13 +221,10 @@ def _references(items: Any) -> dict[int, str]:
 
 def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> Steps[list[Any]]:
     """Return an input with the items that it names, as far as they are kept. A note names what is left out."""
-    places, _ = yield StoreCall("responses_of", (identity, list(dict.fromkeys(references.values()))))
-    if type(places) is StoreFailure:
+    kept, _ = yield StoreCall("output_items", (identity, list(dict.fromkeys(references.values()))))
+    if type(kept) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
-    found: dict[str, Any] = {}
-    for id in dict.fromkeys(places.values()):
-        kept = yield from _find(identity, id)
-        found |= {item.get("id"): item for item in (kept or {"response": {}})["response"].get("output", ())}
+    found, _ = yield lambda: {id: msgspec.json.decode(blob) for id, blob in kept.items()}
     return [found.get(references.get(index, ""), item) for index, item in enumerate(items)]
 
 
@@ -235,14 +232,24 @@ def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None
     """Keep a response, unless its request says that it is not to be stored. A note says where that failed."""
     if exchange.body.get("store") is False:
         return
-    given = exchange.body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    response = exchange.reply_body(reply)
-    item_ids = [item["id"] for item in response.get("output", ()) if isinstance(item.get("id"), str)]
-    record, _ = yield lambda: msgspec.json.encode({"input": items, "response": response})
-    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record, item_ids))
+    (record, items), _ = yield lambda: _response_record(exchange, reply)
+    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record, items))
     if not is_kept:
         exchange.notes.append(store_note(failure or "it is too long", "the response was not kept under its id"))
+
+
+def _response_record(exchange: Exchange, reply: Reply) -> tuple[bytes, dict[str, bytes]]:
+    """Return what is kept of a response, and the items of its output by their ids."""
+    given = exchange.body.get("input")
+    input = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    response = exchange.reply_body(reply)
+    items = {item["id"]: msgspec.json.encode(item) for item in _output_items(response)}
+    return msgspec.json.encode({"input": input, "response": response}), items
+
+
+def _output_items(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a response that have an id."""
+    return [item for item in response.get("output", ()) if isinstance(item.get("id"), str)]
 
 
 def response_body(identity: str, id: str) -> Steps[dict[str, Any]]:
@@ -263,7 +270,9 @@ def response_items(identity: str, id: str) -> Steps[dict[str, Any]]:
 
 def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
     """Delete a response. Raises `RequestFailed` for an id that is not kept."""
-    was_kept, _ = yield StoreCall("delete_response", (identity, id))
+    record = yield from _load(identity, id)
+    item_ids = [item["id"] for item in _output_items(record["response"])]
+    was_kept, _ = yield StoreCall("delete_response", (identity, id, item_ids))
     if type(was_kept) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
     if not was_kept:
@@ -273,19 +282,11 @@ def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
 
 def _load(identity: str, id: str, status: int = 404, code: str = "not_found") -> Steps[dict[str, Any]]:
     """Return what is kept of a response. Raises `RequestFailed` for an id that is not kept."""
-    record = yield from _find(identity, id)
-    if record is None:
-        raise RequestFailed(_missing(id, status, code))
-    return record
-
-
-def _find(identity: str, id: str) -> Steps[dict[str, Any] | None]:
-    """Return what is kept of a response; None where nothing is. Raises `RequestFailed` where nobody knows."""
     content, _ = yield StoreCall("response", (identity, id))
     if type(content) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
     if content is None:
-        return None
+        raise RequestFailed(_missing(id, status, code))
     record: dict[str, Any]
     record, _ = yield lambda: msgspec.json.decode(content)
     return record

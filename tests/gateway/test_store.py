@@ -99,6 +99,17 @@ def test_the_order_of_keeps_does_not_matter(make: Make) -> None:
     assert outcomes[0] == [None, aha, half, Ambiguous(), hm, hm, None, None, hm, None]
 
 
+def test_items_of_an_output_are_found_by_their_ids_and_deleted_with_it(make: Make) -> None:
+    store = make()
+    assert store.keep_response("me", "id", b"blob", {"a": b"1", "b": b"2"})
+    assert store.keep_response("me", "other", b"blob", {"c": b"3"})
+    assert store.output_items("me", ["a", "c", "x"]) == {"a": b"1", "c": b"3"}
+    assert store.output_items("you", ["a"]) == {}
+    assert store.delete_response("me", "id", ["a", "b"]) is True
+    assert store.output_items("me", ["a", "b", "c"]) == {"c": b"3"}
+    assert store.delete_response("me", "id", ["a", "b"]) is False
+
+
 def test_no_identity_sees_anothers_state(make: Make) -> None:
     store = make()
     for number, identity in enumerate(IDENTITIES):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar
@@ -123,21 +123,23 @@ class AsyncStore:
         """Return the turns under many keys in one search."""
         return await self._run(self._store.find_turns, identity, call_ids=list(call_ids), prefixes=list(prefixes))
 
-    async def keep_response(self, identity: str, id: str, blob: bytes, item_ids: Sequence[str] = ()) -> bool:
-        """Keep a response under its id; see `Store.keep_response`."""
-        return await self._run(self._store.keep_response, identity, id, blob, item_ids)
+    async def keep_response(
+        self, identity: str, id: str, blob: bytes, items: Mapping[str, bytes] | None = None
+    ) -> bool:
+        """Keep a response under its id; see `StateStore.keep_response`."""
+        return await self._run(self._store.keep_response, identity, id, blob, items)
 
-    async def responses_of(self, identity: str, item_ids: Sequence[str]) -> dict[str, str] | StoreFailure:
-        """Return for each item of an output that is known the id of its response, and a failure where nobody knows."""
-        return await self._run(self._store.responses_of, identity, item_ids)
+    async def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:
+        """Return the items of outputs that are kept under these ids, and a failure where nobody knows."""
+        return await self._run(self._store.output_items, identity, item_ids)
 
     async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
         return await self._run(self._store.response, identity, id)
 
-    async def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
-        """Delete a response. Return whether there was one, and a failure where nobody knows."""
-        return await self._run(self._store.delete_response, identity, id)
+    async def delete_response(self, identity: str, id: str, item_ids: Sequence[str] = ()) -> bool | StoreFailure:
+        """Delete a response and the items of its output; see `StateStore.delete_response`."""
+        return await self._run(self._store.delete_response, identity, id, item_ids)
 
     async def aclose(self) -> None:
         """Close the store."""

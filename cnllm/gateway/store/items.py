@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -132,7 +132,7 @@ def response_key(owner: bytes, id_: str) -> bytes:
 
 
 def item_key(owner: bytes, id_: str) -> bytes:
-    """Return the key of the response that an output item belongs to: 16 bytes."""
+    """Return the key of an item of an output: 16 bytes."""
     return _hash(b"item", owner + id_.encode("utf-8", "surrogatepass"))
 
 
@@ -253,25 +253,21 @@ class StateStore(ABC):
             {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
         )
 
-    def keep_response(self, identity: str, id: str, blob: bytes, item_ids: Sequence[str] = ()) -> bool:
+    def keep_response(self, identity: str, id: str, blob: bytes, items: Mapping[str, bytes] | None = None) -> bool:
         """Keep a response under its id; it replaces an earlier one. Return whether it is kept.
 
-        `item_ids` are those of the items of its output, by which `responses_of` finds it.
+        `items` are those of its output, by their ids, which `output_items` finds.
         """
         owner = identity_hash(identity)
-        places = [
-            Item(owner, _RESPONSE, id.encode(), [item_key(owner, item_id)]) for item_id in dict.fromkeys(item_ids)
-        ]
-        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *places])[0]
+        kept = [Item(owner, _RESPONSE, item, [item_key(owner, item_id)]) for item_id, item in (items or {}).items()]
+        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *kept])[0]
 
-    def responses_of(self, identity: str, item_ids: Sequence[str]) -> dict[str, str] | StoreFailure:
-        """Return for each item of an output that is known the id of its response, and a failure where nobody knows."""
+    def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:
+        """Return the items of outputs that are kept under these ids, and a failure where nobody knows."""
         owner = identity_hash(identity)
         keys = {item_key(owner, item_id): item_id for item_id in item_ids}
         rows = self._find([*keys])
-        if rows is None:
-            return StoreFailure(self.failure or "")
-        return {keys[key]: blob.decode() for key, _, blob in rows if key in keys}
+        return StoreFailure(self.failure or "") if rows is None else {keys[key]: blob for key, _, blob in rows}
 
     def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
@@ -280,10 +276,11 @@ class StateStore(ABC):
             return StoreFailure(self.failure or "")
         return next((blob for _, _, blob in rows), None)
 
-    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
-        """Delete a response. Return whether there was one, and a failure where nobody knows."""
-        was_kept = self._delete(response_key(identity_hash(identity), id))
-        return StoreFailure(self.failure or "") if was_kept is None else was_kept
+    def delete_response(self, identity: str, id: str, item_ids: Sequence[str] = ()) -> bool | StoreFailure:
+        """Delete a response and the items of its output. Return whether it was kept, or a failure."""
+        owner = identity_hash(identity)
+        deleted = [self._delete(key) for key in [*(item_key(owner, id) for id in item_ids), response_key(owner, id)]]
+        return StoreFailure(self.failure or "") if None in deleted else deleted[-1] is True
 
 
 # ── failures ─────────────────────────────────────────────────────────────────
