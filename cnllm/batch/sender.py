@@ -32,7 +32,7 @@ __all__ = [
 
 
 RowAction = Literal["finish", "wait", "retry", "close"]
-"""What happens to a row after its request.
+"""The next step of a row after its request.
 
 - finish: the outcome of the row is written.
 - wait: the endpoint refused the rate and charged nothing. The row waits for its next turn; this is no retry.

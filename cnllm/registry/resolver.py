@@ -75,7 +75,7 @@ class Resolver:
         table = merge.merge_layers(model_layers, self.layers.merged_table(shared))
         when: dict[str, Any] = table.pop("when", {})
         if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
-            del table["supported"]  # nobody knows which wires the other address has
+            del table["supported"]  # the wires of the other address are unknown
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:

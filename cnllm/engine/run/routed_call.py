@@ -392,12 +392,12 @@ class RoutedCall(Call):
     def _prefilled(self, turn: Message) -> Steps:
         """Let the current target go on from the beginning of the reply. Whether it did; the reply is in `_joined`."""
         assert self._partial is not None
+        plan: Plan | None = None
         try:
             plan = self._call._replan(turn, prefill=True, stream=True)
         except CannotSend as error:
             self._reasons[self._target.model.name] = error.message
-            return False  # type: ignore[return-value]
-        if (yield MayRepeat()) is False:
+        if plan is None or (yield MayRepeat()) is False:
             return False  # type: ignore[return-value]
         return (yield from self._follow(plan, RepeatedStart(self._partial.text)))
 

@@ -10,7 +10,7 @@ are counted, so that an example in a value closes itself; if they are not balanc
 A value is used as written: entities in it are not decoded, because a model that writes `&lt;` into a file of HTML
 means these characters, and servers pass them on unchanged. Only the markers of a CDATA section that is the whole value
 are taken off, and the line breaks that put a value on lines of its own. With string="true" these belong to the value,
-too: the encoder of DeepSeek, which writes that, writes none of its own.
+too: encoders that write this attribute add none.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def _fits(arguments: dict[str, Any], schema: Any) -> bool:
 
     try:
         return not validation_errors(arguments, dict(schema or {}))
-    except ValueError:  # nobody can tell
+    except ValueError:  # the schema cannot be judged
         return False
 
 

@@ -77,7 +77,7 @@ class ReportedCost(Base, frozen=True):
 
 
 class IterationPaths(Base, frozen=True):
-    """A list in the usage object with the counts of each request that the endpoint made for one reply."""
+    """A list in the usage object with the counts of each request that the endpoint sends for one reply."""
 
     at: Annotated[str | None, READ_PATH] = None
     """The path of the list in the usage object. Why: Vendors report it in different places."""
@@ -124,8 +124,8 @@ class UsagePaths(Base, frozen=True):
     standard: list[str] | None = None
     """The words for a service tier at the list price. Why: Each vendor has its own word for the usual tier."""
     iterations: IterationPaths | None = None
-    """Where the endpoint counts the requests that it made itself for one reply. Why: One vendor charges for some that
-    its totals leave out.
+    """The counts of further requests that the endpoint sends for one reply. Why: One vendor charges for some that its
+    totals leave out.
     """
     cost: ReportedCost | None = None
     """Where the endpoint says what the request cost. Why: Some endpoints send their own bill with the reply, and no
