@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.schemas.coerce import finite_number, refuse_constant
+from cnllm.schemas.work import WorkBudget, WorkLimitExceeded, depth
 
 __all__ = [
     "InvalidAnswer",
@@ -153,17 +154,16 @@ def _strip_fence(text: str) -> str:
 
 def _decode(text: str) -> Any:
     """Decode JSON. Raises `InvalidAnswer`, also where it is nested so deeply that it could not be written again."""
-    from cnllm.schemas.work import depth
-
     try:
         value = json.loads(text, parse_constant=refuse_constant, parse_float=finite_number)
     except ValueError as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from None
     except RecursionError:
-        value = None
+        pass
     else:
-        is_flat = text.count("{") + text.count("[") < _MAX_LEVELS
-        if is_flat or depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
+        if text.count("{") + text.count("[") < _MAX_LEVELS:
+            return value
+        if depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
             return value
     raise InvalidAnswer(f"it is nested more than {_MAX_LEVELS} levels deep")
 
@@ -258,8 +258,6 @@ def _require_valid(schema: Any, meta_schema: Any, validator: Any) -> None:
     """Raise `ValueError` for a schema that its dialect does not allow, or that takes too much work to check."""
     from jsonschema_specifications import REGISTRY
 
-    from cnllm.schemas.work import WorkBudget
-
     budget = WorkBudget(schema, _SCHEMA_STEPS, _MAX_SCHEMA_STEPS)
     try:
         error = next(_errors(validator(meta_schema, registry=REGISTRY, format_checker=budget), schema), None)
@@ -278,8 +276,6 @@ def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
     """
     from jsonschema.exceptions import best_match
 
-    from cnllm.schemas.work import WorkBudget
-
     validator = _compute(_compile, msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
     errors = []
     try:
@@ -294,8 +290,6 @@ def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
 def _errors(validator: Any, value: Any) -> Iterator[Any]:
     """Yield the errors of a value. Raises `UnusableSchema` or `Undecided`."""
     from referencing.exceptions import Unresolvable
-
-    from cnllm.schemas.work import WorkLimitExceeded, depth
 
     try:
         yield from validator.iter_errors(value)
