@@ -1,0 +1,67 @@
+"""What the built-in file says of some models, where a request or a bill shows it."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+from builtin import BUILTIN
+from cases import each
+
+from cnllm import Usage, engine
+from cnllm.engine.decode.cost import cost_of
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+def body(name: str, wire: str | None = None, **options: Any) -> dict[str, Any]:
+    """What a call sends besides its messages and tools."""
+    plan = engine.build_request(BUILTIN.resolve(name, protocol=wire), [{"role": "user", "content": "Hi"}], **options)
+    sent = plan.body
+    assert isinstance(sent, dict)
+    return {key: sent[key] for key in sent if key not in {"messages", "contents", "input", "tools"}}
+
+
+@each("level", ["minimal", "low", "medium", "high", "xhigh", "max"])
+def test_qwen4_takes_every_level_and_no_other_switch_of_depth(level: str) -> None:
+    sent = body("alibaba/qwen4-max", reasoning=level)
+    assert sent["reasoning_effort"] == level
+    assert "thinking_budget" not in sent
+
+
+def test_qwen4_takes_a_low_temperature_which_qwen_3_8_raises() -> None:
+    assert body("alibaba/qwen4-max", temperature=0.3)["temperature"] == 0.3
+    assert body("alibaba/qwen3.8-max", temperature=0.3)["temperature"] == 0.6
+
+
+@each("name", ["openai/gpt-6.2-sol", "openai/gpt-6.2-astra", "openai/gpt-6-cyber"])
+def test_tools_of_a_model_that_always_thinks_go_over_responses(name: str) -> None:
+    plan = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=[TOOL])
+    assert plan.url.endswith("/responses")
+
+
+@each("name", ["google/gemini-4-neon", "google/gemini-4-hydrogen"])
+def test_the_highest_level_of_gemini_4_is_one_of_its_own_wire(name: str) -> None:
+    config = body(name, "gemini", reasoning="xhigh")["generationConfig"]
+    assert config["thinkingConfig"]["thinkingLevel"] == "XHIGH"
+    assert body(name, reasoning="xhigh")["reasoning_effort"] == "high"
+
+
+@each("day, amount", [(datetime.date(2026, 11, 30), "12"), (datetime.date(2026, 12, 2), "24")])
+def test_the_price_of_gemini_4_carbon_doubles_in_december(day: datetime.date, amount: str) -> None:
+    created = datetime.datetime.combine(day, datetime.time(12), datetime.UTC).timestamp()
+    assert cost_of(
+        Usage(1_000_000, 1_000_000), BUILTIN.resolve("google/gemini-4-carbon").flags.price, created
+    ).amount == Decimal(amount)
+
+
+@each("wire, default", [("openai-chat", "on"), ("anthropic-messages", "off"), ("openai-responses", "off")])
+def test_minimax_m3_thinks_unasked_over_chat_alone(wire: str, default: str) -> None:
+    facts = {fact.flag: fact.value for fact in BUILTIN.resolve("minimax/MiniMax-M3", protocol=wire).explain()}
+    assert facts["reasoning.default"] == default
+
+
+@each("name", ["kimi-for-coding/k3", "togetherai/moonshotai/Kimi-K3.1-Pro"])
+def test_a_long_answer_of_kimi_k3_is_not_cut_to_a_default(name: str) -> None:
+    assert 500_000 in body(name, max_tokens=500_000).values()
