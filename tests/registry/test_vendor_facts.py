@@ -51,9 +51,9 @@ def test_the_highest_level_of_gemini_4_is_one_of_its_own_wire(name: str) -> None
 @each("day, amount", [(datetime.date(2026, 11, 30), "12"), (datetime.date(2026, 12, 2), "24")])
 def test_the_price_of_gemini_4_carbon_doubles_in_december(day: datetime.date, amount: str) -> None:
     created = datetime.datetime.combine(day, datetime.time(12), datetime.UTC).timestamp()
-    assert cost_of(
-        Usage(1_000_000, 1_000_000), BUILTIN.resolve("google/gemini-4-carbon").flags.price, created
-    ).amount == Decimal(amount)
+    cost = cost_of(Usage(1_000_000, 1_000_000), BUILTIN.resolve("google/gemini-4-carbon").flags.price, created)
+    assert cost is not None
+    assert cost.amount == Decimal(amount)
 
 
 @each("wire, default", [("openai-chat", "on"), ("anthropic-messages", "off"), ("openai-responses", "off")])
