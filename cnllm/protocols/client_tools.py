@@ -1,4 +1,4 @@
-"""Read a client's tools: names for their functions, the input of a custom tool, and the tools that a choice allows."""
+"""Read a client's tools and the calls of them: names of functions, arguments, and the tools that a choice allows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import msgspec
+
+from cnllm.types import ToolCall
+
 __all__ = [
+    "ArgumentReader",
     "InputReader",
     "allow_tools",
+    "arguments_text",
     "is_bare_input",
     "unique_name",
 ]
@@ -17,6 +23,7 @@ __all__ = [
 
 _MAX_NAME = 64
 _MOST_NAMES = 20  # in the text of an error
+_NOTHING = ("", "null")
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _HEX = "[0-9a-fA-F]"
 _HALF = rf"\\u[dD][89abAB]{_HEX}{{2}}"  # the first half of a character: the second one is decoded with it
@@ -82,6 +89,39 @@ class InputReader:
             self._state, self._pending = "other", ""  # nothing after the input counts
         self._parts.append(out)
         return out
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a function's call as text: an empty object where an endpoint wrote nothing, or null."""
+    if call.raw and (call.arguments is None or call.raw.strip() not in _NOTHING):
+        return call.raw
+    return msgspec.json.encode(call.arguments or {}).decode()
+
+
+class ArgumentReader:
+    """A reader of a function's arguments, which come in pieces. A null waits: more may follow.
+
+    Clients take the arguments for an object, and an endpoint may write nothing, or null, where there are none.
+    """
+
+    def __init__(self) -> None:
+        self._null = ""
+        self.is_open = False
+        """Whether all that follows is written as it comes."""
+
+    def feed(self, piece: str) -> str | None:
+        """Return the text to write now; None where it waits."""
+        if self.is_open:
+            return piece
+        if piece.strip() not in _NOTHING:
+            self.is_open = True
+            return self._null + piece
+        self._null = self._null or piece.strip()
+        return None if self._null else piece
+
+    def end(self, call: ToolCall) -> str:
+        """Return the text that is left to write when the call has ended."""
+        return "" if self.is_open else arguments_text(call)
 
 
 def _character(escape: re.Match[str]) -> str:

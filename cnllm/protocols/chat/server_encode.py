@@ -14,7 +14,7 @@ import msgspec
 
 from cnllm.protocols import write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
-from cnllm.protocols.client_tools import InputReader, is_bare_input
+from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -135,7 +135,7 @@ def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     """Encode a call."""
     if call.name in custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}}
-    arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
+    arguments = arguments_text(call)
     data = _seal_data(call)
     other_keys = data if type(data) is dict else {}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
@@ -174,6 +174,7 @@ class StreamEncoder:
         self._before, self._after = self._around_delta()
         self._custom = custom_tools(request)
         self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
+        self._arguments: dict[int, ArgumentReader] = {}  # of calls of functions that have none so far
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
         self._usage: Usage | None = None
@@ -230,11 +231,17 @@ class StreamEncoder:
             return self._chunk(
                 {"tool_calls": [{**head, "type": "custom", "custom": {"name": event.name, "input": ""}}]}
             )
+        self._arguments[event.index] = ArgumentReader()
         function = {"name": event.name, "arguments": ""}
         return self._chunk({"tool_calls": [{**head, "type": "function", "function": function}]})
 
     def _call_piece(self, index: int, text: str) -> list[tuple[str | None, Any]]:
         """Return the frames of a piece of a call's arguments."""
+        if (arguments := self._arguments.get(index)) is not None:
+            piece = arguments.feed(text)
+            if arguments.is_open:
+                del self._arguments[index]
+            return [] if piece is None else [self._text_chunk(index, piece)]
         reader = self._inputs.get(index)
         if reader is None:
             return [self._text_chunk(index, text)]
@@ -245,8 +252,12 @@ class StreamEncoder:
         """Return the frames of what the pieces of a call lack."""
         reader = self._inputs.get(index)
         if reader is None:
-            data = _seal_data(call)
-            return [self._chunk({"tool_calls": [{"index": index, **data}]})] if type(data) is dict and data else []
+            arguments, data = self._arguments.pop(index, None), _seal_data(call)
+            rest = "" if arguments is None else arguments.end(call)
+            out = [self._text_chunk(index, rest)] if rest else []
+            return (
+                [*out, self._chunk({"tool_calls": [{"index": index, **data}]})] if type(data) is dict and data else out
+            )
         input = custom_input(call)
         if input == reader.text or not input.startswith(reader.text):
             return []
@@ -260,8 +271,8 @@ class StreamEncoder:
         return [*out, (None, b"[DONE]")]
 
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas; None for the input of a custom tool, which is decoded piece by piece."""
-        if key in self._inputs:
+        """Return the bytes of several deltas; None for what is read piece by piece: a custom tool's input, or null."""
+        if key in self._inputs or key in self._arguments:
             return None
         before, after = self._around_text(key)
         return write_texts(b"data: %b" % before, texts, b"%b\n\n" % after)

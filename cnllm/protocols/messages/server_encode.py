@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import write_texts
+from cnllm.protocols.client_tools import ArgumentReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import stream_id, with_counts
 from cnllm.types import (
@@ -201,6 +202,7 @@ class StreamEncoder:
         self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
         self._current: int | None = None
         self._input = JsonPieces()  # of the current call
+        self._reader = ArgumentReader()  # of the same
         self._is_stuck = False  # whether that input has ended, and cannot be read
         self._has_unread = False  # whether a call ended with arguments that cannot be read
         self._late: list[Event] = []  # that wait for the end of a block that stays open
@@ -278,7 +280,7 @@ class StreamEncoder:
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return the bytes of several deltas of the open block; None where another one is open, or a call waits."""
         if type(key) is int:
-            if key != self._current or self._queue:
+            if key != self._current or self._queue or not self._reader.is_open:
                 return None
             self._input.pieces += texts
             piece = _INPUT_PIECE
@@ -374,8 +376,9 @@ class StreamEncoder:
         self._place += 1
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out.append(self._frame("content_block_start", index=self._place, content_block=block))
-        if input:
-            out.append(self._delta("input_json_delta", "partial_json", input))
+        self._reader = ArgumentReader()
+        if input and (text := self._reader.feed(input)) is not None:
+            out.append(self._delta("input_json_delta", "partial_json", text))
         return out
 
     def _add_input(self, event: ToolCallDelta) -> Frames:
@@ -386,7 +389,8 @@ class StreamEncoder:
         if event.index != self._current:
             return []
         self._input.pieces.append(event.text)
-        return [self._text_piece(_INPUT_PIECE, event.text), *self._next_call()]
+        text = self._reader.feed(event.text)
+        return [*([] if text is None else [self._text_piece(_INPUT_PIECE, text)]), *self._next_call()]
 
     def _open_all_calls(self) -> Frames:
         """Open all waiting calls."""

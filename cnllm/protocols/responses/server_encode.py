@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.protocols.client_tools import InputReader
+from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, is_refusal, response_resource, usage_counts
@@ -211,6 +211,7 @@ class _OpenItem:
         self.item = item
         self.pieces: list[str] = []
         self.input = InputReader() if kind == "custom_tool_call" else None
+        self.arguments = ArgumentReader()
         self.done = False
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []
@@ -395,8 +396,8 @@ class StreamEncoder:
     def _call_piece(self, open_item: _OpenItem, text: str) -> list[Frame]:
         """Return the frames of a piece of a call's arguments."""
         open_item.pieces.append(text)
-        if open_item.kind == "function_call":
-            return [self._item_frame("response.function_call_arguments.delta", open_item, delta=text)]
+        if open_item.kind == "function_call" and (piece := open_item.arguments.feed(text)) is not None:
+            return [self._item_frame("response.function_call_arguments.delta", open_item, delta=piece)]
         if open_item.input is not None and (piece := open_item.input.feed(text)):
             return [self._item_frame("response.custom_tool_call_input.delta", open_item, delta=piece)]
         return []
@@ -410,8 +411,8 @@ class StreamEncoder:
         out: list[Frame] = []
         if item["type"] == "function_call":
             arguments = item["arguments"]
-            if not open_item.pieces and arguments:
-                out.append(self._item_frame("response.function_call_arguments.delta", open_item, delta=arguments))
+            if rest := open_item.arguments.end(call):
+                out.append(self._item_frame("response.function_call_arguments.delta", open_item, delta=rest))
             fields = {"arguments": arguments, "name": item["name"]}
             out.append(self._item_frame("response.function_call_arguments.done", open_item, **fields))
         elif item["type"] == "custom_tool_call":

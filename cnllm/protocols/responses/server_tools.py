@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from cnllm.protocols.client_tools import is_bare_input, unique_name
+from cnllm.protocols.client_tools import arguments_text, is_bare_input, unique_name
 from cnllm.types import ToolCall
 from cnllm.types.lenient_json import break_off, decode_arguments
 from cnllm.types.tools import custom_function, custom_input
@@ -225,9 +224,7 @@ class ClientTools:
                 status = "completed" if status == "completed" else "in_progress"  # the item has no third one
                 head = {"type": "apply_patch_call", "id": f"apc_{id}", "call_id": call.id, "status": status}
                 return {**head, "operation": _operation(_arguments(call))}
-        arguments = call.raw
-        if not arguments and status == "completed":
-            arguments = msgspec.json.encode(call.arguments or {}).decode()
+        arguments = arguments_text(call) if status == "completed" else call.raw
         item_keys = {"id": f"fc_{id}", "status": status, **keys}
         call_keys = {"call_id": call.id, "name": tool.name, **namespace, "arguments": arguments}
         return {"type": "function_call", **item_keys, **call_keys}
