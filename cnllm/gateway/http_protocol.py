@@ -32,6 +32,7 @@ _SWEEP_SECONDS = 0.5
 _LARGEST_READ = 65_536  # bytes that pause reading until the request takes them
 _MOST_CONNECTIONS = 4096
 _REFUSED_AT_ONCE = 32  # connections beyond the bound that get an answer; further ones are closed without one
+_CHUNKED = b"transfer-encoding: chunked\r\n"
 _CONTINUE = b"HTTP/1.1 100"  # the interim response that asks for a body
 _AUTHORITY = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 _DEFAULT_PORT = re.compile(rb":(?:80|443)?\Z")
@@ -169,6 +170,27 @@ class _Output:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class _Unframed:
+    """The transport of an answer to HTTP/1.0, which has no chunks: one of unknown length ends with its connection."""
+
+    def __init__(self, output: _Output) -> None:
+        self._output = output
+        self._has_begun = self._is_chunked = False
+
+    def write(self, data: bytes) -> None:
+        """Write the head, or a piece of the body without what makes a chunk of it."""
+        if not self._has_begun:
+            self._has_begun, self._is_chunked = True, _CHUNKED in data
+            data = data.replace(_CHUNKED, b"")
+        elif self._is_chunked:
+            size, _, rest = data.partition(b"\r\n")
+            data = rest[: int(size, 16)]
+        self._output.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
 
 
 class _HeadRefused(Exception):
@@ -372,7 +394,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._check_target()
         if len(self.pipeline) >= _MOST_QUEUED:
             raise _HeadRefused(429, f"more than {_MOST_QUEUED} requests wait on this connection")
+        is_old = self.parser.get_http_version() == "1.0"
+        if is_old:  # such a client knows no interim response
+            self.expect_100_continue = False
         super().on_headers_complete()
+        if is_old:
+            self.cycle.transport = _Unframed(self.output)  # type: ignore[assignment]
         self._is_idle = False
         self.deadline = None
 
