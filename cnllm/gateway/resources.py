@@ -21,6 +21,8 @@ __all__ = [
     "resource_body",
 ]
 
+_NO_REPLAY = "stream: only a response made in the background is streamed again; ask for it without stream"
+
 
 def require_method(endpoint: Endpoint, method: str) -> None:
     """Raise `RequestFailed` for a method that an endpoint does not have."""
@@ -34,15 +36,18 @@ def resource_body(
     endpoint: Endpoint, names: ModelNames, query: str, identity: str, rights: Rights | None = None
 ) -> Steps[dict[str, Any]]:
     """Return the body of an answer to a client, with the limits of its key. Raises `RequestFailed`."""
+    options = dict(parse_qsl(query))
     match endpoint.verb:
         case "models":
-            return (yield from _models_body(endpoint.protocol, names, query, rights))
+            return (yield from _models_body(endpoint.protocol, names, options, rights))
         case "model":
             return _model_body(endpoint.protocol, names, endpoint.name)
         case "response":
+            if options.get("stream") == "true":
+                raise RequestFailed(Failure(400, _NO_REPLAY, "unsupported"))
             return (yield from response_body(identity, endpoint.name))
         case "response-items":
-            return (yield from response_items(identity, endpoint.name))
+            return (yield from response_items(identity, endpoint.name, options))
         case "delete-response":
             return (yield from delete_response(identity, endpoint.name))
     raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
@@ -51,7 +56,9 @@ def resource_body(
 # ── models ───────────────────────────────────────────────────────────────────
 
 
-def _models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
+def _models_body(
+    protocol: str, names: ModelNames, options: dict[str, str], rights: Rights | None = None
+) -> Steps[dict[str, Any]]:
     """Return the list of models, without those that are retired, and those that the client's key may not use.
 
     The first list takes long, because it reads what the files say of each model.
@@ -63,7 +70,7 @@ def _models_body(protocol: str, names: ModelNames, query: str, rights: Rights | 
         return [card for card in cards if card is not None]
 
     cards, _ = yield read
-    return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
+    return server_api(protocol).write_models(cards, options)
 
 
 def _model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ client's identity.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.store import AsyncStore, StateStore, StoreFailure, open_store
 from cnllm.gateway.thoughts import TokenKeys
+from cnllm.protocols.server_interface import query_number
 from cnllm.system.processes import fork_safe
 from cnllm.types import Note, Reply, Request
 
@@ -41,6 +42,8 @@ __all__ = [
 
 
 T = TypeVar("T")
+
+_PAGE, _MOST_ITEMS = 20, 100  # items of a page: where the client names no number, and at most
 
 _UNAVAILABLE = Failure(
     503,
@@ -259,13 +262,34 @@ def response_body(identity: str, id: str) -> Steps[dict[str, Any]]:
     return response
 
 
-def response_items(identity: str, id: str) -> Steps[dict[str, Any]]:
-    """Return the input items of a response. Raises `RequestFailed` for an id that is not kept."""
+def response_items(identity: str, id: str, query: Mapping[str, str]) -> Steps[dict[str, Any]]:
+    """Return a page of the input items of a response, the newest first unless the query has another order.
+
+    Raises `RequestFailed` for an id that is not kept.
+    """
     record = yield from _load(identity, id)
-    items = [{"id": f"item_{index}", **item} for index, item in enumerate(record["input"])]  # its own id stays
-    ids = [item["id"] for item in items]
-    ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-    return {"object": "list", "data": items, **ends, "has_more": False}
+    items: dict[str, dict[str, Any]] = {}
+    for index, item in enumerate(record["input"]):
+        item_id = item["id"] if isinstance(item.get("id"), str) else f"item_{index}"
+        while item_id in items:  # clients may send an item twice, and read on after an id
+            item_id = f"{item_id}_{index}"
+        items[item_id] = {**_listed_item(item), "id": item_id}
+    ids = list(items) if query.get("order") == "asc" else list(items)[::-1]
+    limit = min(max(query_number(query, "limit", _PAGE), 1), _MOST_ITEMS)
+    start = ids.index(after) + 1 if (after := query.get("after")) in items else 0
+    page = ids[start : start + limit]
+    ends = {"first_id": page[0] if page else None, "last_id": page[-1] if page else None}
+    return {"object": "list", "data": [items[id] for id in page], **ends, "has_more": start + limit < len(ids)}
+
+
+def _listed_item(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item of an input in the form of a list: a message has its type, and its content in parts."""
+    if item.get("type", "message") != "message":
+        return item
+    kind = "output_text" if item.get("role") == "assistant" else "input_text"
+    content = item.get("content")
+    parts = [{"type": kind, "text": content}] if isinstance(content, str) else content
+    return {**item, "type": "message", "content": parts}
 
 
 def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:

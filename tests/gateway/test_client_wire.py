@@ -178,8 +178,8 @@ def test_a_response_whose_first_turn_ran_on_another_wire_goes_on(tmp_path: Path)
             answer = place.http.post("/v1/responses", json={**body, "reasoning": {"effort": "high"}})
             assert answer.status_code == 200, answer.text
             id = answer.json()["id"]
-        items = place.http.get(f"/v1/responses/{id}/input_items").json()["data"]
-        users = [item["content"] for item in items if item.get("role") == "user"]
+        items = place.http.get(f"/v1/responses/{id}/input_items?order=asc").json()["data"]
+        users = [item["content"][0]["text"] for item in items if item.get("role") == "user"]
         assert users == ["My name is Mei.", "And I?", "And I?"]
         assert any(item["type"] == "reasoning" for item in items if "type" in item)
 

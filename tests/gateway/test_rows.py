@@ -219,7 +219,7 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         output = [item["id"] for item in client.body["output"]]
         client.send(store=True, previous_response_id=first)
         assert client.text() == "Sunny."
-        items = http.get(f"/v1/responses/{client.body['id']}/input_items").json()
+        items = http.get(f"/v1/responses/{client.body['id']}/input_items?order=asc").json()
         ids = [item["id"] for item in items["data"]]
         assert ids == ["item_0", *output, f"item_{len(output) + 1}"], "an item that has an id is shown with it"
         assert (items["first_id"], items["last_id"]) == (ids[0], ids[-1])

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from tests.gateway.support import KEY, Answer, Upstream, gateway_for
+from tests.gateway.support import KEY, Answer, Upstream, gateway_for, say
 
 MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -67,3 +67,40 @@ def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Pa
             else:
                 reply = messages.create(model=MODEL, messages=turns, **own)
             assert [block.input for block in reply.content if block.type == "tool_use"] == [{}]
+
+
+def test_the_input_of_a_response_is_read_page_by_page_in_either_order(tmp_path: Path) -> None:
+    """https://platform.openai.com/docs/api-reference/responses/input-items: `desc` is the default."""
+    with gateway_for(Upstream(say("Hi.")), tmp_path) as http:
+        responses = openai_client(http).responses
+        first = responses.create(model=MODEL, input="one", instructions="Be brief.")
+        twice: Any = [
+            {"role": "user", "content": "two"},
+            {"id": "msg_a", "type": "message", "role": "user", "content": "3"},
+        ]
+        last = responses.create(model=MODEL, input=[*twice, twice[1]], previous_response_id=first.id)
+
+        def said(item: Any) -> tuple[str, str, str]:
+            return item.type, item.role, item.content[0].text
+
+        words = [("user", "one"), ("assistant", "Hi."), ("user", "two"), ("user", "3"), ("user", "3")]
+        expected = [("message", *pair) for pair in words]
+        assert [*map(said, responses.input_items.list(last.id))] == expected[::-1]
+        for order, items in (("asc", expected), ("desc", expected[::-1])):
+            for limit in (1, 2, 5, 1000):
+                pages = responses.input_items.list(last.id, order=order, limit=limit)  # type: ignore[arg-type]
+                assert len(pages.data) == min(limit, 5)
+                assert pages.has_next_page() is (limit < 5)
+                assert [*map(said, pages)] == items, "the SDK reads on after the last id of a page"
+        ids = [item.id for item in responses.input_items.list(last.id)]
+        assert len({*ids}) == 5
+
+
+def test_a_response_that_has_ended_is_not_streamed_again(tmp_path: Path) -> None:
+    with gateway_for(Upstream(say("Hi.")), tmp_path) as http:
+        responses = openai_client(http).responses
+        kept = responses.create(model=MODEL, input="one")
+        for more in ({}, {"starting_after": 1}):
+            with pytest.raises(openai.BadRequestError, match="background"):
+                responses.retrieve(kept.id, stream=True, **more)  # type: ignore[call-overload]
+        assert responses.retrieve(kept.id, stream=False).output_text == "Hi."
