@@ -8,6 +8,7 @@ import time
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
@@ -20,7 +21,7 @@ from cnllm.gateway.conversations import Conversation
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
-from cnllm.gateway.http_response import JSON, HttpResponse
+from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
@@ -402,6 +403,9 @@ class HttpRequest:
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
         response, service = self._response, self._service
+        events_query = server_api(self._protocol).events_query
+        if events_query is not None and events_query not in parse_qsl(self._query):
+            response.array = JsonArray()
         response.watch_silence(exchange, service.ping, service.bounds.write_seconds, self._leave)
         try:
             if exchange.needs_whole_reply:

@@ -22,11 +22,24 @@ _LONGEST_MESSAGE = 4096  # characters
 JSON = (b"content-type", b"application/json")
 """The header of a body in JSON."""
 
-_EVENT_STREAM = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
+_EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
+_STREAM = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+_FRAME, _FRAME_END = b"data: ", b"\n\n"
+
+
+class JsonArray:
+    """The frames of a stream as the objects of one JSON array, for clients that read no server-sent events."""
+
+    def __init__(self) -> None:
+        self._before = b"["
+
+    def add(self, frames: bytes) -> bytes:
+        """Return frames as objects. Other bytes, which are signs of life, stay as they are: blanks."""
+        if not frames.startswith(_FRAME):
+            return frames
+        objects = frames[len(_FRAME) :].removesuffix(_FRAME_END).replace(_FRAME_END + _FRAME, b"\n,\n")
+        out, self._before = self._before + objects, b"\n,\n"
+        return out
 
 
 class HttpResponse:
@@ -41,6 +54,8 @@ class HttpResponse:
         """Whether the status is sent."""
         self.is_stream = False
         """Whether a stream has begun."""
+        self.array: JsonArray | None = None
+        """The form of a stream for a client that asks for no server-sent events."""
         self._has_ended = False  # the last piece of a stream is sent
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._sign: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
@@ -90,7 +105,9 @@ class HttpResponse:
                 self.is_stream = True
                 self._entry.notes = exchange.notes
                 data = exchange.begin() + data
-                await self._send_head(200, _EVENT_STREAM)
+                await self._send_head(200, [_EVENTS if self.array is None else JSON, *_STREAM])
+            if self.array is not None:
+                data = self.array.add(data) + (b"" if more else b"]")
             await self._send_piece(data, more=more)
 
     # ── a whole response ─────────────────────────────────────────────────────

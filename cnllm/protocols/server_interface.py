@@ -96,7 +96,8 @@ class ServerApi(Struct, frozen=True):
     recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload,
     `budget_status` that of a budget that is spent. `token_parts` are the types of parts that have an opaque field,
     which clients send back unchanged. `token_beside_text`: clients send
-    the text of the reasoning back with that field.
+    the text of the reasoning back with that field. `events_query` is the part of a query that asks for server-sent
+    events; a stream without it is one JSON array. None where all streams are server-sent events.
     """
 
     write_models: Callable[[Sequence[ModelCard], Mapping[str, str]], dict[str, Any]]
@@ -116,6 +117,7 @@ class ServerApi(Struct, frozen=True):
     counts_both: bool = False
     token_parts: tuple[type, ...] = ()
     token_beside_text: bool = False
+    events_query: tuple[str, str] | None = None
 
 
 def query_number(query: Mapping[str, str], name: str, default: int) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx
 import openai
 import pytest
+from openai.types.responses import Response
 
 from tests.gateway.support import KEY, Answer, Upstream, gateway_for, say
 
@@ -17,12 +20,14 @@ MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def openai_client(http: httpx.Client) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{http.base_url}/v1", api_key=KEY, max_retries=0)
-
-
-def anthropic_client(http: httpx.Client) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=str(http.base_url), api_key=KEY, max_retries=0)
+@contextlib.contextmanager
+def sdks(upstream: Upstream, folder: Path) -> Iterator[tuple[openai.OpenAI, anthropic.Anthropic]]:
+    with (
+        gateway_for(upstream, folder) as http,
+        openai.OpenAI(base_url=f"{http.base_url}/v1", api_key=KEY, max_retries=0) as first,
+        anthropic.Anthropic(base_url=str(http.base_url), api_key=KEY, max_retries=0) as second,
+    ):
+        yield first, second
 
 
 @pytest.mark.parametrize("pieces", [[], [""], ["null"], ["", " null", " "], ["{}"], ["{", "}"]])
@@ -32,26 +37,26 @@ def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Pa
     deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
     function = {"name": "now", "parameters": SCHEMA}
     turns: Any = [{"role": "user", "content": "What time is it?"}]
-    with gateway_for(Upstream(Answer(deltas, "tool_calls")), tmp_path) as http:
+    with sdks(Upstream(Answer(deltas, "tool_calls")), tmp_path) as (openai_client, anthropic_client):
         for stream in (True, False):
             chat: Any = {"model": MODEL, "messages": turns, "tools": [{"type": "function", "function": function}]}
             if stream:
-                chunks = [*openai_client(http).chat.completions.create(**chat, stream=True)]
+                chunks = [*openai_client.chat.completions.create(**chat, stream=True)]
                 calls = [c for chunk in chunks for choice in chunk.choices for c in choice.delta.tool_calls or ()]
                 arguments = "".join(call.function.arguments or "" for call in calls if call.function)
             else:
-                message = openai_client(http).chat.completions.create(**chat).choices[0].message
-                [whole] = message.tool_calls or ()
+                message = openai_client.chat.completions.create(**chat).choices[0].message
+                [whole] = message.tool_calls or []
                 assert whole.type == "function"
                 arguments = whole.function.arguments
             assert json.loads(arguments) == {}, (stream, arguments)
 
             tools: Any = [{"type": "function", "strict": False, **function}]
-            responses = openai_client(http).responses
+            responses = openai_client.responses
             if stream:
                 with responses.stream(model=MODEL, input="What time is it?", tools=tools) as events:
                     seen = [*events]
-                    final = events.get_final_response()
+                    final: Response = events.get_final_response()
                 text = "".join(e.delta for e in seen if e.type == "response.function_call_arguments.delta")
                 assert json.loads(text) == {}
             else:
@@ -60,7 +65,7 @@ def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Pa
             assert json.loads(item.arguments) == {}
 
             own: Any = {"max_tokens": 100, "tools": [{"name": "now", "input_schema": SCHEMA}]}
-            messages = anthropic_client(http).messages
+            messages = anthropic_client.messages
             if stream:
                 with messages.stream(model=MODEL, messages=turns, **own) as parts:
                     reply = parts.get_final_message()
@@ -71,8 +76,8 @@ def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Pa
 
 def test_the_input_of_a_response_is_read_page_by_page_in_either_order(tmp_path: Path) -> None:
     """https://platform.openai.com/docs/api-reference/responses/input-items: `desc` is the default."""
-    with gateway_for(Upstream(say("Hi.")), tmp_path) as http:
-        responses = openai_client(http).responses
+    with sdks(Upstream(say("Hi.")), tmp_path) as (openai_client, _):
+        responses = openai_client.responses
         first = responses.create(model=MODEL, input="one", instructions="Be brief.")
         twice: Any = [
             {"role": "user", "content": "two"},
@@ -97,10 +102,42 @@ def test_the_input_of_a_response_is_read_page_by_page_in_either_order(tmp_path: 
 
 
 def test_a_response_that_has_ended_is_not_streamed_again(tmp_path: Path) -> None:
-    with gateway_for(Upstream(say("Hi.")), tmp_path) as http:
-        responses = openai_client(http).responses
+    with sdks(Upstream(say("Hi.")), tmp_path) as (openai_client, _):
+        responses = openai_client.responses
         kept = responses.create(model=MODEL, input="one")
         for more in ({}, {"starting_after": 1}):
             with pytest.raises(openai.BadRequestError, match="background"):
                 responses.retrieve(kept.id, stream=True, **more)  # type: ignore[call-overload]
         assert responses.retrieve(kept.id, stream=False).output_text == "Hi."
+
+
+def test_a_gemini_stream_without_alt_sse_is_one_json_array(tmp_path: Path) -> None:
+    """As `google.api_core.rest_streaming` reads it."""
+    url = f"/v1beta/models/{MODEL}:streamGenerateContent"
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    waits = threading.Event()
+    script = (
+        say("Hello\n\ndata: world"),
+        say("Hello\n\ndata: world"),
+        say("Hello", cut=True),
+        say("Hello", wait=waits, lasts=False),
+    )
+    with gateway_for(Upstream(*script), tmp_path, ping=0.01) as http:
+        frames = http.post(url, params={"alt": "sse", "key": KEY}, json=body)
+        assert frames.headers["content-type"].startswith("text/event-stream")
+        whole = http.post(url, params={"key": KEY}, json=body)
+        assert whole.headers["content-type"] == "application/json"
+        events = [json.loads(line[6:]) for line in frames.text.splitlines() if line.startswith("data: ")]
+        objects = whole.json()
+        for chunk in (*events, *objects):
+            del chunk["responseId"]
+        assert objects == events
+        assert "".join(o["candidates"][0]["content"]["parts"][0]["text"] for o in objects) == "Hello\n\ndata: world"
+        assert [type(key) for key in http.post(url, json=body).json()[-1]["error"]] == [str] * 4, "a cut has an error"
+        with http.stream("POST", url, json=body) as slow:
+            pieces = []
+            for piece in slow.iter_text():
+                pieces.append(piece)
+                if len(pieces) > 3:
+                    waits.set()  # signs of life came while the model said nothing
+            assert json.loads("".join(pieces))[-1]["candidates"][0]["finishReason"] == "STOP"

@@ -85,4 +85,5 @@ API = ServerApi(
     ping=b"\n",
     overflow_message="The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit}).",
     token_parts=(ToolCall,),
+    events_query=("alt", "sse"),  # google.api_core.rest_streaming reads the other form
 )
