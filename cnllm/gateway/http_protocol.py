@@ -218,6 +218,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _head_size = 0  # of the fields that are whole
     _fed = 0  # bytes of a head that came in several pieces
     _fields = 0
+    _plain_head: bytes | None = None  # that of a request that offers another protocol, without the offer
     _rest: int | None = None  # bytes of a refused request that are still thrown away
     _closing: asyncio.TimerHandle | None = None
 
@@ -315,7 +316,7 @@ class BoundedProtocol(HttpToolsProtocol):
         is_head = self._in_head or self._is_between
         try:
             if len(data) <= _HEAD_BYTES:
-                self.parser.feed_data(data)
+                self._feed(data)
             else:  # so that a long field is noticed before it is whole
                 is_head = self._feed_pieces(data)
             if self._in_head and is_head:
@@ -324,7 +325,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._is_idle = False
                 self.deadline = self.loop.time() + self.open_connections.bounds.head_seconds
         except httptools.HttpParserUpgrade:
-            self._end_requests()  # nothing that follows is HTTP
+            self._end_requests()  # CONNECT: nothing that follows is HTTP
         except httptools.HttpParserError as error:
             reason = error.__context__
             if isinstance(reason, _HeadRefused):
@@ -332,12 +333,27 @@ class BoundedProtocol(HttpToolsProtocol):
             else:
                 self._refuse(400, "this is not an HTTP request")
 
+    def _feed(self, data: bytes) -> None:
+        """Parse a piece. A parser reads nothing behind a head that offers another protocol, which nobody has to take.
+
+        Raises `HttpParserError`.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as error:
+                if self._plain_head is None:
+                    raise
+                data = self._plain_head + data[error.args[0] :]
+            self._plain_head, self.parser = None, httptools.HttpRequestParser(self)
+
     def _feed_pieces(self, data: bytes) -> bool:
         """Parse a long piece in parts. Return False: what it has of a head is counted. Raises `HttpParserError`."""
         for start in range(0, len(data), _HEAD_BYTES):
             part = data[start : start + _HEAD_BYTES]
             is_head = self._in_head or self._is_between
-            self.parser.feed_data(part)
+            self._feed(part)
             if self._in_head and is_head:
                 self._count(len(part))
         return False
@@ -390,6 +406,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End a head, and begin the request or let it wait for the one before it."""
         self._in_head = False
+        if self.parser.should_upgrade() and (method := self.parser.get_method()) != b"CONNECT":
+            lines = [b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+            first = b"%b %b HTTP/%b\r\n" % (method, self.url, self.parser.get_http_version().encode())
+            self._plain_head = b"".join([first, *lines, b"\r\n"])
+            return
         if not self.url.startswith(b"/"):
             self._check_target()
         if len(self.pipeline) >= _MOST_QUEUED:
@@ -425,6 +446,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a body."""
+        if self._plain_head is not None:  # it has not begun
+            return
         cycle = self.cycle
         cycle.more_body = False
         self._is_between = True
