@@ -8,6 +8,7 @@ import os
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,14 @@ from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.recent import hide_secrets
 from cnllm.system.files import open_private
 
 if TYPE_CHECKING:
     from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import PrefixRecord
 
-__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "logged_call"]
+__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "hide_keys", "logged_call"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT_BYTES = 6 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
@@ -136,6 +138,26 @@ class LineHandler(logging.Handler):
         if self._lost == 1 or now - self._warned >= _REPEAT_SECONDS:
             self._warned = now
             _LOGGER.warning("%s cannot be written: %s; lines of the log lost: %d", self._path, reason, self._lost)
+
+
+def hide_keys(entry: Entry, keys: Iterable[str]) -> None:
+    """Hide the keys of a client in the texts of an entry: by mistake one may stand in a path, a name or a tag."""
+    secrets = tuple(keys)
+    for name in ("path", "outcome", "tag"):
+        text: str = getattr(entry, name)
+        # A text without a known key has a guessed one only where the request was refused: its words mean nothing here.
+        if text and (entry.status >= 400 or _has_key(text, secrets)):
+            setattr(entry, name, hide_secrets(text, secrets))
+    if [note for note in entry.notes if _has_key(f"{note.said} {note.did}", secrets)]:
+        entry.notes = [
+            replace(note, said=hide_secrets(note.said, secrets), did=hide_secrets(note.did, secrets))
+            for note in entry.notes
+        ]
+
+
+def _has_key(text: str, secrets: tuple[str, ...]) -> bool:
+    """Whether a text has one of the keys."""
+    return any(secret in text for secret in secrets)
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
-from cnllm.gateway.access_log import entry_fields, logged_call
+from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_name, check_query
 from cnllm.gateway.conversations import Conversation
@@ -115,9 +115,9 @@ class HttpRequest:
             for flight in self._flights:
                 flight.release()
             is_kept = bool(self._caller.identity)
-            keep = self._request_monitor.end(
-                lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
-            )
+            keys = sent_keys(self._headers, self._query)
+            hide_keys(self._entry, keys)
+            keep = self._request_monitor.end(lambda: keys, lambda: entry_fields(self._entry), is_kept=is_kept)
             service.log.write(self._entry, self._identity)
             if service.calls is not None and self._conversation is not None:
                 conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
