@@ -43,6 +43,11 @@ def test_a_model_that_cannot_do_what_is_asked_is_passed_over(overlay: Path, monk
     assert "it takes no images" in plan.notes[0].did
 
 
+def test_messages_that_can_be_read_once_are_read_once(overlay: Path) -> None:
+    plan = Client(Registry.load(overlay), simulate=True).plan("tier:fast", iter(["hi"]))
+    assert plan.body["messages"][-1]["content"] == "hi"
+
+
 def test_a_tier_without_any_key_says_what_each_lacks(overlay: Path) -> None:
     with pytest.raises(cnllm.UnknownModel, match=r"DEEPSEEK_API_KEY is not set.*ZAI_API_KEY is not set"):
         Client(Registry.load(overlay)).plan("tier:fast", "hi")

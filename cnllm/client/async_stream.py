@@ -155,7 +155,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
 
     @property
     def reply(self) -> Reply[Answer_co]:
-        """Return the reply, once all events have been read. Raise `StreamCut` before that, or when there is none."""
+        """Return the reply, once all events have been read.
+
+        Raise the error that ended the call, each time; `StreamCut` before the end, and when the call was closed early.
+        """
         return self._runner.finished or self._runner.abandon(self._call)
 
     def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:

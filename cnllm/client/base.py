@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
@@ -249,6 +249,7 @@ class BaseClient(Generic[AnyTransport]):
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
         if isinstance(model, str) and model.startswith(tiers.PREFIX):
+            messages = as_messages(messages)  # an iterator is read once
             resolved, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
         else:
@@ -361,8 +362,6 @@ class BaseClient(Generic[AnyTransport]):
     def _start_one(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None
     ) -> tuple[Call, str | None]:
-        if type(messages) is not list and not isinstance(messages, str | Message | Mapping | Sequence):
-            messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         if "stream" in options:
             raise TypeError("stream is not an option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
@@ -381,17 +380,12 @@ class BaseClient(Generic[AnyTransport]):
                 key = _NO_KEY
         else:
             key = credentials.key_for(plan, self.registry) if api_key is None else api_key
-        call = Call(
-            plan,
-            retry=self._retry,
-            timeouts=plan.timeouts,
-            replan=lambda *more, **over: self.plan(
-                plan.model,
-                [*as_messages(messages), *more] if more else messages,
-                **{"stream": False, **options, **over},
-            ),
-        )
-        return call, key
+        own = {"stream": False, **options, "system": None}  # the system message is one of the plan's messages
+
+        def replan(*more: Message, **over: Any) -> Plan:  # from what was read once: the caller's list may change
+            return self.plan(plan.model, [*plan.messages, *more], **{**own, **over})
+
+        return Call(plan, retry=self._retry, timeouts=plan.timeouts, replan=replan), key
 
 
 def _check_key(api_key: Any) -> str | None:

@@ -31,8 +31,9 @@ from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 if TYPE_CHECKING:
     from cnllm.client.input_checks import InputChecker
 
-__all__ = ["CallDriver", "CallSetup", "piece_taker"]
+__all__ = ["CLOSED", "CallDriver", "CallSetup", "piece_taker"]
 
+CLOSED = "the call was closed before its end"
 _CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 
 
@@ -66,6 +67,7 @@ class CallDriver:
         self._has_key = True
         self._start = time.monotonic()
         self._first: float | None = None  # when the first token arrived
+        self._error: CnllmError | None = None  # that ended the call
 
     def _apply(self, step: Any) -> Any:
         """Carry out a step that waits for nothing."""
@@ -121,7 +123,7 @@ class CallDriver:
             error.reply = self._add_timing(error.reply)
         if isinstance(error, BadKey) and not self._has_key:  # an address of this machine is asked without a key
             error.hint = "no key was sent; --key-env NAME (in Python api_key=) sends one"
-        error = redact_error(error, self._echo.secrets, self._echo)
+        error = self._error = redact_error(error, self._echo.secrets, self._echo)
         if self._watch is not None:
             self._watch.call_failed(error)
         return error
@@ -131,9 +133,11 @@ class CallDriver:
         return None if reply is None else self._echo.reply(self._add_timing(reply))
 
     def abandon(self, call: Call) -> NoReturn:
-        """Raise `StreamCut` for a call that its caller left before the end."""
+        """Raise the error that ended the call; `StreamCut` where its caller left it before the end."""
+        if self._error is not None:
+            raise self._error
         raise StreamCut(
-            "the call was closed before its end",
+            CLOSED,
             hint="read its events to the end",
             reply=self.redact_reply(call.partial_reply()),
         )

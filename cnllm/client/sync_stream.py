@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Generator, Iterator
 from typing import Any, Generic
 
-from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
+from cnllm.client.call_driver import CLOSED, CallDriver, CallSetup, piece_taker
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
@@ -25,7 +26,11 @@ __all__ = ["CallRun", "Stream"]
 
 
 class CallRun(CallDriver):
-    """Carries out the steps of a call, one after another."""
+    """Carries out the steps of a call, one after another. Of a `call` that was left its error has what arrived."""
+
+    def __init__(self, setup: CallSetup, call: Call | None = None) -> None:
+        super().__init__(setup)
+        self._call = call
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""
@@ -47,6 +52,8 @@ class CallRun(CallDriver):
         except StopIteration as stop:
             self._finish(stop.value)
         except CnllmError as error:
+            if self._closed and self._call is not None:
+                error.reply = self._call.partial_reply()
             public_error = self._report_error(error)
             yield from self._echo.flush()
             raise public_error from error.__cause__
@@ -63,8 +70,7 @@ class CallRun(CallDriver):
             set_read_deadline(0)
 
     def _carry_out(self, step: Any) -> Any:
-        if self._closed:
-            raise TransportError("the call was closed before its end")
+        self._require_open()
         match step:
             case Send():
                 return self._send(step.plan)
@@ -97,12 +103,16 @@ class CallRun(CallDriver):
 
     def _next_chunk(self) -> Any:
         if self._closed:
-            raise TransportError("the call was closed before its end")
+            self._require_open()
         try:
             chunk = next(self._body, None) if self._body is not None else None
-            return chunk if chunk is None else self._echo.chunk(chunk)
         except TransportError as error:
+            self._require_open()
             return error
+        if chunk is not None:
+            return self._echo.chunk(chunk)
+        self._require_open()  # otherwise the end would be the endpoint's
+        return None
 
     def _read_all(self, step: ReadBody) -> Any:
         pieces: list[bytes] = []
@@ -116,7 +126,12 @@ class CallRun(CallDriver):
             broken = error
         finally:
             self.close()
+        self._require_open()
         return self._echo.body(pieces, broken)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TransportError(CLOSED)
 
     def close(self) -> None:
         """Close the response."""
@@ -134,8 +149,8 @@ class Stream(Closing, Generic[Answer_co]):
         if type(setup) is not CallSetup:
             checks.require_type("setup", setup, CallSetup, "the value that `Client.stream` passes")
         self._call = call
-        self._runner = CallRun(setup)
-        self._events: Iterator[Event] = self._runner.events()
+        self._runner = CallRun(setup, call)
+        self._events: Generator[Event] = self._runner.events()
         if by is not None:
             from cnllm.sentences import by_sentence, check_by
 
@@ -149,26 +164,39 @@ class Stream(Closing, Generic[Answer_co]):
 
     @property
     def reply(self) -> Reply[Answer_co]:
-        """Return the reply. Read the remaining events first. Raise `StreamCut` when the call was closed early."""
+        """Return the reply. Read the remaining events first.
+
+        Raise the error that ended the call, each time; `StreamCut` when the call was closed early.
+        """
         for _ in self._events:
             pass
         return self._runner.finished or self._runner.abandon(self._call)
 
     def stop(self) -> Reply[Answer_co] | None:
-        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived.
+
+        Where another thread reads it, that thread has what arrived, and here a `CnllmError` says so.
+        """
         self.close()
+        if self._is_read_elsewhere():
+            raise CnllmError("another thread reads this stream, and gets the end", hint="use the `reply` of its error")
         return self._runner.redact_reply(self._call.partial_reply())
 
     def cancel(self) -> None:
-        """End the call from another thread. The thread that reads it gets a `TransportError`."""
+        """End the call from another thread. The one that reads it gets a `TransportError`, with what arrived."""
         self._runner.leave()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
 
     def close(self) -> None:
-        """End the call at any point."""
-        close = getattr(self._events, "close", None)
-        if close is not None:
-            close()
-        self._runner.close()
+        """End the call at any point, from any thread. One that reads it gets the error of `cancel`."""
+        if self._is_read_elsewhere():
+            self.cancel()
+        else:
+            self._events.close()
+            self._runner.close()
+
+    def _is_read_elsewhere(self) -> bool:
+        """Whether another thread, or a callback of this one, runs within the call."""
+        return inspect.getgeneratorstate(self._events) == inspect.GEN_RUNNING

@@ -1,6 +1,7 @@
 """Connections: used again, given back, closed when nobody listens any more."""
 
 import gc
+import threading
 from typing import Any
 
 import anyio
@@ -9,6 +10,7 @@ from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
+from cnllm.client.telemetry import ResponseStarted, TelemetryEvent
 
 from .conftest import Make
 from .peer import (
@@ -71,6 +73,63 @@ def test_a_stream_that_was_left_has_no_reply_and_no_more_events(client: Driver) 
     assert (caught.value.reply.text, caught.value.reply.finish) == ("The sky", "cut")
 
 
+@each("script", [[refused(401, "bad key")], [stream(*texts("The sky")), Close()]], ids=["refused", "cut"])
+def test_a_call_that_failed_says_why_each_time(make: Make, script: list[Step]) -> None:
+    with Peer(script) as peer:
+        streamed = make(retry=ONCE).stream(at(peer), if_cut="error")
+        with streamed, pytest.raises(cnllm.CnllmError) as first:
+            list(streamed)
+        for _ in range(2):
+            with pytest.raises(cnllm.CnllmError) as again:
+                _ = streamed.reply
+            assert again.value is first.value
+
+
+LEFT: dict[str, tuple[list[Step], str]] = {
+    "in a text": (MUTE, "The sky"),
+    "before a text": ([stream(b": hi\n\n", end=False), Stay()], ""),
+}
+
+
+@each("end", ["cancel", "close", "stop"])
+@each("if_cut", ["error", "again-whole", "keep"])
+@each("case", LEFT)
+def test_another_thread_may_end_a_stream(case: str, if_cut: Any, end: str) -> None:
+    """The thread that reads it is told that, and no endpoint is blamed."""
+    script, text = LEFT[case]
+    begun = threading.Event()
+    failed: list[cnllm.CnllmError] = []
+
+    def listen(event: TelemetryEvent) -> None:
+        if isinstance(event, ResponseStarted) and not text:
+            begun.set()
+
+    def read(streamed: cnllm.Stream[Any]) -> None:
+        try:
+            for _ in streamed:
+                begun.set()
+        except cnllm.CnllmError as error:
+            failed.append(error)
+
+    with Peer(script) as peer, Client(registry=registry(), on_event=listen) as client:
+        streamed = client.stream(at(peer), "hi", if_cut=if_cut)
+        reader = threading.Thread(target=read, args=(streamed,))
+        reader.start()
+        assert begun.wait(SOON)
+        if end == "stop":
+            with pytest.raises(cnllm.CnllmError, match="another thread reads this stream"):
+                streamed.stop()
+        else:
+            getattr(streamed, end)()
+        reader.join(SOON)
+        assert peer.gone.wait(SOON)
+        assert len(peer.received) == 1
+    [error] = failed
+    assert (type(error), str(error)) == (cnllm.TransportError, "the call was closed before its end")
+    assert error.reply is not None
+    assert (error.reply.text, error.reply.finish) == (text, "cut")
+
+
 def test_nothing_is_sent_before_it_is_asked_for(client: Driver) -> None:
     with Peer([reply()]) as peer:
         with client.stream(at(peer)) as streamed:
@@ -94,8 +153,8 @@ def test_a_call_is_completed_from_wherever_its_events_were_left() -> None:
                 await failed.complete()
             left = client.stream(at(peer), "hi")
             await left.aclose()
-            for call in (failed, left):
-                with pytest.raises(cnllm.StreamCut):
+            for call, error in ((failed, cnllm.BadRequest), (left, cnllm.StreamCut)):
+                with pytest.raises(error):
                     await call.complete()
 
     with Peer([reply()], [reply()], [refused(400, "no")]) as peer:

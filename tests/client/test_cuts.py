@@ -189,6 +189,19 @@ def test_once_more_asks_whole_and_adds_the_difference(client: Driver, end: str) 
     folds(events, streamed.reply)
 
 
+def test_once_more_asks_what_was_asked_though_the_callers_list_changed(client: Driver) -> None:
+    question = {"role": "user", "content": "Why?"}
+    messages = [question]
+    with Peer([stream(*PART)], [reply()]) as peer:
+        with client.stream(at(peer), messages, system="Be brief.", if_cut="again-whole") as streamed:
+            for _ in streamed:
+                question["content"] = "What for?"
+                messages.append({"role": "user", "content": "And now?"})
+        assert streamed.reply.text == "The sky is blue."
+    sent = [request.json()["messages"] for request in peer.received]
+    assert [[message["content"] for message in turns] for turns in sent] == [["Be brief.", "Why?"]] * 2
+
+
 AGAIN: dict[str, tuple[list[bytes], bytes, bool]] = {
     "the same": (texts("The sky is blue."), reply(), False),
     "nothing came": ([b": hello\n\n"], reply(), False),
