@@ -150,6 +150,6 @@ def body_stalled(seconds: float | None, *, only_framing: bool = False) -> IdleTi
     return IdleTimeout(f"no bytes for {seconds} s in the middle of the reply", hint="set a longer timeout")
 
 
-def body_broken(reason: object) -> TransportError:
+def body_broken(reason: str) -> TransportError:
     """Return the error of a body that broke off, or does not match its headers."""
     return TransportError(f"the connection broke in the middle of the reply: {reason}", hint="try again")

@@ -175,7 +175,7 @@ class HttpxBody:
         if isinstance(error, self._httpx.TimeoutException | TimeoutError):
             only_framing = isinstance(error, TimeoutError) or (self.watch is not None and self.watch.silent_size > 0)
             return errors.body_stalled(self._idle, only_framing=only_framing)
-        return errors.body_broken(error)
+        return errors.body_broken(str(error) or type(error).__name__)
 
 
 def _package(transport: object, name: str) -> Any:

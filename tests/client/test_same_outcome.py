@@ -151,6 +151,7 @@ def outcome(call: Any) -> tuple[str, bool]:
     try:
         return call().text, False
     except cnllm.CnllmError as error:
+        assert not str(error).endswith((":", ": ")), "the reason is missing"
         return type(error).__name__, getattr(error, "retryable", False)
 
 
