@@ -122,12 +122,12 @@ class ResponseParser:
             self.reusable = False
 
     def _store_head(self, data: bytes | memoryview) -> None:
-        """Store bytes of an incomplete head. Those of interim responses are only counted."""
-        if self._interim:
-            self._interim = False
-            self._head = bytearray()
+        """Store bytes of an incomplete head. Those of complete interim responses are only counted."""
         self._head += data
         self._head_size += len(data)
+        if self._interim:
+            self._interim = False
+            _rewrite(self._head, 0)  # this removes them
         self._check_head()
 
     def _check_head(self) -> None:

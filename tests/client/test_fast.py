@@ -322,6 +322,17 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
         assert (one.take(), one.complete, one.reusable) == (body, True, False)
 
 
+def test_a_head_that_has_to_be_repaired_is_the_same_however_it_is_cut() -> None:
+    interim = b"HTTP/1.1 103 x\r\nlink: a\r\n\r\n"
+    sent = interim * 2 + head(200, JSON, transfer_encoding="chunked", content_length="9") + piece(b"hello") + piece(b"")
+    for cuts in itertools.combinations(range(1, len(sent)), 2):
+        one, got = response_parser.ResponseParser(), b""
+        for start, end in itertools.pairwise((0, *cuts, len(sent))):
+            one.feed(sent[start:end])
+            got += one.take()
+        assert (cuts, got, one.complete, one.fault) == (cuts, b"hello", True, None)
+
+
 def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -> None:
     for number, (sent, body) in enumerate(ANSWERS):
         for cut in range(1, len(sent)):
