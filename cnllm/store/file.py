@@ -262,6 +262,10 @@ class DatabaseFile:
                 raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
             hint = f"check the free disk space and the permissions of {self.path.parent}"
             raise CnllmError(f"{self.path}: {error}", hint=hint) from error
+        except sqlite3.ProgrammingError as error:  # the caller's fault, and not the file's
+            raise CnllmError(
+                f"{self.path} was closed, or another thread opened it", hint="use a store in the thread that opened it"
+            ) from error
         except sqlite3.Error as error:
             raise CnllmError(
                 f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one"

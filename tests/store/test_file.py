@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -263,3 +264,13 @@ def _sound(path: Path) -> None:
     assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
     raw.close()
+
+
+def test_a_store_that_is_closed_or_another_threads_is_no_broken_file(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "conversations.db")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(CnllmError, match="another thread") as caught:
+        pool.submit(store.count).result()
+    assert caught.value.hint == "use a store in the thread that opened it"
+    store.close()
+    with pytest.raises(CnllmError, match="was closed"):
+        store.count()
