@@ -209,6 +209,16 @@ class RunState(Generic[Answer_co]):
     def _begin(self) -> None:
         """Set what only one of the two loops has."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, in another process for example: it can be read, and does not go on."""
+        if self._loop.stopped is None:
+            raise TypeError("a run that goes on cannot be copied; copy its messages instead")
+        return {"_loop": self._loop, "_tools": None, "_sentences": None, "_end_reported": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
     def _deliver(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events to deliver: unchanged, or by sentence."""
         sentences = self._sentences

@@ -1,5 +1,7 @@
 """A loop's steps: what is done, told and counted, and why it ends."""
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +167,28 @@ def test_errors_carry_the_run(client: Loops, verb: str) -> None:
     run: Any = caught.value.run
     assert run.stopped == "error"
     assert [m.role for m in run.messages] == ["user", "assistant", "tool"]
+
+
+def test_an_error_takes_the_run_into_another_process(client: Loops, verb: str) -> None:
+    refusal = b'HTTP/1.1 401 x\r\ncontent-length: 30\r\n\r\n{"error": {"message": "bad!"}}'
+    with Peer(*turns(verb, [("now", "{}")]), [refusal]) as peer, pytest.raises(cnllm.BadKey) as caught:
+        ran(client, verb, at(peer), tools=[now], on_step=lambda step: None)
+    error = caught.value
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), copied.hint) == (str(error), error.hint)
+    facts = ("messages", "steps", "reply", "stopped", "calls", "usage", "cost", "tool_uses", "fallback")
+    assert [getattr(copied.run, fact) for fact in facts] == [getattr(error.run, fact) for fact in facts]
+    assert repr(copied.run) == repr(error.run)
+
+
+def test_a_run_that_goes_on_is_not_copied() -> None:
+    with cnllm.Client(simulate=True) as client:
+        run = client.run_stream("deepseek-flash", "Hi", tools=[now])
+        with run, pytest.raises(TypeError, match="a run that goes on cannot be copied"):
+            pickle.dumps(run)
+        copied = copy.deepcopy(run)
+        copied.close()
+        assert (copied.stopped, list(copied)) == ("cancelled", [])
 
 
 def test_without_tools_it_is_a_call(client: Loops, verb: str) -> None:

@@ -110,6 +110,10 @@ class Loop:
         self._used = {call.id for message in self.history for call in message.tool_calls}
         self._delivered = Delivered()  # of the model's call
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy of a loop that ended has: no functions, and no request."""
+        return {**vars(self), "plan": None, "_rules": None, "_calls": []}
+
     @property
     def messages(self) -> list[Message]:
         """Return the conversation, with a result for every call at any time."""
