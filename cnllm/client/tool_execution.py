@@ -8,7 +8,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from cnllm.engine.run.continuation import failed_result_text
 from cnllm.tools import shown
 from cnllm.types import Media, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_of
+from cnllm.types.faults import struct_fault
 
 __all__ = [
     "ToolThread",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _LONGEST = 2000  # characters of an error's message
+_PARTS = (Media, Text)
+Content = TypeVar("Content", Media, Text, ToolResult)
 
 
 class ToolThread:
@@ -140,20 +143,29 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def tool_result(call: ToolCall, value: Any) -> ToolResult:
-    """Return a tool's return value as the result of its call. Media stay media, alone or in a list.
+    """Return a tool's return value as the result of its call. Media and texts stay what they are, alone or in a list.
 
-    Raise the errors of the caller's own value classes.
+    Raise the errors of the caller's own value classes, and `TypeError` or `ValueError` for parts that are not valid.
     """
     if type(value) is ToolResult:
-        return replace(value, id=call.id, name=call.name)
+        return _checked(replace(value, id=call.id, name=call.name))
     if isinstance(value, Iterator):
         value = list(value)
-    if type(value) is Media:
+    if type(value) in _PARTS:
         value = [value]
-    if isinstance(value, list | tuple) and any(type(item) is Media for item in value):
-        parts = [item if type(item) is Media else Text(_value_text(item)) for item in value]
+    if isinstance(value, list | tuple) and any(type(item) in _PARTS for item in value):
+        parts = [item if type(item) in _PARTS else Text(_value_text(item)) for item in value]
+        for part in parts:
+            _checked(part)
         return result_of(call.id, parts, call.name, error=False)
     return ToolResult(call.id, _value_text(value), call.name)
+
+
+def _checked(value: Content) -> Content:
+    """Return a part of a result. Raise `TypeError` or `ValueError` for one that cannot be sent."""
+    if (fault := struct_fault("the result", value)) is not None:
+        raise fault
+    return value
 
 
 def _value_text(value: Any) -> str:

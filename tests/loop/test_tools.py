@@ -428,6 +428,27 @@ def test_pictures_in_a_list_go_back_as_pictures(client: Loops, verb: str) -> Non
     assert [p["image_url"]["url"][-1:] for p in pictures] == ["=", "="]
 
 
+def test_cnllm_s_own_texts_are_texts(client: Loops, verb: str) -> None:
+    def look() -> list[cnllm.Text]:
+        return [cnllm.Text("Two dots:"), cnllm.Text("one red")]
+
+    with Peer(*turns(verb, [("look", "{}")], "Dots.")) as peer:
+        ran(client, verb, at(peer), tools=[look])
+    assert results(peer, 1) == {"c_look_0": "Two dots:\n\none red"}
+
+
+def test_a_result_that_cannot_be_sent_is_told_and_ends_no_run(client: Loops, verb: str) -> None:
+    wrong: Any = {"a": 1}
+
+    def look() -> cnllm.ToolResult:
+        return cnllm.ToolResult("", wrong)
+
+    with Peer(*turns(verb, [("look", "{}")], "I see.")) as peer:
+        _, run = ran(client, verb, at(peer), tools=[look])
+    assert run.stopped == "done"
+    assert results(peer, 1) == {"c_look_0": "TypeError: the result.text: expected `str`, got `object`"}
+
+
 def test_callbacks_may_be_async_where_an_event_loop_runs_already() -> None:
     """As in a notebook."""
 
