@@ -832,6 +832,37 @@ def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:
         check_note(note)
 
 
+def test_the_mode_is_that_of_the_stream_on_the_wire(home: Home) -> None:
+    mode = "when.stream.body.set.of_a_stream = true\nwhen.no-stream.body.set.of_a_whole_reply = true\n"
+    for stream, flags, options in (
+        (True, "stream.tools = false", {"tools": [tool()]}),
+        (True, "stream.tools = false\nschema.methods = ['tool']", {"schema": {"type": "object"}}),
+        (False, "stream.required = true", {}),
+        (False, "when.reasoning.stream.required = true\nreasoning.mode = 'always'", {}),
+    ):
+        request = build(home(mode + flags), stream=stream, **options)
+        assert request.stream is not stream
+        assert request.body.get("of_a_stream", False) is request.stream
+        assert request.body.get("of_a_whole_reply", False) is not request.stream
+        assert ("stream_options" in request.body) is request.stream  # refused without a stream, and needed for usage
+
+
+def test_tools_are_unsupported_in_a_mode_alone(home: Home) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    turns: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "hi"}, picture]}]
+    model = home("input = ['text', 'image']\nwhen.images.tools.supported = false")
+    assert "tools" in build(model, tools=[tool()]).body
+    request = build(model, turns, tools=[tool()])
+    assert "tools" not in request.body
+    [note] = [note for note in request.notes if note.code == "tools-unsupported"]
+    assert note.where.endswith(".toml:7"), note
+    prompted = build(
+        home("when.stream.tools = { supported = false, otherwise = 'prompt' }"), stream=True, tools=[tool()]
+    )
+    assert prompted.prompted
+    assert "tools" not in prompted.body
+
+
 @each(
     "schema",
     [

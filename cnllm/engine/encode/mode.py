@@ -32,14 +32,16 @@ _STRICT = attrgetter("strict")
 class Draft(Struct, frozen=True, kw_only=True):
     """A request whose body is not written yet: the options so far, their mode, and the flags of this mode.
 
-    `tools` are those that the body offers: fewer than `options.tools` where a choice is narrowed to one of them.
-    `strict_forms` hold the caller's own parameters, by tool, where strict mode changed them. `images` says whether
-    any message holds a picture or another medium, `depends_on_messages` whether a step has read them.
+    `stream` says whether the caller iterates over a stream, `streams` whether one goes over the wire: the mode is that
+    of the wire. `tools` are those that the body offers: fewer than `options.tools` where a choice is narrowed to one of
+    them. `strict_forms` hold the caller's own parameters, by tool, where strict mode changed them. `images` says
+    whether any message holds a picture or another medium, `depends_on_messages` whether a step has read them.
     """
 
     model: Model
     messages: list[Message]
     stream: bool
+    streams: bool
     images: bool
     options: RequestOptions
     mode: frozenset[str]
@@ -56,9 +58,16 @@ class Draft(Struct, frozen=True, kw_only=True):
         if self.tools is not self.options.tools:  # a choice was narrowed to some of them
             names = {tool.name for tool in self.tools}
             tools = tuple(tool for tool in tools if tool.name in names)
-        mode = _mode(self.model, options, stream=self.stream, images=self.images)
-        flags = self.flags if mode == self.mode else self.model.flags_for(mode)
-        return replace(self, options=options, tools=tools, mode=mode, flags=flags)
+        return replace(self, options=options, tools=tools)._in_its_mode()
+
+    def with_streams(self, *, streams: bool) -> Draft:
+        """Return the draft with a stream over the wire or without one, in the mode that follows from it."""
+        return replace(self, streams=streams)._in_its_mode()
+
+    def _in_its_mode(self) -> Draft:
+        """Return the draft in the mode and with the flags that follow from the rest of it."""
+        mode = _mode(self.model, self.options, stream=self.streams, images=self.images)
+        return self if mode == self.mode else replace(self, mode=mode, flags=self.model.flags_for(mode))
 
 
 Step = Callable[[Draft, Ledger], Draft]
@@ -72,6 +81,7 @@ def draft(model: Model, messages: list[Message], options: RequestOptions, *, str
         model=model,
         messages=messages,
         stream=stream,
+        streams=stream,
         images=images,
         options=options,
         mode=mode,

@@ -88,8 +88,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     if (other := _other_wire(request)) is not None:
         return OtherWire(request, other)
     search = place_search(request, ledger)
-    caller_options = search.request.options
-    options, prompted = drop_unsupported(caller_options, request.model.flags, ledger)
+    caller_options, ledger.mode = search.request.options, search.request.mode
+    options, prompted = drop_unsupported(caller_options, search.request.flags, ledger)
     request = settle(search.request.with_options(options), _STEPS, ledger)
     if type(caller_options.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
         arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
@@ -102,6 +102,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     offered = request.options.tools
     forced = request.options.choice in ("required", "named") and bool(request.tools)
     request, output = _structured_output(request, prompted, ledger)
+    request = settle(request, (_wire_stream,), ledger)  # the answer may be a tool's arguments
     if request.options.other_params:
         request = replace(request, options=params.take_declared(request.options, request.flags))
         ledger.defaults = request.options.defaults
@@ -115,7 +116,6 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     # Parameters, URL and headers.
     notes = tuple(ledger.notes)
     values, parallel, single = _params(request, ledger)
-    streams = _streams(request, ledger)
     wire_tools = adapt_tools(tools, flags, ledger.for_option("tools")) if tools else ()
     body: dict[str, Any] = {}
     params.apply_params(body, values, flags, ledger)
@@ -123,7 +123,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     rules = _call_rules(caller_options, request, prompted, forced=forced, single=single)
     if rules is not None and output is not None and output.method == "tool":
         rules = replace(rules, answer=output.name)
-    url, headers = ("", {}) if options.prefill else address(request, flags, ledger, streams=streams)
+    url, headers = ("", {}) if options.prefill else address(request, flags, ledger, streams=request.streams)
     later_notes = tuple(ledger.notes[len(notes) :])
     continues = output is None and prompted is None and "reasoning" not in request.mode
     plan = Plan(
@@ -134,7 +134,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
         notes=[],
         model=request.model,
         flags=flags,
-        stream=streams,
+        stream=request.streams,
         tools=offered if prompted is None else prompted.tools,
         callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
         renamed=renamed,
@@ -211,7 +211,21 @@ def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
     return request if options is request.options else replace(request.with_options(options), tools=tools)
 
 
-_STEPS = (_reasoning_off, turn_off_reasoning, _strict_tools, _tool_choice)
+def _wire_stream(request: Draft, ledger: Ledger) -> Draft:
+    """Ask for a stream or a whole reply as the endpoint can, whatever the caller iterates over."""
+    rules = request.flags.stream
+    if rules is None or request.streams != request.stream:
+        return request
+    if request.stream and request.tools and rules.tools is False:
+        ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
+    elif not request.stream and rules.required:
+        ledger.note("stream-collected", "stream.required", "a whole reply", "streamed, and collected")
+    else:
+        return request
+    return request.with_streams(streams=not request.stream)
+
+
+_STEPS = (_reasoning_off, turn_off_reasoning, _strict_tools, _tool_choice, _wire_stream)
 
 
 def _other_wire(request: Draft) -> Model | None:
@@ -283,20 +297,6 @@ def _call_rules(
     if prompted is not None:
         forced, single = prompted.must is not None, prompted.single
     return call_rules(caller_options, tools, patch or {}, forced=forced, single=single)
-
-
-def _streams(request: Draft, ledger: Ledger) -> bool:
-    """Whether the wire streams, whatever the caller iterates over."""
-    rules, stream = request.flags.stream, request.stream
-    if rules is None:
-        return stream
-    if stream and request.tools and rules.tools is False:
-        ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
-        return False
-    if not stream and rules.required:
-        ledger.note("stream-collected", "stream.required", "a whole reply", "streamed, and collected")
-        return True
-    return stream
 
 
 def _recovery(options: RequestOptions, flags: Flags) -> Recovery:
