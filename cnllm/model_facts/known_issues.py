@@ -171,6 +171,9 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "messages.consecutive_roles": lambda v: (
         "refuses two messages of one role in a row; cnllm joins them" if v == "join" else ""
     ),
+    "messages.after_results": lambda v: (
+        "may refuse a user message right behind a tool's result; cnllm puts a short answer between them" if v else ""
+    ),
     "messages.first_user": lambda v: (
         "refuses a conversation that the assistant begins; cnllm puts a user message first" if v else ""
     ),

@@ -75,6 +75,15 @@ def _order(context: RequestContext) -> Iterator[Violation]:
         ):
             message = "Roles user and assistant must alternate."
             yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
+        if (
+            rules.after_results
+            and context.strict  # recordings show endpoints of these models that take it
+            and index
+            and turn.role == "user"
+            and turns[index - 1].role == "tool"
+        ):
+            message = "Unexpected role 'user' after role 'tool'"
+            yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
     start = next((t for t in turns if t.role not in ("system", "developer")), None)
     if rules.first_user and start is not None and start.role != "user":
         message = "The first message after system must be the user's."

@@ -85,6 +85,7 @@ NoteCode = Literal[
     "turns-joined",
     "turn-empty",
     "first-user",
+    "results-answered",
     "nothing-left",
     "text-mended",
     "media-dropped",

@@ -92,6 +92,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "turns-joined": "neighbours of one role were joined",
         "turn-empty": "a turn that says nothing was left out, or became an ellipsis",
         "first-user": "a user turn was put first",
+        "results-answered": "an assistant's turn was put between a tool's result and the user's message",
         "nothing-left": "nothing was left to send: an ellipsis was sent",
         "text-mended": "half of a character became U+FFFD",
         "media-dropped": "a line stands for a picture, sound, film or file: the model does not read it",

@@ -296,6 +296,15 @@ def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
         yield "messages.system", request, told(user, {"role": "system", "content": "x"})
     if rules.consecutive_roles == "join":
         yield "messages.consecutive_roles", request, told(user, user)
+    if rules.after_results:
+        function = {"name": "get_weather", "arguments": "{}"}
+        call = {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "a23456789", "type": "function", "function": function}],
+        }
+        result = {"role": "tool", "tool_call_id": "a23456789", "name": "get_weather", "content": "sunny"}
+        yield "messages.after_results", request, told(user, call, result, user)
     if rules.first_user:
         yield "messages.first_user", request, told({"role": "assistant", "content": "x"}, user)
     if rules.content == "string":

@@ -62,6 +62,8 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
         turns = _gather_system(turns, rules.system, ledger)
     elif rules.system is None and None not in codec.separate_system and _has_late_system(turns):
         turns = _gather_system(turns, "unknown", ledger)
+    if rules.after_results:
+        turns = _answer_results(turns, rules.after_results, ledger)
     if rules.consecutive_roles == "join":
         turns = _join_neighbours(turns, ledger)
     is_system_apart = rules.system in codec.separate_system and all(
@@ -249,6 +251,18 @@ def _join_content(run: Sequence[Message]) -> tuple[Part, ...]:
             content[-1] = replace(last, text=last.text + "\n\n")
         content += parts
     return tuple(content)
+
+
+def _answer_results(turns: Sequence[Turn], text: str, ledger: Ledger) -> list[Turn]:
+    """Return the turns with an answer of the assistant between a tool's result and a message of the user."""
+    out: list[Turn] = []
+    for index, message in turns:
+        if message.role == "user" and out and out[-1][1].role == "tool":
+            subject = f"messages[{index}] is by the user, right behind a tool's result"
+            ledger.note("results-answered", "messages.after_results", subject, "an assistant's turn is put before it")
+            out.append((index, Message("assistant", (Text(text),))))
+        out.append((index, message))
+    return out
 
 
 def _ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:

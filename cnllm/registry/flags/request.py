@@ -94,6 +94,10 @@ class Messages(Base, frozen=True):
     """Whether consecutive messages may have the same role, or are joined. Why: Some endpoints, and many chat templates,
     refuse roles that do not alternate.
     """
+    after_results: str | None = None
+    """The answer that cnllm puts between a tool's result and a message of the user, where the endpoint refuses one
+    right behind the other. Why: A user may interrupt a tool, and some chat templates then miss the model's own turn.
+    """
     first_user: bool | None = None
     """Whether the first message after system must be the user's. Why: Some endpoints refuse a conversation that the
     assistant begins.
