@@ -342,7 +342,13 @@ class Resolver:
             yield Note("family-alias", f"family_aliases.{alias}", alias, name, place)
         if name not in self.layers.names("models"):
             meaning = f"; did you mean {near}?" if (near := nearest()) else ""
-            did = f"only the provider's flags apply; whether it reasons is unknown{meaning}"
+            family = self.layers.family(_split(name)[1])
+            if flags.reasoning is None or flags.reasoning.mode in (None, "unknown"):
+                meaning = f"; whether it reasons is unknown{meaning}"
+            if family is None:
+                did = f"only the provider's flags apply{meaning}"
+            else:
+                did = f"only the flags of the provider and of the family {family} apply{meaning}"
             place = provenance.setting_line([la for la in layers if la.path], ["protocol"])
             yield Note("unknown-model", "models", name, did, place)
         elif all(document.path.name == CATALOGUE for document in holders if not document.is_data):

@@ -125,6 +125,23 @@ def test_an_unknown_id_has_its_providers_facts_and_a_note(registry: Registry) ->
     assert at(note.where)[1].startswith("protocol")
 
 
+@pytest.mark.parametrize(
+    ("name", "did"),
+    [
+        ("home/xyz-1", "only the provider's flags apply; whether it reasons is unknown"),
+        ("home/glm-99", "only the flags of the provider and of the family glm apply; whether it reasons is unknown"),
+        ("togetherai/gpt-oss-1t", "only the flags of the provider and of the family gpt-oss apply"),
+        ("always/xyz-1", "only the provider's flags apply"),
+    ],
+)
+def test_an_unknown_id_says_whose_facts_it_has(files: Files, name: str, did: str) -> None:
+    registry = files.load(HOME, "[providers.always]\nextends = 'home'\nreasoning.mode = 'always'\n")
+    model = registry.resolve(name)
+    [note] = model.notes
+    assert note.did.partition("; did you mean")[0] == did
+    assert ("is unknown" in did) is (model.flags.reasoning.mode in (None, "unknown"))
+
+
 def test_a_model_that_is_named_and_no_more_is_known(files: Files) -> None:
     assert files.load(HOME, '[models."home/x"]\n').resolve("home/x").notes == ()
     assert files.load(HOME, "[models]\n'home/x' = {}\n").resolve("home/x").notes == ()
