@@ -214,6 +214,8 @@ def _check_unset(flag: str, path: list[str]) -> Iterator[ValueProblem]:
 
 def flag_type(keys: list[str], table: type[Struct]) -> tuple[Any, str | None]:
     """Return the type of a flag in a table, None inside of a value of any form; for a missing one also a suggestion."""
+    if table is Table and keys[0] in ("on", "when", "families") and len(keys) > 2:
+        return flag_type(keys[2:], Flags if keys[0] == "when" else Table)
     kind: Any = table
     for index, key in enumerate(keys):
         if (struct := _struct(kind)) is None:

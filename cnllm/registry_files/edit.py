@@ -17,12 +17,14 @@ from typing import Any
 
 import tomli_w
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
 from cnllm.registry.toml_lines import items, key_lines
 from cnllm.registry_files.check import check
+from cnllm.registry_files.plain_text import edit_plain
 from cnllm.registry_files.set_values import line_start, remove_value, set_value
 from cnllm.registry_files.updates.patch_file import toml_value
 from cnllm.system.files import change_file
@@ -85,7 +87,17 @@ class EditedFile(Struct, frozen=True):
 
 def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     """Return the text of a registry file with a model added. Raises `RegistryError` where that is impossible."""
-    newline = "\r\n" if "\r\n" in text else "\n"
+    edits: list[EditedFile] = []
+
+    def change(plain: str) -> str:
+        edits.append(_with_model(plain, addition, label))
+        return edits[0].text
+
+    whole = edit_plain(text, change)
+    return replace(edits[0], text=whole)
+
+
+def _with_model(text: str, addition: Addition, label: str) -> EditedFile:
     old = _parse(text)
     tables = addition.tables()
     aliases = {} if addition.alias is None else {addition.alias: addition.name}
@@ -93,19 +105,19 @@ def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     head, alias_line = text, ""
     if addition.alias is not None and "aliases" in (old or {}):
         alias_line = tomli_w.dumps(aliases)
-        head = set_value(text.replace("\r\n", "\n"), ["aliases", addition.alias], addition.name).replace("\n", newline)
+        head = set_value(text, ["aliases", addition.alias], addition.name)
     elif aliases:
         tables |= {"aliases": aliases}
     block = tomli_w.dumps(tables)
-    gap = "" if not head else newline if head.endswith("\n") else 2 * newline
-    out = head + gap + block.replace("\n", newline)
+    gap = "" if not head else "\n" if head.endswith("\n") else "\n\n"
+    out = head + gap + block
     if _parse(out) != expected:
         raise RegistryError(
             "has a form to which nothing can be added automatically",
             file=label,
             hint=f"add it by hand: {' '.join((alias_line + block).split())}",
         )
-    line = key_lines(out.replace("\r\n", "\n")).get(f"models\0{addition.name}", 1)
+    line = key_lines(out).get(f"models\0{addition.name}", 1)
     return EditedFile(out, f"[aliases]\n{alias_line}\n{block}" if alias_line else block, line)
 
 
@@ -167,7 +179,7 @@ def _check_candidate(path: Path, candidate: str, files: Sequence[str]) -> None:
 def _parse(text: str) -> dict[str, Any] | None:
     """Parse a TOML text; None where it is invalid."""
     try:
-        return parse_toml(text.replace("\r\n", "\n"))
+        return parse_toml(text)
     except tomllib.TOMLDecodeError:
         return None
 
@@ -230,13 +242,15 @@ def set_preference(text: str, providers: Sequence[str], label: str) -> str:
 # ── text ─────────────────────────────────────────────────────────────────────
 def _edit(text: str, expected: dict[str, Any], label: str, change: Callable[[str], str]) -> str:
     """Change a text, and check that the result holds the expected data and nothing else."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    plain = text.replace("\r\n", "\n")
-    result = change(plain if plain.endswith("\n") or not plain else plain + "\n")
-    found = _parse(result)
-    if found is None or _without_empty(found) != _without_empty(expected):
-        raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
-    return result.replace("\n", newline)
+
+    def checked(plain: str) -> str:
+        result = change(plain if plain.endswith("\n") or not plain else plain + "\n")
+        found = _parse(result)
+        if found is None or _without_empty(found) != _without_empty(expected):
+            raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
+        return result
+
+    return edit_plain(text, checked)
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cnllm.registry import merge
 from cnllm.registry.documents import parse
 from cnllm.registry.provenance import INFERRED, precision_of, written_citations
 from cnllm.registry.toml_lines import items, key_lines, read_keys, statements, value_end
+from cnllm.registry_files.plain_text import edit_plain
 from cnllm.registry_files.toml_format import format_toml
 from cnllm.registry_files.updates.patch_file import toml_key, toml_value
 
@@ -49,8 +50,10 @@ def set_facts(text: str, table: Sequence[str], values: Mapping[str, Any], readin
 
     Raises `RegistryError` where the file has a form in which they cannot be set.
     """
-    newline = "\r\n" if "\r\n" in text else "\n"
-    old = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return edit_plain(text, lambda plain: _with_facts(plain, table, values, reading, label))
+
+
+def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], reading: Reading, label: str) -> str:
     had_form = format_toml(old, label) == old
     out = old
     before = _table(parse(old.encode(), label), table)
@@ -72,7 +75,7 @@ def set_facts(text: str, table: Sequence[str], values: Mapping[str, Any], readin
         out = format_toml(out, label)
     if any(_find(_table(parse(out.encode(), label), table), flag) != value for flag, value in values.items()):
         raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
-    return text[: text.startswith("\ufeff")] + out.replace("\n", newline)
+    return out
 
 
 # ── citations ────────────────────────────────────────────────────────────────

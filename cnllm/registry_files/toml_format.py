@@ -24,6 +24,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.documents import read_sources
 from cnllm.registry.flags import Flags, Table
 from cnllm.registry.toml_lines import items, read_keys, statements, value_end
+from cnllm.registry_files.plain_text import edit_plain
 
 __all__ = ["changed_lines", "format_toml"]
 
@@ -60,9 +61,10 @@ class _Statement(Struct, frozen=True):
 
 def format_toml(text: str, label: str) -> str:
     """Return a valid TOML text of a registry file in its form. Raises `RegistryError` where it would change a value."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    mark = "\ufeff" if text.startswith("\ufeff") else ""
-    plain = text.removeprefix(mark).replace("\r\n", "\n")
+    return edit_plain(text, lambda plain: _formatted(plain, label))
+
+
+def _formatted(plain: str, label: str) -> str:
     data = read_sources(parse_toml(plain))
     parts = [part for table in _tables(_statements(plain)) for part in _split(table)]
     tables = [_aligned(_ordered([_wrapped(one) for one in table])) for table in _with_short_sources(parts)]
@@ -71,7 +73,7 @@ def format_toml(text: str, label: str) -> str:
     out = "".join(f"{line}\n" for line in lines)
     if _canonical(read_sources(parse_toml(out))) != _canonical(data):
         raise RegistryError("has a form that cannot be kept", file=label, hint="nothing was written")
-    return mark + out.replace("\n", newline)
+    return out
 
 
 def changed_lines(old: str, new: str) -> Iterator[tuple[int, str | None]]:

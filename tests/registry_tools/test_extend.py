@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import tomllib
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry_files.edit import Addition, add_model, change_registry_file
+from cnllm.registry_files.edit import (
+    Addition,
+    add_model,
+    change_registry_file,
+    remove_alias,
+    set_alias,
+    set_preference,
+)
+from cnllm.registry_files.set_values import Reading, set_facts
+from cnllm.registry_files.toml_format import format_toml
 
 pytestmark = pytest.mark.usefixtures("small_builtin")
 
@@ -17,6 +29,7 @@ MODEL = Addition(provider="home", id="m", protocol="openai-chat", context=1000, 
 NEW = Addition(
     provider="away", id="x/y.z", protocol="openai-chat", base_url="http://h/v1", keys=("AWAY_KEY",), alias="xyz"
 )
+READING = Reading("https://example.org/card", datetime.date(2026, 11, 27))
 COMMENTED = """# mine
 [models."home/old"]   # the old one
 limits = { context = 1_000 }  # underscores stay
@@ -71,6 +84,30 @@ def test_lines_end_as_they_do_in_the_file() -> None:
     done = add_model(text, NEW, "f").text
     assert done.replace('xyz = "away/x/y.z"\r\n', "").startswith(text)
     assert "\n" not in done.replace("\r\n", "")
+
+
+EDITS: dict[str, Callable[[str], str]] = {
+    "add a model": lambda text: add_model(text, NEW, "f").text,
+    "set an alias": lambda text: set_alias(text, "new", "home/old", "f"),
+    "remove an alias": lambda text: remove_alias(text, "old", "f"),
+    "prefer a provider": lambda text: set_preference(text, ["home"], "f"),
+    "set a fact": lambda text: set_facts(text, ["models", "home/old"], {"limits.output": 7}, READING, "f"),
+    "give it its form": lambda text: format_toml(text, "f"),
+}
+
+
+@each("edit", list(EDITS))
+def test_the_mark_and_the_ends_of_lines_stay_as_they_are(edit: str) -> None:
+    plain = EDITS[edit](COMMENTED)
+    assert plain != COMMENTED
+    windows = EDITS[edit]("\ufeff" + COMMENTED.replace("\n", "\r\n"))
+    assert windows == "\ufeff" + plain.replace("\n", "\r\n")
+    lines = COMMENTED.split("\n")
+    mixed = "\n".join(f"{line}\r" if number % 3 == 0 else line for number, line in enumerate(lines[:-1])) + "\n"
+    done = EDITS[edit](mixed)
+    assert done.replace("\r", "") == plain
+    kept = Counter(done.split("\n")) & Counter(mixed.split("\n"))
+    assert kept.total() == (Counter(plain.split("\n")) & Counter(lines)).total()
 
 
 @each("text", ['aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"])

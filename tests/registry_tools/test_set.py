@@ -193,18 +193,32 @@ def test_set_writes_shows_and_is_seen_by_why(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_builtin")
+def test_a_list_may_be_words_with_commas_in_the_table_of_a_mode_or_a_wire_too(file: Path) -> None:
+    modes = ("when.tools.tool_choice.allowed=auto,none", "on.anthropic-messages.tools.schema=typed,root-object")
+    out = run("registry", "set", "home/m", *modes, "--source", URL)
+    assert out.returncode == 0, out.stderr
+    table = tomllib.loads(file.read_text())["models"]["home/m"]
+    assert table["when"]["tools"]["tool_choice"]["allowed"] == ["auto", "none"]
+    assert table["on"]["anthropic-messages"]["tools"]["schema"] == ["typed", "root-object"]
+
+
+@pytest.mark.usefixtures("small_builtin")
 def test_set_refuses_what_check_refuses(file: Path) -> None:
     cases = {
         "limits.output=-5": "limits.output",
         "limits.contxt=5": "Did you mean 'context'?",
         "reasoning.mode=often": "it is one of",
         "limits.output": "is not FLAG=VALUE",
+        "status.released=2026-13-01": "a date is written",
+        "when.tools.tool_choice.alowed=auto": "Did you mean 'allowed'?",
     }
     for argument, message in cases.items():
         out = run("registry", "set", "home/m", argument, "--source", URL)
         assert out.returncode == 2
         assert message in out.stderr
         assert file.read_text() == FILE
+    twice = run("registry", "set", "home/m", "price.input=1", "price.input=2", "--source", URL)
+    assert "price.input is given twice" in twice.stderr
     assert "is not an address" in run("registry", "set", "home/m", "limits.output=5", "--source", "somewhere").stderr
     assert "no provider is called hme" in run("registry", "set", "hme/m", "limits.output=5", "--source", URL).stderr
     assert file.read_text() == FILE

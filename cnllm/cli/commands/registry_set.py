@@ -74,7 +74,11 @@ def set_command(
     if place is not None and not place.exists():
         raise errors.UsageError(f"--in {place}: no such file", "name a registry file")
     table = _table(Registry.load(), name)
-    facts = dict(_fact(value) for value in values)
+    facts: dict[str, Any] = {}
+    for flag, fact in map(_fact, values):
+        if flag in facts:
+            raise errors.UsageError(f"{flag} is given twice", "give each flag one value")
+        facts[flag] = fact
     texts: list[tuple[str, str]] = []
 
     def change(text: str, label: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -150,12 +151,21 @@ def toml_key(name: str) -> str:
     return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else toml_value(name)
 
 
+def _is_date(text: str) -> bool:
+    """Whether a text is a day of the calendar, as TOML writes one without quotes."""
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return _DATE.fullmatch(text) is not None
+
+
 def toml_value(value: Any) -> str:
     """Return a value as TOML, on one line."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, str) and _DATE.fullmatch(value):
+    if isinstance(value, str) and _is_date(value):
         return value
     return tomli_w.dumps({"x": value}).rstrip("\n").removeprefix("x = ")
