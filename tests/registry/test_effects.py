@@ -26,6 +26,8 @@ OWN_FORM = {
     "tools.result_field": "'output'",
     "reasoning.part_form": "'text'",
     "reasoning.replay_field": "'a.b'",
+    "stream.terminator": "'done'",
+    "simulator.stream_usage": "'last'",
 }
 PATHS = {
     "reasoning.fields": "['{path}']",
