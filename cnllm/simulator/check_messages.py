@@ -10,11 +10,10 @@ from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
-from cnllm.schemas.patterns import whole_matcher
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.codec import is_genuine_seal
 from cnllm.simulator.request import ParsedMessage
-from cnllm.simulator.violations import RequestContext, Violation
+from cnllm.simulator.violations import RequestContext, Violation, matches_whole
 
 __all__ = ["message_violations"]
 
@@ -145,9 +144,12 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
             path = f"messages[{index}].tool_calls[{number}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
                 yield Violation("param", f"{path} has no id or no name.", param=path, index=index)
-            elif rules is not None and rules.call_id_pattern and not _matches(rules.call_id_pattern, call.id):
+            elif rules is not None and rules.call_id_pattern and not matches_whole(rules.call_id_pattern, call.id):
                 message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
+            elif rules is not None and rules.name_pattern and not matches_whole(rules.name_pattern, call.name):
+                message = f"{path}: the name {call.name} must match {rules.name_pattern}"
+                yield Violation("param", message, param=f"{path}.function.name", value=call.name, index=index)
             if rules is not None and rules.arguments == "object" and not isinstance(call.arguments, dict):
                 message = f"{path}: the arguments must be an object, not a text."
                 yield Violation("arguments", message, param=f"{path}.function.arguments", index=index)
@@ -155,11 +157,6 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
                 message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
-
-
-def _matches(pattern: str, id: str) -> bool:
-    matches = whole_matcher(pattern)
-    return matches is None or matches(id)
 
 
 def _is_object(arguments: Any, *, may_be_object: bool) -> bool:

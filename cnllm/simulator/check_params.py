@@ -11,7 +11,7 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, Param, ReasoningFlags, Tools
 from cnllm.schemas.subschemas import children
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
-from cnllm.simulator.violations import RequestContext, Violation
+from cnllm.simulator.violations import RequestContext, Violation, matches_whole
 
 __all__ = [
     "context_violations",
@@ -217,6 +217,9 @@ def _function(rules: Tools | None, tool: ParsedTool, index: int) -> Iterator[Vio
         return
     if rules is not None and rules.name_max_length is not None and len(tool.name) > rules.name_max_length:
         message = f"{path}.name is longer than {rules.name_max_length} characters."
+        yield Violation("param", message, param=f"{path}.name", value=tool.name, index=index)
+    if rules is not None and rules.name_pattern is not None and not matches_whole(rules.name_pattern, tool.name):
+        message = f"{path}.name does not match {rules.name_pattern}"
         yield Violation("param", message, param=f"{path}.name", value=tool.name, index=index)
     if rules is not None and rules.strict is False and tool.strict:
         yield Violation("param", f"{path}.strict is not supported.", param=f"{path}.strict", value=True, index=index)

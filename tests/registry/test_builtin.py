@@ -128,7 +128,18 @@ def test_vendors_of_china_stand_first_and_plans_beside_their_vendor() -> None:
 
 
 def test_defaults_say_the_rest() -> None:
-    expected = {"errors", "reasoning", "tool_choice", "messages", "schema", "stream", "fallback", "recovery", "resume"}
+    expected = {
+        "errors",
+        "reasoning",
+        "tool_choice",
+        "tools",
+        "messages",
+        "schema",
+        "stream",
+        "fallback",
+        "recovery",
+        "resume",
+    }
     assert set(DATA["defaults"]) == expected | {"finish", "leaks", "sources"}
     assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
     assert "prefer" not in DATA

@@ -244,6 +244,8 @@ def of_tools(model: Model, request: Plan) -> Iterator[Violation]:
         return
     if rules.name_max_length is not None:
         yield from sent("tools.name_max_length", tools=[tool("x" * (rules.name_max_length + 1))])
+    if rules.name_pattern is not None:
+        yield from sent("tools.name_pattern", tools=[tool("look up")])
     if rules.strict is False:
         yield from sent("tools.strict", tools=[tool(strict=True)])
     if rules.parallel is False and (made := plan(model, "hi", tools=[tool()])) is not None:
@@ -390,6 +392,7 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
         "reasoning.replay: missing",
         "tools.supported",
         "tools.name_max_length",
+        "tools.name_pattern",
         "tools.strict",
         "tools.parallel",
         "tools.schema: inline-refs",

@@ -24,8 +24,8 @@ from cnllm.engine.encode.tools import (
     adapt_tools,
     apply_strict,
     drop_unsupported,
+    fit_names,
     resolve_tool_choice,
-    shorten_names,
     takes_parallel,
 )
 from cnllm.engine.encode.web_search import place_search, turn_off_reasoning
@@ -106,7 +106,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     if request.options.other_params:
         request = replace(request, options=params.take_declared(request.options, request.flags))
         ledger.defaults = request.options.defaults
-    renamed = shorten_names(request.tools, request.flags, ledger.for_option("tools"))
+    renamed = fit_names(request.tools, request.flags, ledger.for_option("tools"))
     reasoning = plan_reasoning(request.options.reasoning, request.flags.reasoning, ledger.for_option("reasoning"))
     if type(request.options.extra_body) is ClientData:
         extra, values = fit_client_data(request.options.extra_body, request.options.params, request.flags, ledger)

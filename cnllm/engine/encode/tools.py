@@ -13,6 +13,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
+from cnllm.protocols.tool_names import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
@@ -25,7 +26,7 @@ from cnllm.types.tools import Function
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
+__all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "fit_names", "resolve_tool_choice", "takes_parallel"]
 
 _MOST_NAMES = 20  # tools that an error names
 _SEARCH = "tool_search"
@@ -126,21 +127,18 @@ def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> boo
     return not ledger.for_option("parallel_tool_calls").may_change("param-dropped", "tools.parallel", subject, did)
 
 
-def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
-    """Map each shortened tool name to the caller's name, for names that are too long for the endpoint.
-
-    A name gets the same short form each time, so that prompt caches hit.
-    """
-    longest = flags.tools.name_max_length if flags.tools else None
+def fit_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
+    """Map each changed tool name to the caller's name, for names that the endpoint does not accept."""
+    rules = flags.tools or Tools()
     out: dict[str, str] = {}
     for tool in tools:
-        if longest is not None and len(tool.name) > longest and tool.definition is None:
-            import hashlib  # loads OpenSSL, so only where it is needed
-
-            digest = hashlib.sha256(tool.name.encode()).hexdigest()[:8]
-            short = f"{tool.name[: longest - 9]}_{digest}" if longest > 9 else digest[:longest]
-            if ledger.may_change("tool-renamed", "tools.name_max_length", tool.name, short):
-                out[short] = tool.name
+        if tool.definition is not None or (form := accepted_name(tool.name, rules)) is None:
+            continue
+        new, flag = form
+        if out.get(new, tool.name) != tool.name or any(other.name == new for other in tools):
+            new = distinct_name(tool.name, rules)
+        if ledger.may_change("tool-renamed", flag, tool.name, new):
+            out[new] = tool.name
     return out
 
 

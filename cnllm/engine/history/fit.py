@@ -5,7 +5,7 @@ Only the copy for the wire changes. The decisions are the same on every wire; th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning
 from cnllm.engine.history.repair import Turn
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import UniqueIds
+from cnllm.protocols.tool_names import accepted_name
 from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
@@ -27,6 +28,7 @@ from cnllm.types.tools import Function
 __all__ = ["Target", "fit", "is_plain"]
 
 _PLAIN = ("user", "assistant", "system")
+_EXCLUDED_NAME, _LONGEST_EXCLUDED = "[A-Za-z_][A-Za-z0-9_-]*", 64  # a name that every endpoint accepts
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         turns = [(0, Message("user", (Text("…"),)))]
     if target.has_media and not tool_rules.result_media:
         turns = media.move_result_media(turns, model, ledger)
-    return _rename_ids(turns, tool_rules.call_id_pattern, ledger)
+    return _rename_calls(turns, tool_rules, {tool.name for tool in target.tools}, ledger)
 
 
 # ── roles ─────────────────────────────────────────────────────────────────────
@@ -279,35 +281,69 @@ def _ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     return [*turns[:start], (index, Message("user", (Text("…"),))), *turns[start:]]
 
 
-# ── ids of calls ──────────────────────────────────────────────────────────────
+# ── names and ids of calls ────────────────────────────────────────────────────
 
 
-def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
-    """Return the turns with valid ids. In them each turn with calls is followed by a message for each result, in order.
+def _rename_calls(turns: Sequence[Turn], rules: Tools, offered: Collection[str], ledger: Ledger) -> list[Turn]:
+    """Return the turns with valid names and ids of calls. `offered` are names that the wire renames itself.
 
-    A new id depends on the old one and on the messages before it. So it is the same each time, and stays the same when
-    the conversation goes on.
+    In the turns each one with calls is followed by a message for each result, in order. A new id depends on the old one
+    and on the messages before it. So it is the same each time, and stays the same when the conversation goes on.
     """
     out: list[Turn] = []
-    unique = UniqueIds(pattern)
-    new_ids: list[str] = []
+    unique = UniqueIds(rules.call_id_pattern)
+    new_calls: list[ToolCall] = []
     for index, message in turns:
         if message.role == "assistant":
-            old = [p.id for p in message.parts if type(p) is ToolCall]
+            old = [p for p in message.parts if type(p) is ToolCall]
             if old:
-                new_ids = [_valid_id(id, unique, ledger, index, n) for n, id in enumerate(old)]
-                if new_ids != old:
-                    ids = iter(new_ids)
-                    parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
+                new_calls = [_valid_call(c, unique, rules, offered, ledger, index, n) for n, c in enumerate(old)]
+                if any(new is not call for new, call in zip(new_calls, old, strict=True)):
+                    calls = iter(new_calls)
+                    parts = tuple(next(calls) if type(p) is ToolCall else p for p in message.parts)
                     message = replace(message, parts=parts)
-                new_ids.reverse()
-        elif message.role == "tool" and new_ids:
-            id = new_ids.pop()
+                new_calls.reverse()
+        elif message.role == "tool" and new_calls:
+            call = new_calls.pop()
             result = message.parts[0]
-            if type(result) is ToolResult and result.id != id:
-                message = replace(message, parts=(replace(result, id=id),))
+            if type(result) is ToolResult and (result.id != call.id or result.name != call.name):
+                message = replace(message, parts=(replace(result, id=call.id, name=call.name),))
         out.append((index, message))
     return out
+
+
+def _valid_call(
+    call: ToolCall,
+    unique: UniqueIds,
+    rules: Tools,
+    offered: Collection[str],
+    ledger: Ledger,
+    index: int,
+    order: int,
+) -> ToolCall:
+    """Return a call of the message at `index` with a valid name and a valid id of its own."""
+    id = _valid_id(call.id, unique, ledger, index, order)
+    name = call.name if call.name in offered else _valid_name(call, rules, ledger, index)
+    return call if id == call.id and name == call.name else replace(call, id=id, name=name)
+
+
+def _valid_name(call: ToolCall, rules: Tools, ledger: Ledger, index: int) -> str:
+    """Return a valid name for a call of a tool that is not offered.
+
+    That of an excluded call may be any text of the model's, of any length. A call of another type than a function,
+    which its endpoint marked so, keeps its name.
+    """
+    if call.seal is not None and type(call.seal.data) is dict and "type" in call.seal.data:
+        return call.name
+    if call.excluded:
+        length = min(rules.name_max_length or _LONGEST_EXCLUDED, _LONGEST_EXCLUDED)
+        rules = replace(rules, name_pattern=_EXCLUDED_NAME, name_max_length=length)
+    if (form := accepted_name(call.name, rules)) is None:
+        return call.name
+    name, flag = form
+    kind = "an excluded call" if call.excluded else "a call"
+    ledger.note("call-renamed", flag, f"messages[{index}]: {kind} of {call.name[:80]!a}", name)
+    return name
 
 
 def _valid_id(old: str, unique: UniqueIds, ledger: Ledger, index: int, order: int) -> str:

@@ -6,7 +6,6 @@ Only the copy for the wire changes, and each change has a note. The time is line
 from __future__ import annotations
 
 import itertools
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,8 +39,6 @@ INTERRUPTED = "interrupted: it was not run, or its result was lost"
 _MAX_SHARED_ID = 64  # calls of one id among which the name of a result is compared
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODE_ERRORS = (msgspec.DecodeError, RecursionError)
-_VALID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # a tool's name that every endpoint accepts
-_INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class _CallSlot:
@@ -313,9 +310,8 @@ def _join_turns(entries: Sequence[_TurnSlots], ledger: Ledger) -> list[Turn]:
                 subject = f"messages[{slot.turn}]: the call of {slot.call.name} has no result"
                 ledger.note("call-unanswered", "messages", subject, f"answered with {INTERRUPTED!r}")
                 result = _interrupted_result(slot.call)
-            elif result.id != slot.call.id or result.name is None or slot.call.excluded:
-                name = slot.call.name if slot.call.excluded else result.name or slot.call.name
-                result = replace(result, id=slot.call.id, name=name)
+            elif result.id != slot.call.id or result.name != slot.call.name:
+                result = replace(result, id=slot.call.id, name=slot.call.name)
             out.append((slot.at, Message("tool", (result,))))
     return out
 
@@ -400,7 +396,7 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
         ledger.note("text-mended", "messages", f"{subject} hold half of a character", "replaced by U+FFFD")
         call = clean
     if call.excluded:  # cnllm does not execute it, and sends the model's text back unchanged
-        call = _with_valid_name(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
+        call = replace(call, arguments=decode_arguments(call.raw)[0])
     if call.arguments is None:
         inner = unwrap_object(call.raw)
         if inner is None:
@@ -418,16 +414,6 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
     did = "decoded, because its schema requires arrays or objects"
     ledger.note("arguments-decoded", "tools", f"{subject}: {', '.join(names)} is JSON inside a JSON string", did)
     return replace(call, arguments=decoded, raw="")
-
-
-def _with_valid_name(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
-    """Return an excluded call with a valid name: the model may have used any text."""
-    if schema is not None or _VALID_NAME.fullmatch(call.name):
-        return call
-    name = _INVALID_CHARACTER.sub("_", call.name)[:60]
-    name = name if _VALID_NAME.fullmatch(name) else f"_{name}"
-    ledger.note("call-renamed", "messages", f"messages[{index}]: an excluded call of {call.name[:80]!a}", name)
-    return replace(call, name=name)
 
 
 def _without_half_characters(call: ToolCall) -> ToolCall:

@@ -95,6 +95,10 @@ class Tools(Base, frozen=True):
     """The length of the longest function name, in characters. Why: Names of tools from a registry of tools are often
     longer than endpoints allow.
     """
+    name_pattern: Annotated[str | None, EVERY_WIRE] = None
+    """A regular expression that function names must match as a whole. Why: Endpoints refuse a request with a name that
+    has a dot, a space or a Chinese character in it, also in earlier turns.
+    """
     call_id_pattern: Annotated[str | None, formerly("ids")] = None
     """A regular expression that call ids must match as a whole. Why: Some endpoints refuse the ids of other endpoints.
     """
