@@ -6,16 +6,26 @@ messages whose `type` is human or ai, and those whose `kind` is request or respo
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from cnllm.types import checks
-from cnllm.types.convert import message_fields, result_of
-from cnllm.types.lenient_json import decode_arguments
+from cnllm.types.convert import CACHE_MARKS, message_fields
 from cnllm.types.message import Message
 from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.wire_parts import (
+    as_json,
+    call_of,
+    gemini_part,
+    is_block,
+    is_item,
+    item_part,
+    media_of,
+    message_block,
+    own_block,
+)
 
 __all__ = [
     "FOREIGN",
@@ -41,7 +51,6 @@ _ROLE_BY_TYPE: dict[str, Role] = {
     "systemmessagechunk": "system",
     "toolmessagechunk": "tool",
 }
-_ITEMS = ("function_call", "function_call_output", "reasoning")
 _INSTEAD = "a cnllm.Message, a dict, or the message of a response (response.choices[0].message)"
 
 Get = Callable[[str], Any]
@@ -58,6 +67,7 @@ _TEXTS = {
     "refusal": "refusal",
 }
 _REASONING = {"thinking": "thinking", "reasoning": "reasoning", "reasoning_text": "text", "summary_text": "text"}
+_TEXT_KEYS = (*CACHE_MARKS, "citations")
 _FILES = ("image", "audio", "video", "file")
 
 
@@ -69,8 +79,19 @@ def is_foreign(item: Any) -> bool:
 def has_foreign_form(data: Mapping[str, Any]) -> bool:
     """Whether a dict without a role of OpenAI's is a message in the form of another library."""
     kind = data.get("type")
-    typed = isinstance(kind, str) and (kind.lower() in _ROLE_BY_TYPE or kind in _ITEMS) and "role" not in data
-    return typed or is_parts_message(data) or (data.get("role") == "model" and "parts" in data)
+    typed = isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE and "role" not in data
+    return typed or is_item(data) or is_parts_message(data) or is_wire_turn(data)
+
+
+def is_wire_turn(data: Mapping[str, Any]) -> bool:
+    """Whether a dict is a turn with blocks of Anthropic's API, or with the parts of Gemini's."""
+    role, content = data.get("role"), data.get("content")
+    if isinstance(content, list):
+        return role in ("user", "assistant") and any(map(is_block, content))
+    parts = data.get("parts")
+    if content is not None or role not in ("model", "user", "function") or not isinstance(parts, list):
+        return False
+    return all(isinstance(part, Mapping) and "kind" not in part for part in parts)
 
 
 def foreign_messages(item: Any) -> list[Message]:
@@ -101,7 +122,7 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
         return _merged(message for item in data["output"] for message in foreign_messages(item))
     if isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE:
         return _by_type(data, _ROLE_BY_TYPE[kind.lower()])
-    if isinstance(kind, str) and kind in _ITEMS:
+    if is_item(data):
         return _split("assistant", _block_parts(data))
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
         return _split("assistant" if role == "model" else "user", _parts_of(data.get("parts")))
@@ -109,9 +130,23 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
         raise TypeError(f"{label} is not a message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
         rest = Message.from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
-        parts = [*(p for p in rest.parts if type(p) is Reasoning), *_parts_of(data["content"])]
-        return _split(role, [*parts, *rest.tool_calls], data.get("name"))
+        parts = _parts_of(data["content"])
+        if is_wire_turn(data):
+            parts = [_own_part(part, role) for part in parts]
+        if not any(type(part) is Reasoning for part in parts):
+            parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts]
+        ids = {part.id for part in parts if type(part) is ToolCall}
+        calls = [call for call in rest.tool_calls if call.id not in ids]
+        turns = _split(role, [*parts, *calls], data.get("name"))
+        return turns if rest.by is None else [replace(turn, by=rest.by) for turn in turns]
     return [Message.from_dict({key: value for key, value in data.items() if key in _KEPT or key == "content"})]
+
+
+def _own_part(part: Part, role: str) -> Part:
+    """Return a part of a turn of Anthropic's API, whose unknown blocks are of that API."""
+    if type(part) is not Opaque or part.seal != FOREIGN:
+        return part
+    return own_block(part.data) if role == "assistant" else Opaque(part.data)
 
 
 _KEPT = ("role", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_content", "refusal", "by")
@@ -278,62 +313,28 @@ def _block_parts(block: Any) -> list[Part]:
     data = {key: value for key, value in checks.as_dict("content: a block", block).items() if value is not None}
     kind = data.get("type")
     if not isinstance(kind, str):
-        return _untyped(data)
+        part = gemini_part(data)
+        return [] if part is None else [part]
     if kind in _TEXTS and isinstance(text := data.get(_TEXTS[kind]), str):
-        return [Text(text)] if text else []
+        keys = {key: data[key] for key in _TEXT_KEYS if data.get(key)}
+        return [Text(text, None, keys or None)] if text else []
+    if is_block(data):
+        return [message_block(data, _parts_of)]
+    if kind == "tool_call" or is_item(data):
+        part = item_part(data, _parts_of)
+        return [part] if type(part) is not Reasoning or part.text or part.seal else []
     if kind in _REASONING:
         text = data.get(_REASONING[kind]) or _joined([*data.get("content", ()), *data.get("summary", ())])
         return [Reasoning(text)] if isinstance(text, str) and text else []
-    match kind:
-        case "tool_use" | "tool_call" | "function_call":
-            arguments = data.get("input", data.get("args", data.get("arguments")))
-            return [call_of(data.get("call_id", data.get("id")), data.get("name"), arguments)]
-        case "tool_result" | "function_call_output":
-            content = data.get("content", data.get("output"))
-            return [
-                _result(data.get("tool_use_id", data.get("call_id")), None, content, error=bool(data.get("is_error")))
-            ]
     if kind in _FILES and (media := _file(kind, data)) is not None:
         return [media]
     known = message_fields({"role": "user", "content": [data]})[1]
     return [Opaque(part.data, FOREIGN) if isinstance(part, Opaque) and part.seal is None else part for part in known]
 
 
-def call_of(id: Any, name: Any, arguments: Any) -> ToolCall:
-    """Return a call; its arguments are an object or JSON text."""
-    checks.require_text("the name of a call", name)
-    call_id = id if isinstance(id, str) else ""
-    if isinstance(arguments, str):
-        decoded, problem = decode_arguments(arguments)
-        return ToolCall(call_id, name, decoded, arguments, "wire", problem)
-    return ToolCall(call_id, name, checks.as_dict("the arguments of a call", {} if arguments is None else arguments))
-
-
-def media_of(kind: str, data: Any, mime: Any = None) -> Media:
-    """Return a file of bytes or of base64; `kind` stands for its MIME type where that is unknown."""
-    text = b64encode(data).decode() if isinstance(data, bytes) else checks.as_text("data", data)
-    return Media(mime if isinstance(mime, str) else kind, text)
-
-
-def as_json(value: Any) -> str:
-    """Return a value as text: a string as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
 def _joined(items: Iterable[Any]) -> str:
     """Join the texts of a list of blocks."""
     return "\n\n".join(str(item["text"]) for item in items if isinstance(item, Mapping) and item.get("text"))
-
-
-def _result(id: Any, name: Any, content: Any, *, error: bool) -> ToolResult:
-    """Return the result of a call; its content is text, a list of blocks, or any other value."""
-    if isinstance(content, list | tuple):
-        parts = _parts_of(content)
-    else:
-        parts = [] if content is None else [Text(as_json(content))]
-    return result_of(str(id or ""), parts, name if isinstance(name, str) else None, error=error)
 
 
 def _file(kind: str, data: Mapping[str, Any]) -> Media | None:
@@ -343,21 +344,3 @@ def _file(kind: str, data: Mapping[str, Any]) -> Media | None:
         return media_of(kind, source, data.get("mime_type"))
     url = data.get("url")
     return Media(kind, None, url) if isinstance(url, str) else None
-
-
-def _untyped(data: Mapping[str, Any]) -> list[Part]:
-    """Return the parts of a block without a type: its only key says what it holds."""
-    match data:
-        case {"text": str(text)}:
-            return ([Reasoning(text)] if data.get("thought") else [Text(text)]) if text else []
-        case {"function_call": Mapping() as call}:
-            return [call_of(call.get("id"), call.get("name"), call.get("args"))]
-        case {"function_response": Mapping() as result}:
-            name = result.get("name")
-            return [_result(result.get("id") or name, name, result.get("response"), error=False)]
-        case {"inline_data": Mapping() as blob}:
-            return [media_of("file", blob.get("data", ""), blob.get("mime_type"))]
-        case {"file_data": {"file_uri": str(url)} as file}:
-            mime = file.get("mime_type")
-            return [Media(mime.partition("/")[0] if isinstance(mime, str) else "file", None, url)]
-    return [Opaque(dict(data), FOREIGN)]

@@ -165,7 +165,7 @@ class MessageMemory:
             for item in messages[count:]:
                 if type(item) is Message:
                     out.append(item if find(id(item)) is item else self._own(item))
-                elif type(item) is dict:
+                elif type(item) is dict and "role" in item:  # without one it is part of a turn
                     key = exact_bytes(item)
                     found = find(key)
                     if found is None:

@@ -114,12 +114,15 @@ def as_messages(messages: Any) -> list[Message]:
             out.append(Message("user", (Text(item),)))
         else:
             try:
-                if type(item) is dict or isinstance(item, Mapping):
-                    out.append(Message(*message_fields(item)))
+                if (type(item) is dict or isinstance(item, Mapping)) and not _is_wire_turn(item):
+                    message = Message(*message_fields(item))
+                    out.append(_behind_reasoning(out, message) if item.get("type") == "message" else message)
+                elif isinstance(item, Mapping):
+                    out += _dict_of_another_form(item)
                 else:
                     _add_object(out, item)
             except (TypeError, ValueError) as error:
-                if isinstance(item, Mapping) and (found := _dict_of_another_form(item)):
+                if isinstance(item, Mapping) and (found := _read_instead(item)):
                     _add_foreign(out, item, found)
                     continue
                 kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -137,15 +140,32 @@ def _message_list(messages: Any) -> list[Any]:
     return checks.as_list("messages", messages, _EXPECTED_MESSAGES)
 
 
-def _dict_of_another_form(item: Mapping[str, Any]) -> list[Message]:
-    """Return the messages of a dict in the form of another library; none where it has no such form."""
-    from cnllm.types.foreign import foreign_messages, has_foreign_form
+def _is_wire_turn(item: Mapping[str, Any]) -> bool:
+    """Whether a dict is a turn in the form of Anthropic's API or of Gemini's."""
+    if type(item.get("content")) is not list and "parts" not in item:
+        return False
+    from cnllm.types.foreign import is_wire_turn
 
+    return is_wire_turn(item)
+
+
+def _read_instead(item: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a dict that is no OpenAI-style one; none where it cannot be read."""
     try:
-        data = checks.as_dict("data", item)
-        return foreign_messages(data) if has_foreign_form(data) else []
+        return _dict_of_another_form(item)
     except (TypeError, ValueError):
         return []
+
+
+def _dict_of_another_form(item: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a dict in the form of another library; none where it has no such form.
+
+    Raises `TypeError` or `ValueError`.
+    """
+    from cnllm.types.foreign import foreign_messages, has_foreign_form
+
+    data = checks.as_dict("data", item)
+    return foreign_messages(data) if has_foreign_form(data) else []
 
 
 def _add_object(out: list[Message], item: Any) -> None:
@@ -162,4 +182,18 @@ def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
     from cnllm.types.foreign import is_parts_message
 
     repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
-    out += found[1:] if repeats else found
+    found = found[1:] if repeats else found
+    if found and isinstance(item, Mapping) and "role" not in item:
+        found = [_behind_reasoning(out, found[0]), *found[1:]]
+    out += found
+
+
+def _behind_reasoning(out: list[Message], message: Message) -> Message:
+    """Return the message of an item with the reasoning before it: items of Responses are parts of one turn."""
+    if message.role != "assistant" or not out or out[-1].role != "assistant":
+        return message
+    earlier = out[-1].parts
+    if not earlier or any(type(part) is not Reasoning for part in earlier):
+        return message
+    out.pop()
+    return Message("assistant", (*earlier, *message.parts), message.by, message.name, message.extra)

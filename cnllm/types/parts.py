@@ -29,10 +29,15 @@ SYSTEM_ROLES = frozenset(["system", "developer"])
 """The roles of instructions."""
 
 
+ANY_MODEL = "*"
+
+
 class Seal(Struct, frozen=True, omit_defaults=True):
     """Data that an endpoint wants back unchanged with a part, and the only origin it may go back to.
 
-    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); cnllm does not look inside.
+    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); cnllm does not look inside. Without
+    a provider it goes to endpoints of its protocol: in the user's messages to all, in the assistant's only where the
+    model is `ANY_MODEL`, which stands for the author of a caller's own messages.
     """
 
     protocol: str

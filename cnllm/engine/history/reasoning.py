@@ -20,6 +20,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, Too
 from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
+from cnllm.types.parts import ANY_MODEL
 
 __all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
 
@@ -172,7 +173,8 @@ def last_user_index(messages: Sequence[Message]) -> int:
 
 def _seal_origin(message: Message) -> str | None:
     """Return the author of a turn without `by`: the origin of a seal in it; None without a seal."""
-    seal = next((part.seal for part in message.parts if part.seal is not None), None)
+    seals = (part.seal for part in message.parts if part.seal is not None)
+    seal = next((seal for seal in seals if seal.provider or seal.model != ANY_MODEL), None)
     return None if seal is None else f"{seal.provider}/{seal.model}"
 
 
@@ -295,8 +297,9 @@ def _add_filler_seal(parts: list[Part], index: int, patch: Patch, model: Model, 
 
 
 def _is_origin(seal: Seal, model: Model) -> bool:
-    """Whether a seal comes from this wire, endpoint and model."""
-    return (seal.protocol, seal.provider, seal.model) == (model.protocol, model.provider, model.id)
+    """Whether a seal comes from this wire, endpoint and model, or is for any model of this wire."""
+    origin = (seal.provider, seal.model)
+    return seal.protocol == model.protocol and origin in ((model.provider, model.id), ("", ANY_MODEL))
 
 
 def _foreign_reasoning(
