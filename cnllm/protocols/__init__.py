@@ -246,7 +246,7 @@ class Wire(Struct, frozen=True):
     come as one JSON array of chunks. `list_params`: parameters that are lists even for one value.
     `takes_medium(media, flags)` tells whether a medium can be written at all, `takes_name(media, in_result)` whether
     its name can be, `in_result` for one in the result of a call. `file_parts` are the wire's own types of content parts
-    that may name a file stored at the endpoint.
+    that may name a file stored at the endpoint. `media_roles`: whose messages may hold media, beside results of tools.
     `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
     the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
@@ -275,6 +275,7 @@ class Wire(Struct, frozen=True):
     takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
     takes_name: Callable[[Media, bool], bool] = lambda media, in_result: True
     file_parts: frozenset[str] = frozenset()
+    media_roles: frozenset[str] = frozenset(["user"])
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
     count_paths: tuple[str, ...] = ()

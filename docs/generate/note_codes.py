@@ -97,7 +97,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "text-mended": "half of a character became U+FFFD",
         "media-dropped": "a line stands for a picture, sound, film or file: the model does not read it",
         "file-as-text": "the text of a file, or of a block that the endpoint does not know, was sent as text",
-        "media-moved": "media in a tool's result moved to a user message after the results",
+        "media-moved": "media in a result, a system message or an earlier answer moved to a user message after it",
         "media-foreign": "a line stands for a picture that another model made",
         "media-as-text": "a picture or a sound of the answer became text: the client's wire has no place for it",
         "block-foreign": "a block of another endpoint was left out",

@@ -140,8 +140,8 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         subject = f"{len(messages)} messages without content"
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
-    if target.has_media and not tool_rules.result_media:
-        turns = media.move_result_media(turns, model, ledger)
+    if target.has_media:
+        turns = media.move_media(turns, model, ledger, in_results=bool(tool_rules.result_media))
     return _rename_calls(turns, tool_rules, {tool.name for tool in target.tools}, ledger)
 
 

@@ -13,7 +13,7 @@ from cnllm.errors import ADJUST, CnllmError
 from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
-from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult
 from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK, result_parts, with_content
 from cnllm.types.documents import block_kind, block_parts, file_text, name_line, pdf_text, unreadable_line
@@ -27,8 +27,9 @@ from cnllm.types.media import (
     media_noun,
     url_name,
 )
+from cnllm.types.parts import SYSTEM_ROLES
 
-__all__ = ["drop_unreadable", "has_media", "media_problem", "move_result_media", "note_lost_marks", "placeholder_text"]
+__all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_marks", "placeholder_text"]
 
 
 def has_media(messages: Sequence[Message]) -> bool:
@@ -62,7 +63,7 @@ def drop_unreadable(
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
-                sent = reader.read(part, index)
+                sent = reader.read(part, index, takes_blocks=message.role not in SYSTEM_ROLES)
                 parts += sent if by_model else _named(sent, model)
             elif type(part) is ToolResult and (part.media or part.blocks):
                 parts.append(reader.read_result(part, index))
@@ -206,8 +207,8 @@ class _MediaForms:
         self._result_media = bool((flags.tools or Tools()).result_media)
         self.lost_marks = 0
 
-    def read(self, part: Media | Opaque, index: int) -> list[Part]:
-        """Return a medium or a block as the parts that are sent."""
+    def read(self, part: Media | Opaque, index: int, *, takes_blocks: bool = True) -> list[Part]:
+        """Return a medium or a block as the parts that are sent; `takes_blocks`: its message may hold such blocks."""
         if type(part) is Media:
             return self._medium(part, index)
         assert type(part) is Opaque
@@ -217,7 +218,7 @@ class _MediaForms:
         inner = block_parts(part.data)
         if inner is None:
             return [self._stored_file(part, index) if is_file else part]
-        if self._is_own(part):
+        if takes_blocks and self._is_own(part):
             return [part]
         self._note_text(index, str(part.data["type"]))
         _note_lost_keys(part.data, self._ledger)
@@ -341,11 +342,12 @@ def _is_file(part: Opaque) -> bool:
     return part.seal is None and is_file_part(part.data)
 
 
-def move_result_media(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
-    """Return the turns with media of results in a user's turn after the results.
+def move_media(turns: Sequence[Turn], model: Model, ledger: Ledger, *, in_results: bool) -> list[Turn]:
+    """Return the turns with media that their message may not hold in a user's turn behind it and its results.
 
-    That is the only place where every endpoint accepts them.
+    `in_results`: results of tools may hold media. Media of an answer stay where this model made them.
     """
+    allowed = find_wire(model.protocol).media_roles
     out: list[Turn] = []
     parts_to_move: list[Part] = []
     position = 0
@@ -356,22 +358,68 @@ def move_result_media(turns: Sequence[Turn], model: Model, ledger: Ledger) -> li
             parts_to_move.clear()
 
     for index, message in turns:
-        if message.role != "tool":
+        role = message.role
+        if role != "tool":
             flush()
-        elif any(type(p) is ToolResult and p.media for p in message.parts):
-            parts: list[Part] = []
-            for part in message.parts:
-                if type(part) is ToolResult and part.media:
-                    subject = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
-                    ledger.note("media-moved", "messages", subject, "put into a user message after the results")
-                    for block in _sealed_content(part):
-                        _note_lost_keys(block, ledger)
-                    head = Text(f"From the result of {part.name or part.id}:")
-                    parts_to_move += _spaced([head, *_named(part.media, model)], ())
-                    part = replace(part, media=(), text=part.text or "(see the next message)")
-                parts.append(part)
-            message = replace(message, parts=tuple(parts))
+        if role == "tool" and not in_results:
+            new = _without_result_media(message, index, model, parts_to_move, ledger)
+        elif role not in allowed and role != "tool" and message.by is None:
+            new = _without_media(message, index, model, parts_to_move, ledger)
+        else:
+            new = message
+        if new is not message:
             position = index
-        out.append((index, message))
+        if new is not None:
+            out.append((index, new))
     flush()
     return out
+
+
+def _without_result_media(message: Message, index: int, model: Model, moved: list[Part], ledger: Ledger) -> Message:
+    """Return a message of results without their media, which are added to `moved`."""
+    if not any(type(p) is ToolResult and p.media for p in message.parts):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        if type(part) is ToolResult and part.media:
+            subject = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
+            ledger.note("media-moved", "messages", subject, "put into a user message after the results")
+            for block in _sealed_content(part):
+                _note_lost_keys(block, ledger)
+            head = Text(f"From the result of {part.name or part.id}:")
+            moved += _spaced([head, *_named(part.media, model)], ())
+            part = replace(part, media=(), text=part.text or _SEE_NEXT)
+        parts.append(part)
+    return replace(message, parts=tuple(parts))
+
+
+def _without_media(message: Message, index: int, model: Model, moved: list[Part], ledger: Ledger) -> Message | None:
+    """Return a message without its media and files, which are added to `moved`; None for one that has nothing else."""
+    is_answer = message.role == "assistant"
+    media = [p for p in message.parts if (type(p) is Media and (p.seal is None or not is_answer)) or _is_stored(p)]
+    if not media:
+        return message
+    subject = f"messages[{index}] by {message.role} holds {', '.join(dict.fromkeys(map(_noun, media)))}"
+    ledger.note("media-moved", "messages", subject, "put into a user message after it")
+    head = Text("From your answer:" if is_answer else "From the system message:")
+    moved += _spaced([head, *_named(media, model)], ())
+    ids = set(map(id, media))
+    parts = [part for part in message.parts if id(part) not in ids]
+    if not any(type(part) is not Reasoning and (type(part) is not Text or part.text.strip()) for part in parts):
+        if not is_answer:
+            return None
+        parts.append(Text(_SEE_NEXT))
+    return replace(message, parts=tuple(parts))
+
+
+_SEE_NEXT = "(see the next message)"
+
+
+def _is_stored(part: Part) -> bool:
+    """Whether a part names a file stored at an endpoint, in the form of some wire."""
+    return type(part) is Opaque and _is_file(part)
+
+
+def _noun(part: Part) -> str:
+    """Return the word for a medium or a stored file."""
+    return media_noun(part) if type(part) is Media else "file"

@@ -18,6 +18,7 @@ WIRE = Wire(
     count_paths=("generationConfig.candidateCount",),
     reference_keys=frozenset(["cachedContent"]),
     takes_medium=takes_medium,
+    media_roles=frozenset(["user", "assistant"]),
     takes_name=lambda media, in_result: in_result,
     tool_keys=TOOL_KEYS,
 )
