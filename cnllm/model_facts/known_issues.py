@@ -177,6 +177,9 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "messages.first_user": lambda v: (
         "refuses a conversation that the assistant begins; cnllm puts a user message first" if v else ""
     ),
+    "messages.last_user": lambda v: (
+        "refuses a conversation that the assistant ends; cnllm puts a user message last" if v else ""
+    ),
     "messages.content": lambda v: "takes no list of text parts; cnllm sends one string" if v == "string" else "",
     "schema.methods": _schema_methods,
     "status.is": lambda v: "is retired" if v == "retired" else "",

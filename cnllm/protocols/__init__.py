@@ -243,7 +243,8 @@ class Wire(Struct, frozen=True):
     `fast_decoder(flags)` returns the fast decoder of the most common chunk. `usual_reader(flags)` returns the reader
     of whole bodies of the usual form, which returns None for any other. Both are None for an endpoint whose flags they
     do not know. `ordered`: parts come one after the other and go back in the same order. `json_arrays`: a stream may
-    come as one JSON array of chunks. `list_params`: parameters that are lists even for one value.
+    come as one JSON array of chunks. `list_params`: parameters that are lists even for one value; `no_blanks`: those of
+    them whose texts must hold more than whitespace.
     `takes_medium(media, flags)` tells whether a medium can be written at all, `takes_name(media, in_result)` whether
     its name can be, `in_result` for one in the result of a call. `file_parts` are the wire's own types of content parts
     that may name a file stored at the endpoint. `media_roles`: whose messages may hold media, beside results of tools.
@@ -271,6 +272,7 @@ class Wire(Struct, frozen=True):
     ordered: bool = True
     json_arrays: bool = False
     list_params: tuple[str, ...] = ()
+    no_blanks: tuple[str, ...] = ()
     separate_system: tuple[str | None, ...] = ()
     takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
     takes_name: Callable[[Media, bool], bool] = lambda media, in_result: True

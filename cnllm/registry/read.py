@@ -25,7 +25,7 @@ from cnllm.system.files import open_nonblocking, read_descriptor
 __all__ = ["builtin_path", "catalogue_path", "data_paths", "overlay_paths", "packed", "read", "read_text"]
 
 _SECTIONS = ("protocols", "families", "providers", "models", "sources")
-_FORMAT = b"cnllm-registry-55"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-56"  # count up when the cached data changes, or the rules of the checks
 
 
 class LazyTables(Mapping[str, Any]):

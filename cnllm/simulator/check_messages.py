@@ -87,6 +87,9 @@ def _order(context: RequestContext) -> Iterator[Violation]:
     if rules.first_user and start is not None and start.role != "user":
         message = "The first message after system must be the user's."
         yield Violation("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
+    if rules.last_user and turns and turns[-1].role == "assistant":
+        message = "This model does not support prefill. The conversation must end with a user message."
+        yield Violation("alternation", message, param="messages", role="assistant", index=len(turns) - 1)
 
 
 def _results(context: RequestContext) -> Iterator[Violation]:

@@ -86,6 +86,7 @@ NoteCode = Literal[
     "turn-empty",
     "first-user",
     "results-answered",
+    "last-user",
     "nothing-left",
     "text-mended",
     "media-dropped",

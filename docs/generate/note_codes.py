@@ -93,6 +93,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "turn-empty": "a turn that says nothing was left out, or became an ellipsis",
         "first-user": "a user turn was put first",
         "results-answered": "an assistant's turn was put between a tool's result and the user's message",
+        "last-user": "a user turn was put last: the model does not go on from a turn of its own",
         "nothing-left": "nothing was left to send: an ellipsis was sent",
         "text-mended": "half of a character became U+FFFD",
         "media-dropped": "a line stands for a picture, sound, film or file: the model does not read it",

@@ -14,7 +14,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.options import OPTION_NAMES, RequestOptions
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import contains, get, leaves, merge_patch, remove, set_value
-from cnllm.protocols import fields
+from cnllm.protocols import fields, wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Param
 from cnllm.registry.param_rules import Rule, path, state
@@ -131,6 +131,12 @@ def _apply_param(body: dict[str, Any], name: str, value: Any, rule: Rule, flags:
                 ledger.note("param-ignored", flag, value, "sent as asked: the endpoint ignores it")
                 set_value(body, target, value)
             return
+    if name in wire(ledger.model.protocol).no_blanks and not all(map(str.strip, value)):
+        blanks = [text for text in value if not text.strip()]
+        if ledger.may_change("param-dropped", flag, blanks, "left out: the endpoint takes no text without a character"):
+            value = [text for text in value if text.strip()]
+            if not value:
+                return
     ceiling = flags.limits.output if flags.limits and name == "max_tokens" else None
     is_above = ceiling is not None and _is_number(value) and value > ceiling
     if is_above and ledger.may_change("param-clamped", "limits.output", f"{name}={value}", f"{ceiling}"):

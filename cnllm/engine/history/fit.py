@@ -73,6 +73,11 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     )
     if rules.first_user or is_system_apart:  # a request needs a turn
         turns = _ensure_first_user(turns, ledger)
+    if rules.last_user and turns[-1][1].role == "assistant":
+        index = turns[-1][0]
+        subject, did = f"messages[{index}], the last turn, is by assistant", "a user turn is put after it"
+        ledger.note("last-user", "messages.last_user", subject, did)
+        turns.append((index, Message("user", (Text("…"),))))
     return [message for _, message in turns]
 
 

@@ -18,6 +18,7 @@ WIRE = Wire(
     takes_name=lambda media, in_result: media_kind(media) != "image",
     file_parts=_FILE_PARTS,
     list_params=("stop",),
+    no_blanks=("stop",),
     tool_keys=None,
     most_uses="max_uses",
     hour_mark=b'"1h"',

@@ -102,6 +102,10 @@ class Messages(Base, frozen=True):
     """Whether the first message after system must be the user's. Why: Some endpoints refuse a conversation that the
     assistant begins.
     """
+    last_user: bool | None = None
+    """Whether the last message must not be the assistant's. Why: Some models refuse to go on from the beginning of a
+    reply.
+    """
     fields: Annotated[list[str] | None, WRITE_PATH] = None
     """Further paths of a message that the endpoint takes. Why: Most endpoints refuse keys that they do not know."""
     files: Literal["all", "vision"] | None = None

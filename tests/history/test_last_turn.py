@@ -1,0 +1,62 @@
+"""A conversation that the model itself ends goes to models that refuse to go on from it, too."""
+
+from __future__ import annotations
+
+import pytest
+from builtin import BUILTIN
+
+import cnllm
+from cnllm import Message, Text, ToolCall, engine
+from cnllm.simulator import SimTransport
+
+HISTORY = [Message.user("Count to three."), Message.assistant("One, two")]
+REFUSE = [
+    "anthropic/claude-opus-4-6",
+    "anthropic/claude-sonnet-5",
+    "anthropic/claude-opus-5-5",
+    "anthropic/claude-fable-5",
+]
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_a_user_turn_is_put_last_with_a_note(name: str) -> None:
+    plan = engine.build_request(BUILTIN.resolve(name), HISTORY)
+    assert [message["role"] for message in plan.body["messages"]] == ["user", "assistant", "user"]
+    [note] = [note for note in plan.notes if note.code == "last-user"]
+    assert (note.flag, note.said[:11]) == ("messages.last_user", "messages[1]")
+    assert note.where.startswith("providers.toml:")
+    transport = SimTransport(BUILTIN, strict=True)
+    with cnllm.Client(BUILTIN, transport=transport, api_key="k") as client:
+        assert client.call(name, HISTORY).finish == "stop"
+
+
+def test_an_older_model_goes_on_from_it_unless_it_thinks() -> None:
+    model = BUILTIN.resolve("anthropic/claude-haiku-4-5")
+    plain = engine.build_request(model, HISTORY)
+    assert plain.body["messages"][-1]["role"] == "assistant"
+    thinks = engine.build_request(model, HISTORY, reasoning="high")
+    assert thinks.body["messages"][-1]["role"] == "user"
+
+
+def test_calls_without_results_end_with_results() -> None:
+    history = [Message.user("hi"), Message("assistant", [Text("I look."), ToolCall("c1", "look", {})])]
+    plan = engine.build_request(BUILTIN.resolve("anthropic/claude-opus-5"), history)
+    assert "last-user" not in {note.code for note in plan.notes}
+    assert plan.body["messages"][-1]["content"][0]["type"] == "tool_result"
+
+
+@pytest.mark.parametrize(
+    ("stop", "sent"), [("\n", None), (["\n", "END", " "], ["END"]), (["END"], ["END"]), ([""], None)]
+)
+def test_a_stop_text_of_whitespace_is_left_out_where_it_is_refused(
+    stop: str | list[str], sent: list[str] | None
+) -> None:
+    model = BUILTIN.resolve("anthropic/claude-haiku-4-5")
+    plan = engine.build_request(model, "hi", stop=stop)
+    assert plan.body.get("stop_sequences") == sent
+    notes = [note.said for note in plan.notes if note.flag == "params.stop"]
+    assert len(notes) == (sent != stop)
+    if sent == stop:
+        return
+    with pytest.raises(cnllm.CannotSend):
+        engine.build_request(model, "hi", stop=stop, on_unsupported="error")
