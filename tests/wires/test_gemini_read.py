@@ -274,6 +274,22 @@ def test_a_later_nothing_does_not_erase_a_count() -> None:
     assert streamed(sse(first, last))[0].usage == cnllm.Usage(9, 8, 17, 6, None, None)
 
 
+@each("keep_raw", [False, True])
+def test_a_total_that_leaves_the_answer_out_takes_no_earlier_count_of_it(keep_raw: bool) -> None:
+    """An endpoint that searches counts each of its steps, and at the end the reply. Fast reading skips some counts."""
+    steps = [(9, 15, 102, 78), (9, None, 9, None), (9, 7, 51, 35), (9, 21, 65, 35)]
+    keys = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount", "thoughtsTokenCount")
+    chunks = [
+        answer({"text": "x"}, finish=None, **usage(**{k: n for k, n in zip(keys, step, strict=True) if n is not None}))
+        for step in steps
+    ]
+    last = answer({"text": "."}, **usage(promptTokenCount=87, thoughtsTokenCount=78, totalTokenCount=165))
+    parser = engine.StreamParser(model(), keep_raw=keep_raw)
+    for chunk in (*chunks, last):
+        parser.feed(sse(chunk))
+    assert parser.close().usage == cnllm.Usage(87, 78, 165, 78, None, None)
+
+
 ERRORS = [
     (400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT", cnllm.BadKey, False),
     (403, "Your key was reported as leaked.", "PERMISSION_DENIED", cnllm.BadKey, False),

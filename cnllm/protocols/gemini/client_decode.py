@@ -196,12 +196,15 @@ class GeminiDecoder:
     def _merge_usage(self, usage: dict[str, Any]) -> Iterator[Piece]:
         """Yield all counts so far. A later count replaces an earlier one; a later zero or null does not.
 
-        This wire leaves out a zero, so the rest of the total is the count of the answer.
+        This wire leaves out a zero, so the rest of the total is the count of the answer. An object with another total
+        counts anew: the count of the answer in an earlier one is no part of it.
         """
         counts = self._counts
-        if self._is_derived:
+        total = usage.get("totalTokenCount")
+        is_anew = usage.get("candidatesTokenCount") is None and total and total != counts.get("totalTokenCount")
+        if self._is_derived or is_anew:
             self._is_derived = False
-            del counts["candidatesTokenCount"]
+            counts.pop("candidatesTokenCount", None)
         notes = merge_with_notes(counts, {key: value for key, value in usage.items() if value is not None})
         totals = [as_count(counts.get(key)) for key in ("totalTokenCount", "promptTokenCount")]
         if "candidatesTokenCount" not in counts and None not in totals:
