@@ -87,12 +87,13 @@ def _drop_unfollowed_reasoning(items: list[dict[str, Any]]) -> list[dict[str, An
 
 
 def _results_after_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items with results right after their calls.
+    """Return the items with results right after their calls. The result of a program's call names the program, too.
 
     Messages of the assistant between them, with their reasoning, come after the results.
     """
     out: list[dict[str, Any]] = []
     delayed: list[dict[str, Any]] = []
+    callers: dict[Any, Any] = {}
     open_calls: set[Any] = set()
     answered_ids = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
     for position, item in enumerate(items):
@@ -100,8 +101,12 @@ def _results_after_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         following = items[position + 1] if position + 1 < len(items) else {}
         if kind == "function_call" and item.get("call_id") in answered_ids:
             open_calls.add(item.get("call_id"))
+            if "caller" in item:
+                callers[item.get("call_id")] = item["caller"]
         elif kind == "function_call_output":
             open_calls.discard(item.get("call_id"))
+            if callers and (caller := callers.pop(item.get("call_id"), None)) is not None:
+                item = {"caller": caller, **item}
         elif open_calls and (_is_assistant_message(item) or (kind == "reasoning" and _is_assistant_message(following))):
             delayed.append(item)
             continue

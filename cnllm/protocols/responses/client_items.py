@@ -181,17 +181,23 @@ def complete_item(item: dict[str, Any], record: ItemRecord, flags: Flags, record
 
     The version at the end of the item stays; the whole reply adds only keys that were missing there. A status counts
     in each version: a call that is unfinished in one of them is no whole call, and such a message is one cut short.
+    But a call that a program of the endpoint's makes is in progress until the client answers it.
     """
     finish = read_finish(item.get("status"), flags)
     kind = None if finish is None else finish.kind
     if record.kind == "function_call":
-        record.unfinished = record.unfinished or kind in _UNFINISHED
+        record.unfinished = record.unfinished or (kind in _UNFINISHED and not (kind == "pending" and _by_program(item)))
         yield from _missing_parts(item, record, flags, records)
         yield CallEnd(record.number, not record.unfinished)
         return
     if record.kind == "message" and finish is not None and kind == "length":
         yield finish
     yield from _missing_parts(item, record, flags, records)
+
+
+def _by_program(item: dict[str, Any]) -> bool:
+    """Whether a program that the endpoint runs made a call, and not the model itself."""
+    return get(item, "caller.type") == "program"
 
 
 def _missing_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, records: OutputRecords) -> Iterator[Piece]:
