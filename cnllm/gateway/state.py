@@ -203,7 +203,7 @@ def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]
     if not isinstance(id, str):
         raise RequestFailed(Failure(400, "previous_response_id: a text is required", "invalid_request"))
     kept = yield from _load(identity, id, 400, "previous_response_not_found")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    items = _input_items(given)
     if not isinstance(items, list):
         return body  # the decoder names the place
     rest = {key: value for key, value in body.items() if key != "previous_response_id"}
@@ -243,11 +243,17 @@ def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None
 
 def _response_record(exchange: Exchange, reply: Reply) -> tuple[bytes, dict[str, bytes]]:
     """Return what is kept of a response, and the items of its output by their ids."""
-    given = exchange.body.get("input")
-    input = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    input = _input_items(exchange.body.get("input"))
     response = exchange.reply_body(reply)
     items = {item["id"]: msgspec.json.encode(item) for item in _output_items(response)}
     return msgspec.json.encode({"input": input, "response": response}), items
+
+
+def _input_items(given: Any) -> Any:
+    """Return the input of a request as items: none where the request names a stored prompt. Anything else stays."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return [] if given is None else given
 
 
 def _output_items(response: dict[str, Any]) -> list[dict[str, Any]]:

@@ -230,3 +230,17 @@ def test_a_client_without_pictures_reads_a_line_and_gets_a_note(tmp_path: Path) 
     [block] = response.json()["content"]
     assert (block["type"], "image/png" in block["text"]) == ("text", True)
     assert "media-as-text" in response.headers["x-cnllm-notes"]
+
+
+def test_a_prompt_that_the_endpoint_has_stored_needs_no_input(tmp_path: Path) -> None:
+    """As OpenAI's clients send it: the messages are the prompt's, and the request has its variables alone."""
+    gateway = Gateway(tmp_path)
+    prompt = {"id": "pmpt_1", "variables": {"city": "Paris"}}
+    response = gateway.post("gpt", {"prompt": prompt})
+    assert gateway.bodies[-1]["prompt"] == prompt
+    assert "input" not in gateway.bodies[-1]
+    gateway.post("gpt", {"prompt": prompt, "input": "And then?", "previous_response_id": response.json()["id"]})
+    sent = gateway.bodies[-1]["input"]
+    assert [item.get("role", item.get("type")) for item in sent] == ["web_search_call", "assistant", "user"]
+    for body in ({"model": "gpt/m"}, {"model": "claude/m", "prompt": prompt}):
+        assert gateway.http.post("http://cnllm.invalid/v1/responses", json=body).status_code == 400

@@ -7,7 +7,7 @@ same for all calls with these options: the model's cache keeps it, as far as it 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -95,7 +95,7 @@ def build_request(
     turns = as_messages(messages) if memory is None else memory.messages(messages)
     if turns is None:
         turns, memory = as_messages(messages), None
-    if not turns or (isinstance(messages, str) and not messages.strip()):
+    if (not turns and not _has_input(resolved_options, model)) or (isinstance(messages, str) and not messages.strip()):
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]
@@ -131,6 +131,12 @@ def build_request(
         if (fault := _fault(turns, resolved_options)) is not None:
             raise fault from error
         raise
+
+
+def _has_input(options: Mapping[str, Any], model: Model) -> bool:
+    """Whether the body names input that the endpoint has already: a stored prompt, for example."""
+    extra = options.get("extra_body")
+    return isinstance(extra, Mapping) and not wire(model.protocol).reference_keys.isdisjoint(extra)
 
 
 def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:

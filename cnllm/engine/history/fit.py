@@ -141,7 +141,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)
-    if not turns:
+    if messages and not turns:
         subject = f"{len(messages)} messages without content"
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]

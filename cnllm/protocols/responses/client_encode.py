@@ -43,7 +43,8 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
         _drop_unfollowed_reasoning([item for message in messages for item in _items(message, flags, request.names)])
     )
     custom = {request.names.get(tool.name, tool.name) for tool in request.tools if tool.custom is not None}
-    body["input"] = _as_custom(items, custom)
+    if items:  # there are none where the request names a prompt that the endpoint has stored
+        body["input"] = _as_custom(items, custom)
     if request.tools:
         body["tools"] = [_tool(tool, flags, request.names) for tool in request.tools]
         if request.choice is not None:

@@ -136,6 +136,8 @@ def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Me
     items = body.get("input")
     if isinstance(items, str):
         return [Message("user", (Text(items),))]
+    if items is None and body.get("prompt") is not None:  # the endpoint has the messages
+        return []
     if not isinstance(items, list):
         raise ValueError("input is neither a string nor a list")
     # If the endpoint stores the conversation, the request has only a part of it.
