@@ -16,6 +16,7 @@ from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.client_tools import allow_tools
 from cnllm.protocols.fields import require_one_reply, require_types
+from cnllm.registry.flags import LEVELS
 from cnllm.types import (
     Media,
     Message,
@@ -34,6 +35,8 @@ __all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
 
 PROTOCOL = "openai-chat"
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
+_EFFORTS = frozenset(["none", "off", "on", *LEVELS])
+"""The words for reasoning that are options. Another word stays in the body."""
 DETAILS = "reasoning_details"
 """The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
 know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
@@ -53,7 +56,10 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         options["max_tokens"] = body["max_completion_tokens"]
     extra = FIELDS.rest(body)
     if (effort := body.get("reasoning_effort")) is not None:
-        options["reasoning"] = effort
+        if effort in _EFFORTS or effort.isdecimal():
+            options["reasoning"] = effort
+        else:
+            extra["reasoning_effort"] = effort
     match body.get("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": dict()} as schema}:
             options["schema"] = {"json_schema": schema}

@@ -11,6 +11,7 @@ import msgspec
 from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
+from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
@@ -420,17 +421,20 @@ def _thinking(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
     """Decode the reasoning option. Return the rest of the config, which stays in the body."""
     includes_thoughts = config.get("includeThoughts")
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
+    level = level.lower() if isinstance(level, str) else level
+    used = {"includeThoughts"}
     reasoning: Any = None
     if type(budget) is int:
         reasoning = "off" if budget == 0 else budget if budget > 0 else "on"
-    elif isinstance(level, str):
-        reasoning = level.lower()
+        used.add("thinkingBudget")
+    elif level in LEVELS:  # another word stays in the body
+        reasoning = level
+        used.add("thinkingLevel")
     elif includes_thoughts is True:
         reasoning = "on"
     if reasoning is None:
         return config
     options["reasoning"] = reasoning
-    used = {"includeThoughts", "thinkingBudget" if type(budget) is int else "thinkingLevel"}
     rest = {key: value for key, value in config.items() if key not in used}
     if reasoning != "off" and includes_thoughts is not True:
         rest["includeThoughts"] = False  # on this wire thinking does not include showing the thoughts

@@ -11,6 +11,7 @@ import msgspec
 from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.messages.fields import FIELDS
+from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
@@ -20,7 +21,6 @@ from cnllm.types.tools import WebSearch
 __all__ = ["read_request", "read_search"]
 
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "stop_sequences": "stop"}
-_LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
 _SEARCH = re.compile("web_search_[0-9]+")
@@ -270,8 +270,8 @@ def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, An
                 budget = thinking.get("budget_tokens")
                 options["reasoning"] = budget if type(budget) is int else "on"
             case "adaptive":
-                level = config.pop("effort", None)
-                options["reasoning"] = level if level in _LEVELS else "on"
+                is_known = config.get("effort") in LEVELS  # another word stays in the body
+                options["reasoning"] = config.pop("effort") if is_known else "on"
             case "disabled" | "between_tools":
                 options["reasoning"] = "off"
             case _:
