@@ -227,6 +227,20 @@ def test_an_item_goes_on_without_the_id_and_the_state_that_an_endpoint_gave_it()
     assert not state.keys() & item.keys()
 
 
+@pytest.mark.parametrize("offered", [[function("refund")], [], [{"type": "namespace", "name": "x", "tools": []}]])
+def test_a_call_in_a_namespace_of_its_own_name_is_one_of_the_function(offered: list[dict[str, Any]]) -> None:
+    """So the endpoint calls a function outside of all namespaces that a search of tools has loaded."""
+    call = {"type": "function_call", "call_id": "c1", "name": "refund", "namespace": "refund", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "30 days"}
+    added = {"type": "additional_tools", "role": "developer", "tools": offered}
+    body = {"input": [{"role": "user", "content": "Hi"}, added, call, output]}
+    request = engine.decode_request(RESPONSES, body)
+    assert [found.name for message in request.messages for found in message.tool_calls] == ["refund"]
+    own = {"type": "namespace", "name": "refund", "tools": [function("refund")]}
+    request = engine.decode_request(RESPONSES, {**body, "tools": [own]})
+    assert [found.name for message in request.messages for found in message.tool_calls] == ["refund__refund"]
+
+
 def test_a_choice_names_what_is_offered() -> None:
     space = {"type": "namespace", "name": "files", "tools": [function("read")]}
     tools = [function("a"), function("b"), APPLY_PATCH, space, {"type": "web_search"}]

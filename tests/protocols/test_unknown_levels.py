@@ -1,4 +1,4 @@
-"""A word for reasoning that cnllm does not know goes to endpoints of the client's protocol; elsewhere a note names it."""
+"""A word for reasoning that cnllm does not know goes to endpoints of the client's wire; elsewhere a note names it."""
 
 from __future__ import annotations
 

@@ -102,6 +102,8 @@ class ClientTools:
 
     def function_name(self, name: str, namespace: str | None = None) -> str:
         """Return the name of the function for a tool of the client, whether or not it is offered."""
+        if namespace == name and (namespace, name) not in self._names:  # a tool without one, which a search has found
+            namespace = None
         spaces = (None, _DEFAULT_NAMESPACE) if namespace in (None, _DEFAULT_NAMESPACE) else (namespace,)
         for space in (namespace, *spaces):
             if (space, name) in self._names:
