@@ -88,6 +88,8 @@ class BatchSession:
         path = settings.out
         if path.is_dir():
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
+        if path.exists() and not path.is_file():  # it could not be read again, or cut off
+            raise CnllmError(f"{path} is a device or a pipe", hint="name a file: -o OUT.jsonl")
         if not path.parent.is_dir():
             raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
         self._refuse_input(path)

@@ -110,13 +110,16 @@ def make_settings(
     concurrency, max_cost, cache = given.get("concurrency", "auto"), given.get("max_cost"), given.get("cache", False)
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
         raise ValueError(f"concurrency={concurrency!r}; 'auto' or a number from 1 is expected")
+    for name, rate in (("rpm", given.get("rpm")), ("tpm", given.get("tpm"))):
+        if rate is not None and not rate > 0:  # NaN, too
+            raise checks.wrong_value(name, rate, "a number above 0")
     settings = BatchOptions.__annotations__.keys() & set(BatchSettings.__struct_fields__)
     own: dict[str, Any] = {name: value for name, value in given.items() if name in settings}
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
         "options": {name: value for name, value in given.items() if name not in own},
         "concurrency": None if concurrency == "auto" else concurrency,
-        "max_cost": None if max_cost is None else Decimal(str(max_cost)),
+        "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
         "tag": None if given.get("tag") is None else checks.as_tag("tag", given["tag"]),
         "assume_output": checks.number("assume_output", given.get("assume_output"), 1, none=True),
         "cache": _cache_path(cache),

@@ -26,6 +26,7 @@ __all__ = [
     "Group",
     "Help",
     "ModelCommand",
+    "NumberRange",
     "Option",
     "approve",
     "as_json",
@@ -47,6 +48,17 @@ __all__ = [
 ]
 
 Decorator = Callable[[Any], Any]
+
+
+class NumberRange(click.FloatRange):
+    """A number within bounds. NaN is none: it is neither above nor below any bound, so that no cap would hold it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a valid {self.name}", param, ctx)
+        return float(number)
 
 
 class Help(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -35,7 +36,9 @@ def assumed_price(text: str | None, currency: str | None) -> Price | None:
     try:
         values = float(first), float(second if slash else first)
     except ValueError:
-        raise UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8") from None
+        values = math.nan, math.nan
+    if not all(0 <= value < math.inf for value in values):  # NaN is below no cap and above none
+        raise UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8")
     if currency is None:
         raise UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
     return Price(currency=currency, input=values[0], output=values[1])

@@ -147,8 +147,7 @@ def require_own(output: str) -> None:
         raise errors.UsageError(f"-o {output}: {error.strerror}") from error
     if not text.startswith(_MARK):
         raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
-    if not path.resolve().parent.is_dir():
-        raise errors.UsageError(f"-o {output}: there is no such folder", "make the folder first")
+    errors.require_place("-o", output)
 
 
 def replace_own(path: Path, content: bytes) -> None:

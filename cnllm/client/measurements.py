@@ -31,6 +31,7 @@ from cnllm.estimates.host_order import (
 )
 from cnllm.registry.flags import Price
 from cnllm.schemas.validate import Undecided, UnusableSchema, validation_errors
+from cnllm.system.files import REPORT_BYTES, read_bounded
 from cnllm.system.processes import fork_safe
 from cnllm.types import Message, Note, Reply, ToolCall, Usage
 
@@ -200,7 +201,7 @@ class Measurements:
 def read_turns(path: str) -> dict[str, ReportedTurns]:
     """Return the tool turns of each host in a report of a comparison. Raise `CnllmError` where it cannot be used."""
     try:
-        report = msgspec.json.decode(Path(path).expanduser().read_bytes(), type=_Report)
+        report = msgspec.json.decode(read_bounded(Path(path).expanduser(), REPORT_BYTES), type=_Report)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CnllmError(

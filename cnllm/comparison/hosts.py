@@ -80,6 +80,7 @@ def choose_hosts(
     hosts, left_out = [], []
     if names:
         hosts = [_named(registry, name, same, assume_price) for name in names]
+        _refuse_twice([host.name for host in hosts])
     else:
         hosts = [_host(registry, name, "", same, assume_price) for name in (same or [model.name])]
     chosen = []
@@ -96,6 +97,13 @@ def choose_hosts(
         else:
             chosen.append(host)
     return chosen, left_out
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    """Raise `CnllmError` for a host that is there twice: nothing could tell its results apart."""
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise CnllmError(f"the host {name} is named twice", hint="name each host once")
 
 
 def _named(registry: Registry, name: str, same: Sequence[str], price: Price | None) -> Host:
@@ -194,7 +202,7 @@ def compare(
     chosen, _ = choose_hosts(registry, resolved, hosts, need_keys=needs_keys, assume_price=assume_price)
     if not chosen:
         raise CnllmError(f"there is no host of {resolved.name} with a key", hint="set a key, or name hosts with hosts=")
-    caps = {currency: Decimal(str(amount)) for currency, amount in (max_cost or {}).items()}
+    caps = {currency: checks.amount("max_cost", amount) for currency, amount in (max_cost or {}).items()}
     settings = settings_for(chosen, seed, tasks, early=stop_early)
     keys: dict[str, str | None] = dict.fromkeys((host.name for host in chosen), "simulated")
     if needs_keys:

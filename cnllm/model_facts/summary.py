@@ -16,6 +16,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.registry.levels import LEVELS
+from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -198,15 +199,9 @@ def _load_registry() -> Registry:
 def _file_contents() -> list[bytes] | None:
     """Return the content of the loaded files; None where one cannot be read: the registry reports that better."""
     try:
-        return [_read_file(place) for place in (builtin_file(), *data_files(), *overlay_files())]
+        return [read_bounded(place) for place in (builtin_file(), *data_files(), *overlay_files())]
     except (OSError, ValueError):
         return None
-
-
-def _read_file(path: str) -> bytes:
-    """Return the content of a file."""
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _entry(kind: str, contents: list[bytes] | None) -> str | None:

@@ -89,6 +89,8 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
     """Ask a target what it takes, as `run` does."""
     if type(settings.max_requests) is not int or settings.max_requests < 1:
         raise checks.wrong_value("max_requests", settings.max_requests, "1 or more")
+    if settings.max_cost is not None:
+        checks.amount("max_cost", settings.max_cost)
     if settings.max_cost is not None and target.price is None:
         raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
     address, wire = bare_address(target.base_url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import types
 import typing
@@ -401,12 +402,28 @@ def _walk(table: dict[str, Any], path: list[str]) -> Iterator[ValueProblem]:
     for key, value in table.items():
         if type(value) is dict:
             yield from _walk(value, [*path, key])
-        elif key == "base_url" and type(value) is str:
+            continue
+        if key == "base_url" and type(value) is str:
             yield from _url_faults(value, [*path, key], has_path="path" in table)
-        elif path and path[-1] in ("limits", "price") and type(value) in (int, float) and value < 0:
+            continue
+        numbers = list(_numbers(value))
+        # JSON has no NaN, and it is neither above nor below any cap.
+        if any(type(number) is float and not math.isfinite(number) for number in numbers):
+            yield ValueProblem([*path, key], f"{dotted_path([*path, key])} = {value}; a finite number is expected")
+        elif not {"limits", "price"}.isdisjoint(path[2:]) and any(number < 0 for number in numbers):
+            meant = None if type(value) is list else -value
             yield ValueProblem(
-                [*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=-value
+                [*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=meant
             )
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers of a value, those of lists and of tables in lists too."""
+    if type(value) in (int, float):
+        yield value
+    elif type(value) in (list, dict):
+        for item in value if type(value) is list else value.values():
+            yield from _numbers(item)
 
 
 def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[ValueProblem]:

@@ -297,12 +297,12 @@ class Store(Closing):
 
 
 def _require_text(name: str, value: Any) -> None:
-    """Raise `TypeError` or `ValueError` for a value that no text column can hold."""
+    """Raise `TypeError` or `CnllmError` for a value that no text column can hold."""
     checks.require_text(name, value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise checks.wrong_value(name, value, "text without half a surrogate pair") from None
+        raise CnllmError(f"{value!r} is not UTF-8", hint="set LANG to a UTF-8 locale") from None
 
 
 def _row_limit(value: Any) -> int:

@@ -47,6 +47,8 @@ MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of a file with settings, JSON or TOML."""
 CASSETTE_BYTES = 256 * 1024 * 1024
 """The most bytes of a file with recorded exchanges."""
+REPORT_BYTES = 1024 * 1024 * 1024
+"""The most bytes of the report of a comparison, which holds every exchange of every host."""
 _BLOCK = 1 << 20
 _SILENCE = 8.0  # seconds without a byte from a pipe or a device
 _DURATION = 60.0  # seconds for all of it

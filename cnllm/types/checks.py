@@ -10,7 +10,7 @@ import numbers
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
@@ -208,6 +208,20 @@ def number(name: str, value: Any, minimum: int, *, none: bool = False) -> int | 
     if value < minimum:
         raise wrong_value(name, value, expected)
     return int(value)
+
+
+def amount(name: str, value: Any) -> Decimal:
+    """Return an amount of money from 0. Raises `TypeError` or `ValueError`: NaN as a cap would hold nothing back."""
+    expected = "an amount from 0"
+    if isinstance(value, bool) or not isinstance(value, str | numbers.Real | Decimal):
+        raise wrong_type(name, value, expected)
+    try:
+        money = Decimal(str(value))
+    except InvalidOperation:
+        money = Decimal("nan")
+    if not money.is_finite() or money < 0:
+        raise wrong_value(name, value, expected)
+    return money
 
 
 def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:

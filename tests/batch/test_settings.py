@@ -42,3 +42,11 @@ def test_an_option_that_nobody_knows_is_named(tmp_path: Path, name: str) -> None
     options: dict[str, typing.Any] = {name: 1}
     with pytest.raises(TypeError, match=name):
         cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True, **options)
+
+
+@pytest.mark.parametrize("name", ["max_cost", "rpm", "tpm"])
+def test_a_bound_that_would_hold_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    options: dict[str, typing.Any] = {name: float("nan")}
+    with pytest.raises(ValueError, match=f"{name}=nan"):
+        cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True, **options)
+    assert not (tmp_path / "out.jsonl").exists()

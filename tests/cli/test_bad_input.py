@@ -128,6 +128,44 @@ def test_text_that_is_no_utf8(machine: Machine) -> None:
     machine.run("call", "--model", "home/m", "-s", "\udcff", "hi").fails(2, "--system is not UTF-8")
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("logs", "show", "\udcff"),
+        ("logs", "search", "\udcff"),
+        ("logs", "cost", "\udcff"),
+        ("call", "--conversation", "\udcff", "hi"),
+    ],
+    ids=" ".join,
+)
+def test_an_id_or_a_word_that_is_no_utf8(machine: Machine, args: tuple[str, ...]) -> None:
+    machine.run(*args).fails(2, "is not UTF-8")
+
+
+NAN = [
+    ("call", "--timeout", "nan", "hi"),
+    ("batch", "in.txt", "-m", "home/m", "-o", "out", "--rpm", "nan"),
+    ("batch", "in.txt", "-m", "home/m", "-o", "out", "--timeout", "nan"),
+    ("probe", "home", "--max-cost", "nan"),
+    ("verify", "home/m", "--max-cost", "nan"),
+    ("models", "list", "--max-price", "nan"),
+    ("serve", "--idle-timeout", "nan"),
+    ("serve", "top", "--interval", "nan"),
+]
+
+
+@pytest.mark.parametrize("args", NAN, ids=" ".join)
+def test_nan_is_no_number(machine: Machine, args: tuple[str, ...]) -> None:
+    machine.run(*args).fails(2, "'nan' is not a number")
+
+
+@pytest.mark.parametrize("price", ["nan/1", "1/nan", "-1/2", "inf"])
+def test_a_price_that_caps_nothing(machine: Machine, price: str) -> None:
+    source = machine.file("in.txt", "hi\n")
+    args = ("batch", source, "-m", "home/m", "-o", f"{source}.out", "--assume-price", price, "--currency", "USD")
+    machine.run(*args).fails(2, f"--assume-price {price} is not a price")
+
+
 def test_an_unknown_model_names_the_nearest(machine: Machine) -> None:
     machine.run("call", "--model", "home-m", "hi").fails(2, "home-m", "home/m")
 

@@ -29,6 +29,8 @@ WAYS: list[tuple[str, ...]] = [
     (*CALL, "--replay", "FILE", "hi"),
     ("batch", "FILE", "-m", "glm-4.7", "--simulate", "-o", "out.jsonl"),
     ("batch", "in.jsonl", "-m", "glm-4.7", "--simulate", "-o", "out.jsonl", "--schema", "FILE"),
+    ("batch", "in.jsonl", "-m", "glm-4.7", "--simulate", "-o", "FILE"),
+    ("compare", "--replay", "FILE"),
     ("registry", "check", "FILE"),
     ("registry", "check", "--against", "FILE"),
     ("registry", "trust", "FILE"),
@@ -60,6 +62,23 @@ def test_a_device_without_an_end_is_an_error_that_names_it(tmp_path: Path, way: 
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
     assert "bytes" in text or "device" in text or "regular file" in text, text
+
+
+def test_a_batch_writes_no_device_and_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"prompt": "hi"}\n')
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("/dev/null", "/dev/zero", "pipe"):
+        done = run(tmp_path, "batch", "in.jsonl", "-m", "glm-4.7", "--simulate", "-o", name)
+        assert done.returncode == 2
+        assert f"{name} is a device or a pipe" in done.stderr
+        assert not Path(f"{name}.state").exists()
+
+
+def test_a_listing_reads_no_device_as_a_registry_file(tmp_path: Path) -> None:
+    environment = {**os.environ, **home_folders.variables(tmp_path), "CNLLM_PROVIDERS": "/dev/zero"}
+    done = run(tmp_path, "models", "list", "glm", env=environment)
+    assert done.returncode == 2
+    assert "/dev/zero: cannot be read: it has more than" in done.stderr
 
 
 def test_registry_files_and_stdin_have_bounds(tmp_path: Path) -> None:

@@ -470,9 +470,21 @@ def test_a_signed_report_is_checked_when_it_is_replayed(overlay: Path) -> None:
         (["home/m", "--hosts", "home,away", "--max-cost", "5CNY"], "for which there is no cap"),
         (["home/m", "-o", "report.txt"], "a report is .json, .html or .svg"),
         (["--replay", "no-such-file"], "cannot read no-such-file"),
+        (["--replay", "/dev/zero"], "cannot read /dev/zero: it has more than"),
+        (["home/m", "--replay", "no-such-file"], "home/m beside --replay"),
+        (["-n", "5", "--replay", "no-such-file"], "-n beside --replay"),
+        (["home/m", "--simulate", "-n", "2", "--hosts", "home,away,home/m"], "the host home/m is named twice"),
+        (["home/m", "--max-cost", "5USD", "--max-cost", "9USD"], "--max-cost is there twice for USD"),
+        (["home/m", "--simulate", "-n", "2", "-o", "no-folder/report.json"], "there is no such folder"),
     ],
 )
 def test_wrong_calls_name_what_is_wrong(overlay: Path, args: list[str], text: str) -> None:
     done = completed(["compare", *args], {"HOME_KEY": "a", "AWAY_KEY": "b"})
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert text in done.stderr
+
+
+@pytest.mark.parametrize("cap", ["nan", "inf", "-1", "five"])
+def test_a_cap_that_would_hold_nothing_is_refused(overlay: Path, cap: str) -> None:
+    with pytest.raises(ValueError, match=f"max_cost='{cap}'"):
+        compare("home/m", ["home", "away"], tasks=1, max_cost={"USD": cap})

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import cnllm.probe
+
 from .endpoint import Json
 from .odd import Odd
 from .test_odd_endpoints import probed, refuses, values
@@ -209,3 +211,9 @@ def test_numbers_that_nobody_knows_may_be_the_counts_of_a_stream(instead: bytes,
 
     assert values(probed(Silent(), max_requests=60)).get("simulator.stream_usage") == said
     assert "simulator.stream_usage" in values(probed(Odd()))
+
+
+@pytest.mark.parametrize("cap", [float("nan"), -1.0])
+def test_a_cap_that_would_hold_nothing_is_refused(cap: float) -> None:
+    with pytest.raises(ValueError, match=f"max_cost={cap}"):
+        cnllm.probe.run("http://127.0.0.1:9/v1", model="m", price=(1.0, 2.0), max_cost=cap)

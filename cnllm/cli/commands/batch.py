@@ -65,8 +65,8 @@ HELP = options.Help(
 @options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request bodies, sent as it is. @FILE reads a file.")
 @click.option("--concurrency", metavar="N|auto", default="auto", help="Requests at a time. Default: auto.")
-@click.option("--rpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most requests a minute.")
-@click.option("--tpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most tokens a minute.")
+@click.option("--rpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most requests a minute.")
+@click.option("--tpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most tokens a minute.")
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
 @click.option("--currency", metavar="C", help="That of --max-cost (default: the price's) and --assume-price.")
 @click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
@@ -109,7 +109,7 @@ HELP = options.Help(
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--ray", metavar="ADDRESS", help="Send from a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
-@click.option("--timeout", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Seconds for an answer.")
+@click.option("--timeout", metavar="S", type=options.NumberRange(min=0, min_open=True), help="Seconds for an answer.")
 @options.tag
 @click.option("--no-log", is_flag=True, help="Do not log what the calls cost; see cnllm logs.")
 @click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")

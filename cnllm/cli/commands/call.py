@@ -99,7 +99,7 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
 @click.option(
     "--timeout",
     metavar="S",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.NumberRange(min=0, min_open=True),
     help="Seconds to wait for the endpoint.",
 )
 @options.tag

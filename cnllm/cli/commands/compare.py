@@ -17,6 +17,7 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
+from cnllm.system.files import REPORT_BYTES, read_bounded
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, Host, TaskChoice
@@ -88,12 +89,27 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
     registry = Registry.load()
     if params["output"] is not None and Path(params["output"]).suffix not in (".json", ".html", ".svg"):
         raise errors.UsageError(f"-o {params['output']}: a report is .json, .html or .svg", "choose one of these")
+    if params["output"] is not None:
+        errors.require_place("-o", params["output"])
     pem = None if params["key"] is None else _signing_key(params["key"], params["output"])
     if params["replay"] is not None:
+        _refuse_settings(ctx)
         ctx.exit(_replay(registry, pem, params))
     if model is None:
         raise errors.UsageError("no model is named", "cnllm compare MODEL")
     ctx.exit(_run(registry, model, pem, params))
+
+
+def _refuse_settings(ctx: click.Context) -> None:
+    """Raise `UsageError` for a model, or an option of a run, beside `--replay`: the report has them."""
+    own = {"output", "key", "as_json", "replay"}
+    for param in ctx.command.get_params(ctx):
+        source = ctx.get_parameter_source(param.name or "")
+        if param.name not in own and source is click.core.ParameterSource.COMMANDLINE:
+            word = param.opts[-1] if isinstance(param, click.Option) else str(ctx.params["model"])
+            raise errors.UsageError(
+                f"{word} beside --replay, which takes the model and its settings from the report", f"leave {word} out"
+            )
 
 
 def _signing_key(name: str, output: str | None) -> bytes:
@@ -108,7 +124,7 @@ def _signing_key(name: str, output: str | None) -> bytes:
 def _read(name: str) -> bytes:
     """Return the content of a file that the user named."""
     try:
-        return Path(name).read_bytes()
+        return read_bounded(name, REPORT_BYTES)
     except OSError as error:
         raise errors.UsageError(f"cannot read {name}: {error.strerror}", "name a file that is there") from error
 
@@ -183,6 +199,8 @@ def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
         code = None if match is None else match[2] or currency
         if match is None or code is None:
             raise errors.UsageError(f"--max-cost {text}: an amount and a currency", "--max-cost 5USD")
+        if code in caps:
+            raise errors.UsageError(f"--max-cost is there twice for {code}", "give one for each currency")
         caps[code] = Decimal(match[1])
     return caps
 
@@ -210,15 +228,26 @@ def _print_plan(hosts: Sequence[Host], settings: TaskChoice) -> None:
 
 # ── what is printed ──────────────────────────────────────────────────────────
 def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None:
-    """Write the report, and print its figures."""
-    output = params["output"]
-    if output is not None:
-        write = {".html": report.to_html, ".svg": report.to_svg}.get(Path(output).suffix)
-        signed = report if pem is None else report.sign(pem)
-        content = signed.to_json() if write is None else write().encode()
-        with errors.writing(output):
-            Path(output).write_bytes(content)  # asked for: the file that the user named
-    if params["as_json"]:
+    """Write the report, and print its figures, also where it cannot be written: they were paid for."""
+    try:
+        if params["output"] is not None:
+            _write(report, pem, params["output"])
+    finally:
+        _print_figures(report, as_json=params["as_json"])
+
+
+def _write(report: Comparison, pem: bytes | None, output: str) -> None:
+    """Write the report to a file that the user named."""
+    write = {".html": report.to_html, ".svg": report.to_svg}.get(Path(output).suffix)
+    signed = report if pem is None else report.sign(pem)
+    content = signed.to_json() if write is None else write().encode()
+    with errors.writing(output):
+        Path(output).write_bytes(content)  # asked for
+
+
+def _print_figures(report: Comparison, *, as_json: bool) -> None:
+    """Print the figures and the verdicts."""
+    if as_json:
         answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
         return
     answer.print_line(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_SECONDS = click.FloatRange(min=0, min_open=True, max=7 * 86_400)
+_SECONDS = options.NumberRange(min=0, min_open=True, max=7 * 86_400)
 _COUNT = click.IntRange(min=1)
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"

@@ -26,7 +26,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--pace",
     metavar="S",
-    type=click.FloatRange(min=0),
+    type=options.NumberRange(min=0),
     default=0.0,
     help="Seconds between the pieces of a stream.",
 )

@@ -49,7 +49,7 @@ _REQUESTS = 200
 @click.option("--simulate", is_flag=True, help="Ask the simulator: no key, no network.")
 @click.option("--max-requests", metavar="N", type=click.IntRange(min=1), help="Send at most N requests in all.")
 @click.option(
-    "--max-cost", metavar="X", type=click.FloatRange(min=0), help="Send nothing that might cost more than X in all."
+    "--max-cost", metavar="X", type=options.NumberRange(min=0), help="Send nothing that might cost more than X in all."
 )
 @click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")
 @click.option("--json", "as_json", is_flag=True, help="Print an array as JSON.")

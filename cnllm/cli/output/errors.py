@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import ENOSPC
+from errno import EACCES, ENOSPC
 from typing import TYPE_CHECKING
 
 import click
@@ -41,6 +41,7 @@ __all__ = [
     "has_content",
     "hide_secrets",
     "report_error",
+    "require_place",
     "worst_status",
     "writing",
 ]
@@ -275,6 +276,15 @@ class UsageError(click.UsageError):
     def format_message(self) -> str:
         """Return the message without click's prefix."""
         return self.message
+
+
+def require_place(option: str, file: str) -> None:
+    """Raise `UsageError` where no file can stand, before a run whose end writes it asks anything."""
+    folder = os.path.dirname(os.path.realpath(file))
+    if not os.path.isdir(folder):
+        raise UsageError(f"{option} {file}: there is no such folder", "make the folder first")
+    if not os.access(file if os.path.exists(file) else folder, os.W_OK):
+        raise UsageError(f"{file} cannot be written: {os.strerror(EACCES)}", "name another file")
 
 
 @contextmanager

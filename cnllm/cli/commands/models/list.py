@@ -82,7 +82,7 @@ def _without_gc() -> Iterator[None]:
 @click.option(
     "--max-price",
     metavar="N",
-    type=click.FloatRange(min=0),
+    type=options.NumberRange(min=0),
     help="At most N per million output tokens, in the model's own currency.",
 )
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
