@@ -36,16 +36,21 @@ TYPING = (
 
 
 def run(session: ChatSession, line: str) -> bool:
-    """Run a slash command. Return False if it ends the chat."""
+    """Run a slash command. Return False if it ends the chat.
+
+    One that fails counts in the exit status: the next turns of a pipe rely on it.
+    """
     name, argument = (*line.split(maxsplit=1), "")[:2]
     name = name.lower()
     command = _HANDLERS.get(name)
     if command is None:
+        session.add_failure(errors.WRONG)
         errors.print_error(f"there is no command {name}", "/help lists them; // begins a text with a slash")
         return True
     try:
         return not command(session, argument.strip())
     except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError, OSError) as error:
+        session.add_failure(errors.WRONG)
         errors.print_error(*errors.error_text(error))
     return True
 

@@ -92,7 +92,7 @@ class ChatSession:
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
         self._failed: FailedTurn | None = None  # the last turn, if it failed
-        self._worst_failure = errors.WHOLE  # of failed turns before the last one
+        self._worst_failure = errors.WHOLE  # of commands, failed turns before the last one, and turns before `clear`
         self._check(model, settings)
 
     @property
@@ -113,9 +113,13 @@ class ChatSession:
 
     @property
     def status(self) -> int:
-        """Return the worst exit status of the turns. A turn that the user undid or retried does not count."""
+        """Return the worst exit status of turns and commands. A turn that the user undid or retried does not count."""
         failed = errors.WHOLE if self._failed is None else self._failed.status
         return errors.worst_status(self._worst_failure, failed, *(turn.status for turn in self._turns))
+
+    def add_failure(self, status: int) -> None:
+        """Count an exit status that no later turn changes."""
+        self._worst_failure = errors.worst_status(self._worst_failure, status)
 
     def _messages(self, *new: Message) -> list[Message]:
         old = (message for turn in self._turns for message in turn.messages)
@@ -138,7 +142,7 @@ class ChatSession:
         view = ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._settings.markdown)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
-            self._worst_failure = errors.worst_status(self._worst_failure, self._failed.status)
+            self.add_failure(self._failed.status)
         self._failed = FailedTurn(None, question)
         with self._log.turn(new, self.model, origin, self._settings.protocol, self._settings.base_url) as turn:
             self._failed = FailedTurn(turn.number, question)
@@ -252,6 +256,7 @@ class ChatSession:
 
     def clear(self) -> None:
         """Begin a new conversation. The old one stays in the logs."""
+        self.add_failure(self.status)
         self._turns, self._failed, self._files = [], None, []
         self._log.begin()
 

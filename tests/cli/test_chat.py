@@ -99,7 +99,7 @@ def test_a_turn_may_have_several_lines(machine: Machine, lines: list[str], said:
 # ── commands ─────────────────────────────────────────────────────────────────
 def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine) -> None:
     done = chat(machine, "/help", "/bogus", "/quit", "never asked", args=SIMULATED)
-    assert (done.status, done.out) == (0, "")
+    assert (done.status, done.out) == (2, "")
     for name in ("/help", "/model", "/tools", "/retry", "/undo", "/cost", "/thinking", "/quit", "Ctrl-C", "Alt-Enter"):
         assert name in done.err
     assert "there is no command /bogus" in done.err
@@ -107,6 +107,20 @@ def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine)
     assert (done.out, "there is no command !multi" in done.err) == ("", True)
     assert "/file FILE attaches a file" in done.err
     assert "/file none.txt: No such file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (("/model no-such-model", "hi"), 2),  # the answer is not that model's
+        (("/file none.txt", "hi"), 2),
+        (("hi", "/save no-folder/talk.md"), 2),
+        (("!multi", "hi"), 2),
+        (("/help", "/model", "/cost", "/undo", "hi"), 0),
+    ],
+)
+def test_a_command_that_fails_counts_in_the_exit_status(machine: Machine, lines: tuple[str, ...], status: int) -> None:
+    assert chat(machine, *lines, args=SIMULATED).status == status
 
 
 def test_another_model_can_go_on_and_what_it_is_not_told_is_noted(machine: Machine) -> None:
@@ -124,7 +138,7 @@ def test_a_model_that_is_none_or_has_no_key_is_not_switched_to(machine: Machine)
     with Server(says("One."), says("Two.")) as peer:
         machine.overlay(peer.url)
         done = chat(machine, "first", "/model nonesuch", "/model glm-4.7", "second", args=HOME)
-        assert (done.status, done.out) == (0, "One.\nTwo.\n")
+        assert (done.status, done.out) == (2, "One.\nTwo.\n")
     assert "nonesuch" in done.err
     assert "ZAI_API_KEY" in done.err
     assert "now asking" not in done.err
@@ -194,7 +208,7 @@ def test_reasoning_is_set_and_what_cannot_be_had_is_noted_at_once(machine: Machi
         )
         lines = ("/reasoning", "a", "/reasoning max", "/reasoning", "b", "/reasoning lots", "/reasoning default", "c")
         done = chat(machine, *lines, args=HOME)
-        assert done.status == 0, done.err
+        assert done.status == 2, done.err  # /reasoning lots
         assert [received.json().get("think") for received in peer.received] == [None, {"much": "high"}, None]
     assert "reasoning: the endpoint's default; /reasoning LEVEL sets it\n" in done.err
     assert "max → high" in done.err.partition("reasoning: max\n")[0]
@@ -294,6 +308,8 @@ def test_the_exit_status_is_the_worst_of_the_turns_that_stand(machine: Machine) 
         (0, ("a", "/retry"), (length, says("One."))),
         (3, ("a", "/retry"), (length, refused)),  # the previous answer stays
         (0, ("a", "/undo", "b"), (length, says("Two."))),
+        (3, ("a", "/clear", "b"), (length, says("Two."))),
+        (1, ("a", "/clear", "b"), (refused, says("Two."))),
         (1, ("a", "b", "/undo"), (refused, says("Two."))),
     ]
     for status, lines, answers in table:

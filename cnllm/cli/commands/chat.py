@@ -65,7 +65,8 @@ def chat(**params: Any) -> int:
     """Talk with a model; /help lists the commands of a chat.
 
     Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
-    exit status is the worst of all turns, as for cnllm call. A terminal needs the extra chat.
+    exit status is the worst of all turns, as for cnllm call; a command that fails counts as 2. A terminal needs the
+    extra chat.
     """
     from cnllm.cli import call_template, turn_log
 
@@ -178,6 +179,7 @@ def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
     if line.strip().lower() in ("exit", "quit"):
         return False
     if (hint := chat_commands.foreign_hint(line)) is not None:
+        session.add_failure(errors.WRONG)
         errors.print_error(f"there is no command {line.split()[0]}", hint)
         return True
     text = line.removeprefix("/") if line.startswith("//") else line
