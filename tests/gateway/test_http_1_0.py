@@ -9,7 +9,7 @@ import pytest
 
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.server import running
-from tests.gateway.support import KEY, lines_sent
+from gateway.support import KEY, lines_sent
 
 BODY = json.dumps({"model": "zai/glm-4.7", "messages": [{"role": "user", "content": "Hi"}], "stream": True}).encode()
 

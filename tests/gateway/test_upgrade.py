@@ -13,7 +13,7 @@ import pytest
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds
 from cnllm.gateway.server import running
-from tests.gateway.support import KEY, lines_sent
+from gateway.support import KEY, lines_sent
 
 BODY = json.dumps({"model": "zai/glm-4.7", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 OFFER = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQBAAAA\r\n"

@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from tests.gateway.support import KEY, Answer, Upstream, gateway_for, say
+from gateway.support import KEY, Answer, Upstream, gateway_for, say
 
 MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
