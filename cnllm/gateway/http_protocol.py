@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cnllm.gateway.bounds import Bounds, Clients, file_limit
 from cnllm.gateway.endpoints import NO_WIRE
@@ -221,6 +221,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _plain_head: bytes | None = None  # that of a request that offers another protocol, without the offer
     _rest: int | None = None  # bytes of a refused request that are still thrown away
     _closing: asyncio.TimerHandle | None = None
+    _running: RequestResponseCycle | None = None  # the request that is being answered; `cycle` is the last one
 
     def __init__(self, *arguments: Any, open_connections: Connections, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -246,10 +247,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._closing is not None:
             self._closing.cancel()
         self.is_ending = True
+        if (running := self._running) is not None and not running.response_complete:  # others wait behind it
+            running.disconnected = True
+            running.message_event.set()
         super().connection_lost(exc)
         # Nothing of the last request is kept until the collector finds the circle of these objects.
         self.pipeline.clear()
-        self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
+        self.cycle = self.scope = self.headers = self._running = None  # type: ignore[assignment]
         self.transport = None  # type: ignore[assignment]
         del self.output
 
@@ -419,6 +423,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if is_old:  # such a client knows no interim response
             self.expect_100_continue = False
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
         if is_old:
             self.cycle.transport = _Unframed(self.output)  # type: ignore[assignment]
         self._is_idle = False
@@ -466,6 +472,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
+            self._running = cycle
             task = self.loop.create_task(cycle.run_asgi(app))
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)

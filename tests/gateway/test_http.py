@@ -344,6 +344,24 @@ def test_a_client_that_goes_takes_the_call_of_the_model_with_it(tmp_path: Path) 
             assert upstream.gone.wait(20), kind
 
 
+def test_a_client_that_goes_takes_all_of_its_requests_with_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    go_on = threading.Event()
+    upstream = Upstream(say("Hello.", wait=go_on))
+    body = json.dumps({**BODIES["openai-chat"], "stream": True}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    with gateway_for(upstream, tmp_path) as http:
+        with socket.create_connection((http.base_url.host, http.base_url.port or 0), 10) as peer:
+            peer.sendall(request * 3)
+            assert peer.recv(10) == b"HTTP/1.1 2"
+        go_on.set()  # the endpoint writes on, and finds nobody
+        assert upstream.gone.wait(20)
+        assert '"outcome":"the client has gone"' in _ended_entry()
+        assert http.get("/healthz").status_code == 200
+    assert len(upstream.bodies) == 1, "what waited behind it was not sent"
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 def test_a_client_that_reads_nothing_is_given_up(tmp_path: Path) -> None:
     upstream = Upstream(Answer([{"content": "x" * 100_000}] * 300))
     body = json.dumps({**BODIES["openai-chat"], "stream": True}).encode()
