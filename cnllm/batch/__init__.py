@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
+from cnllm.errors import CnllmError
 from cnllm.system import processes
 
 if TYPE_CHECKING:
@@ -42,8 +43,11 @@ def run(
     """Ask a model every request, write the answers to `out`, and return a report.
 
     Several models share the rows, and so do several `api_keys`, each within its own limits. Ctrl-C once waits for what
-    is on its way, twice does not; both keep everything, and the report says so.
+    is on its way, twice does not; both keep everything, and the report says so. Where an event loop runs, as in a
+    notebook, `run_async` does it.
     """
+    if _has_event_loop():
+        raise CnllmError("an event loop runs in this thread", hint="use: await cnllm.batch.run_async(…)")
     return run_session(make_settings(requests, model, out=out, **options))
 
 
@@ -60,6 +64,15 @@ async def run_async(
         return await session.run()
     finally:
         session.close()
+
+
+def _has_event_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def run_session(settings: BatchSettings) -> Report:

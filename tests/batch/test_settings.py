@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import typing
 from pathlib import Path
@@ -50,3 +51,13 @@ def test_a_bound_that_would_hold_nothing_is_refused(tmp_path: Path, name: str) -
     with pytest.raises(ValueError, match=f"{name}=nan"):
         cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True, **options)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_in_a_running_event_loop_the_other_function_is_named(tmp_path: Path) -> None:
+    async def call() -> None:
+        cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True)
+
+    with pytest.raises(cnllm.CnllmError, match="an event loop runs in this thread") as caught:
+        asyncio.run(call())
+    assert caught.value.hint == "use: await cnllm.batch.run_async(…)"
+    assert not list(tmp_path.iterdir())
