@@ -15,6 +15,7 @@ from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
 from cnllm.schemas.python_types import is_python_type, python_type
+from cnllm.schemas.simplify import remove_odd_defaults
 from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
@@ -113,6 +114,7 @@ def read_options(
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
             fields["schema_keys"] = _schema_keys(value)
+            checks.check_finite("schema", fields["schema"])
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
             question = f". Did you mean {similar!r}?" if similar else ""
@@ -277,7 +279,10 @@ def _tools(value: Any) -> tuple[Function, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise TypeError(f"tools is {type(value).__name__}, a list is expected")
         value = checks.as_list("tools", value, "a list")
-    return tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
+    tools = tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
+    for tool in tools:
+        checks.check_finite(f"tools ({checks.short_text(tool.name)})", tool.parameters)
+    return tools
 
 
 def _tool(tool: Any, index: int) -> Function:
@@ -326,7 +331,7 @@ def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
         raise TypeError(f"schema is {type(value).__name__}; {_SCHEMAS} is expected")
     try:
         kind = python_type(value) if kind is None else kind
-        return dict(kind.model_json_schema()), _name(getattr(kind, "__name__", None)), kind
+        return remove_odd_defaults(dict(kind.model_json_schema())), _name(getattr(kind, "__name__", None)), kind
     except Exception as error:  # raised by a type that has no JSON Schema
         reason = str(error).strip().partition("\n")[0]
         label = checks.kind_of(value) if isinstance(value, type) else str(value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from cnllm.schemas.subschemas import map_children, resolve
 
-__all__ = ["inline_references", "make_strict", "remove_nulls", "remove_titles"]
+__all__ = ["inline_references", "is_json", "make_strict", "remove_nulls", "remove_odd_defaults", "remove_titles"]
 
 Schema = dict[str, Any]
 _CONDITIONS = ("if", "then", "else", "dependentSchemas")
@@ -27,6 +28,23 @@ def remove_titles(node: Any) -> Any:
     return {
         key: value for key, value in map_children(node, remove_titles).items() if key not in ("title", "discriminator")
     }
+
+
+def remove_odd_defaults(node: Any) -> Any:
+    """Return a schema without the defaults of Python that JSON cannot hold, such as NaN."""
+    if not isinstance(node, dict):
+        return node
+    inner = map_children(node, remove_odd_defaults)
+    return {key: value for key, value in inner.items() if key != "default" or is_json(value)}
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value exactly."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def inline_references(schema: Schema) -> Schema:

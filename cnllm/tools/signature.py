@@ -22,7 +22,14 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from cnllm.schemas.python_types import readable_type
-from cnllm.schemas.simplify import inline_references, make_strict, remove_nulls, remove_titles
+from cnllm.schemas.simplify import (
+    inline_references,
+    is_json,
+    make_strict,
+    remove_nulls,
+    remove_odd_defaults,
+    remove_titles,
+)
 from cnllm.types import checks
 
 __all__ = ["Signature", "docstring_summary", "function_name", "parse_docstring", "signature"]
@@ -93,7 +100,7 @@ def _read(function: Function) -> Signature:
         schema = adapter.json_schema()
     except Exception as error:
         raise _unsupported(function, fields, error) from error
-    schema = inline_references(remove_titles(schema))
+    schema = inline_references(remove_odd_defaults(remove_titles(schema)))
     # validate JSON text: there a date is a string, also in a strict model
     return Signature(schema, make_strict(schema), lambda arguments: adapter.validate_json(_encode_arguments(arguments)))
 
@@ -188,12 +195,13 @@ def _field(parameter: inspect.Parameter, description: str | None) -> Any:
 
 def _default(value: Any) -> dict[str, Any]:
     """Return the schema's default keyword, where JSON can hold the value."""
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
+    from pydantic_core import to_jsonable_python
 
     try:
-        return {"default": to_jsonable_python(value)}
-    except PydanticSerializationError:
+        plain = to_jsonable_python(value)
+    except Exception:  # noqa: BLE001  bytes that are no text, or any error of a caller's class
         return {}
+    return {"default": plain} if is_json(plain) else {}
 
 
 def _unsupported(function: Function, fields: dict[str, Any], error: Exception) -> TypeError:

@@ -27,6 +27,7 @@ __all__ = [
     "as_list",
     "as_tag",
     "as_text",
+    "check_finite",
     "check_json_value",
     "is_loopback",
     "kind_of",
@@ -47,6 +48,7 @@ FAILURES = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError,
 """Exceptions of code that meets a value of another type than it expects."""
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _MAX_SHOWN = 60  # characters of a value
+_NULL = re.compile(rb"[:\[,]null")
 _MAX_BITS = 9_000  # Python refuses to write much longer numbers
 MOST_TAG = 100
 """The most characters of a call's tag."""
@@ -252,9 +254,12 @@ def check_json_value(name: str, value: Any) -> None:
         place, item, depth = todo.pop()
         if depth > 500:
             raise ValueError(f"{name} is nested too deeply or holds itself; JSON of fewer levels is expected")
-        if item is None or isinstance(item, bool | str | float):
+        if item is None or isinstance(item, bool | str):
             continue
-        if isinstance(item, int):
+        if isinstance(item, float):
+            if item - item != 0:  # NaN and infinity
+                raise wrong_value(place, item, "a finite number")
+        elif isinstance(item, int):
             if item.bit_length() > _MAX_BITS:
                 raise ValueError(f"{place} is a number of too many digits; a shorter one is expected")
         elif isinstance(item, Mapping):
@@ -268,6 +273,16 @@ def check_json_value(name: str, value: Any) -> None:
             todo += [(f"{place}[{index}]", inner, depth + 1) for index, inner in enumerate(items)]
         else:
             _require_encodable(place, item)
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Raise `ValueError` for a value with a number that JSON does not have, such as NaN: null would be sent for it."""
+    try:
+        text = msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001  it is told where the request is built
+        return
+    if _NULL.search(text) is not None:
+        check_json_value(name, value)
 
 
 def _require_encodable(place: str, value: Any) -> None:

@@ -376,7 +376,9 @@ def call_of(data: Any, index: int) -> ToolCall:
         raise ValueError(f"tool_calls[{index}] has no function name")
     arguments = function.get("arguments")
     if type(arguments) is not str and isinstance(arguments, Mapping):
-        table = checks.as_dict(f"tool_calls[{index}].function.arguments", arguments)
+        place = f"tool_calls[{index}].function.arguments"
+        table = checks.as_dict(place, arguments)
+        checks.check_finite(place, table)
         return ToolCall(_text_value(data, "id"), function["name"], table, "")
     if arguments is not None and not isinstance(arguments, str):
         checks.check_json_value(f"tool_calls[{index}].function.arguments", arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -51,6 +52,31 @@ def test_a_value_of_another_type_is_refused_by_name(policy: str) -> None:
             if name in ("parallel_tool_calls", "temperature", "max_tokens", "stop", "logit_bias"):
                 with pytest.raises((TypeError, ValueError), match=name):
                     engine.build_request(MODEL, "Hi", tools=[TOOL], params={name: value})
+
+
+NAN, INFINITY = float("nan"), float("inf")
+NO_JSON: dict[str, dict[str, Any]] = {
+    "extra_body['x'][0]['y']=nan": {"extra_body": {"x": [{"y": NAN}]}},
+    "params['zeal']=inf": {"params": {"zeal": INFINITY}},
+    "schema['properties']['a']['maximum']=inf": {"schema": {"properties": {"a": {"maximum": INFINITY}}}},
+    "tools ('f')['properties']['a']['default']=nan": {
+        "tools": [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"default": NAN}}}}]
+    },
+}
+
+
+@each("place", NO_JSON)
+def test_a_number_that_json_does_not_have_is_refused_wherever_it_stands(place: str) -> None:
+    """Null, which would be sent for it, means something else."""
+    with pytest.raises(ValueError, match=re.escape(f"{place}; a finite number is expected")):
+        engine.build_request(MODEL, "Hi", **NO_JSON[place])
+
+
+def test_such_a_number_in_an_earlier_call_is_refused() -> None:
+    function = {"name": "f", "arguments": {"a": None, "b": [NAN]}}
+    turn: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": function}]}
+    with pytest.raises(ValueError, match=r"arguments\['b'\]\[0\]=nan; a finite number is expected"):
+        engine.build_request(MODEL, ["Hi", turn])
 
 
 def test_what_means_the_same_is_taken() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import sys
 from typing import Any
 
@@ -70,6 +72,25 @@ def test_literals_enums_and_defaults_say_their_values() -> None:
         "unit": {"type": "string", "enum": ["C", "F"]},
         "level": {"type": "integer", "enum": [1, 2], "default": 1},
     }
+
+
+def test_a_default_that_json_cannot_hold_is_not_stated() -> None:
+    @dataclasses.dataclass
+    class Limits:
+        most: float = math.inf
+
+    def find(
+        near: float = math.nan, mark: bytes = b"\xff", half: str = "\ud800", within: tuple[float, ...] = (1, math.inf)
+    ) -> None: ...
+
+    def bound_by(limits: Limits) -> None: ...
+
+    assert [kind.get("default") for kind in properties(find).values()] == [None] * 4
+    bound_by.__annotations__["limits"] = Limits
+    assert properties(bound_by)["limits"]["properties"] == {"most": NUMBER}
+    for offered in ({"tools": [find, bound_by]}, {"schema": Limits}):
+        content = cnllm.Client(simulate=True).plan("deepseek-flash", "Hi", **offered).content
+        assert b'"default":null' not in content
 
 
 def test_dataclasses_typed_dicts_and_pydantic_models_are_written_out_where_they_stand() -> None:
