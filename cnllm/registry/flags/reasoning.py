@@ -98,8 +98,9 @@ class ReasoningFlags(Base, frozen=True):
     servers without a parser for them pass the tags on.
     """
     tags_at: Annotated[Literal["start", "start-open", "anywhere"] | None, EVERY_WIRE] = None
-    """Whether the prompt template has already written the opening tag (start-open). With start and with anywhere tags
-    count anywhere outside of code. Why: Some chat templates open the tag themselves, so that only its end arrives.
+    """Whether the prompt template has already written the opening tag (start-open): under `when.reasoning` where
+    reasoning can be off, for then no tag is open. With start and with anywhere tags count anywhere outside of code.
+    Why: Some chat templates open the tag themselves, so that only its end arrives.
     """
     answer_tags: Annotated[list[str] | None, EVERY_WIRE] = None
     """The opening tag of the answer, then its closing tags; they are removed at both ends of the answer. Why: Some
