@@ -255,7 +255,8 @@ class Wire(Struct, frozen=True):
     beside the messages, and is none of them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
     field for the name of their speaker. `text_arguments`: the arguments of a call are a text, which is JSON and not
-    empty. `tool_keys` are the keys beside a function that are written; None for all.
+    empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
+    for all.
 
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
     stands elsewhere. `most_calls` is the key of a body, `most_uses` that of a tool, with the most calls that the
@@ -284,6 +285,7 @@ class Wire(Struct, frozen=True):
     names: bool = False
     text_arguments: bool = False
     tool_keys: frozenset[str] | None = frozenset()
+    part_keys: frozenset[str] | None = None
     reference_keys: frozenset[str] = frozenset()
     most_calls: str | None = None
     most_uses: str | None = None

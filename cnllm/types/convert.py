@@ -15,7 +15,7 @@ from cnllm.types import checks
 from cnllm.types.faults import message_fault
 from cnllm.types.json_form import encode_json
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.media import as_media, data_url, is_file_part, media_kind
+from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format
 from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "result_text",
     "text_with_error",
     "tool_result",
-    "url_media",
     "with_content",
     "with_error",
 ]
@@ -233,7 +232,7 @@ def content_part(part: Text | Media) -> dict[str, Any]:
     mark = _cache_mark(media.extra or {})
     kind = media_kind(media)
     if kind == "audio" and media.data is not None:
-        sound = {"data": media.data, "format": media.type.partition("/")[2]}
+        sound = {"data": media.data, "format": sound_format(media)}
         return {"type": "input_audio", "input_audio": sound | _further_keys(extra, *sound), **mark}
     if kind == "file" and media.data is not None:
         return {"type": "file", "file": {"file_data": data_url(media)} | _further_keys(extra, "file_data"), **mark}
@@ -333,7 +332,7 @@ def _part(item: Any) -> Part:
         url = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
         if isinstance(url, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
-            return url_media(url, kind.removesuffix("_url"), {**extra, **_cache_mark(item)} or None)
+            return from_url(url, cast(MediaKind, kind.removesuffix("_url")), {**extra, **_cache_mark(item)} or None)
     sound = item.get("input_audio")
     if type(sound) is not dict and isinstance(sound, Mapping):
         sound = checks.as_dict("input_audio", sound)
@@ -353,14 +352,6 @@ def _part(item: Any) -> Part:
     if kind == "refusal" and isinstance(item.get("refusal"), str):
         return Text(item["refusal"], None, _cache_mark(item) or None)
     return Opaque(dict(item))
-
-
-def url_media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
-    """Return a URL, or the data in a data URL, as media."""
-    head, comma, data = url.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        return Media(head[5:-7], data, None, None, extra)
-    return Media(kind, None, url, None, extra)
 
 
 def call_of(data: Any, index: int) -> ToolCall:

@@ -16,11 +16,14 @@ __all__ = [
     "as_media",
     "data_url",
     "file_name",
+    "from_url",
     "is_file_part",
     "is_pdf",
     "kind_of_url",
     "media_kind",
     "media_noun",
+    "plain_mime",
+    "sound_format",
     "upload_name",
     "url_name",
 ]
@@ -122,7 +125,9 @@ def media_noun(media: Media) -> str:
 
 def data_url(media: Media) -> str:
     """Return the URL of a medium; its data as a data URL where it has none."""
-    return media.url if media.url is not None else f"data:{media.type};base64,{media.data}"
+    if media.url is not None:
+        return media.url
+    return f"data:{media.type if '/' in media.type else plain_mime(media)};base64,{media.data}"
 
 
 def is_file_part(data: Any) -> bool:
@@ -146,7 +151,7 @@ def as_media(data: Mapping[str, Any]) -> Media | None:
         extra_keys = {
             key: value for key, value in data.items() if key not in ("type", kind, f"{KIND_OF_PART[kind]}_url")
         }
-        return _from_url(inner, KIND_OF_PART[kind], extra_keys or None)
+        return from_url(inner, KIND_OF_PART[kind], extra_keys or None)
     if not isinstance(inner, Mapping):
         return None
     for key in ("file_data", "data", "url", "file_url"):
@@ -164,7 +169,7 @@ def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
         case {"type": "base64", "media_type": str(mime), "data": str(content)}:
             return Media(mime, content, None, None, extra)
         case {"type": "url", "url": str(url)}:
-            return _from_url(url, kind, extra)
+            return from_url(url, kind, extra)
         case {"type": "text", "data": str(text)}:
             return Media("text/plain", base64.b64encode(text.encode("utf-8", "replace")).decode(), None, None, extra)
     return None
@@ -173,7 +178,7 @@ def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
 def _from_text(text: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
     """Return a URL, or bare base64 whose type only the name or the format shows, as media."""
     if ":" in text[:12]:
-        return _from_url(text, kind, extra)
+        return from_url(text, kind, extra)
     ending = str((extra or {}).get("format") or _ending(str((extra or {}).get("filename", "")))).lower()
     if kind == "file":
         mime = _MIME_BY_ENDING.get(ending, "application/pdf" if not ending else "application/octet-stream")
@@ -183,20 +188,47 @@ def _from_text(text: str, kind: MediaKind, extra: dict[str, Any] | None) -> Medi
     return Media(mime, text, None, None, extra or None)
 
 
-def _from_url(url: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
+def from_url(url: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
     """Return a URL, or the data in a data URL, as media."""
     head, comma, content = url.partition(",")
     if comma and head[:5].lower() == "data:":
         mime = head[5:].partition(";")[0]
         if head.lower().endswith(";base64"):
-            return Media(mime or _default_mime(kind, extra), content, None, None, extra)
+            return Media(mime or _default_mime(kind, extra, content), content, None, None, extra)
         return Media(mime or "text/plain", base64.b64encode(unquote_to_bytes(content)).decode(), None, None, extra)
     return Media(kind, None, url, None, extra)
 
 
-def _default_mime(kind: MediaKind, extra: dict[str, Any] | None) -> str:
-    """Return the MIME type of data without one."""
-    return f"audio/{(extra or {}).get('format') or 'wav'}" if kind == "audio" else kind
+def _default_mime(kind: MediaKind, extra: dict[str, Any] | None, content: str) -> str:
+    """Return the MIME type of data without one, for a picture by its first bytes."""
+    if kind == "audio":
+        return f"audio/{(extra or {}).get('format') or 'wav'}"
+    return _picture_mime(content) or kind
+
+
+def _picture_mime(content: str) -> str | None:
+    """Return the MIME type of a picture by its first bytes; None where they do not show it."""
+    return next((mime for start, mime in _BEGINNINGS.items() if content.startswith(start)), None)
+
+
+def plain_mime(media: Media) -> str:
+    """Return the MIME type of a medium without parameters and in its registered spelling, as endpoints compare it."""
+    mime = media.type.partition(";")[0].strip().lower()
+    if "/" not in mime and media.data is not None:
+        mime = _picture_mime(media.data) or mime
+    return _REGISTERED.get(mime, mime)
+
+
+def sound_format(media: Media) -> str:
+    """Return the format of a sound, in the words of the wires that name formats and not MIME types."""
+    mime = plain_mime(media).partition("/")[2]
+    return _FORMATS.get(mime, mime.removeprefix("x-"))
+
+
+_BEGINNINGS = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+"""The first characters of pictures in base64."""
+_REGISTERED = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
+_FORMATS = {"mpeg": "mp3", "mpeg3": "mp3", "x-mpeg": "mp3", "wave": "wav", "vnd.wave": "wav", "x-pn-wav": "wav"}
 
 
 def _url_path(url: str) -> str:

@@ -6,7 +6,7 @@ Only the copy for the wire changes. The decisions are the same on every wire; th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,16 +14,20 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning, repair
 from cnllm.engine.history.repair import Turn
-from cnllm.protocols import wire
+from cnllm.protocols import Wire, wire
 from cnllm.protocols.call_ids import UniqueIds
 from cnllm.protocols.tool_names import accepted_name
 from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
-from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
+from cnllm.types.convert import CACHE_MARK, CACHE_MARKS
 from cnllm.types.parts import SYSTEM_ROLES
 from cnllm.types.tools import Function
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["Target", "fit", "is_plain"]
 
@@ -53,7 +57,7 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     model, flags = target.model, target.flags
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
-    _note_lost_keys(messages, rules, ledger, has_names=codec.names)
+    _note_lost_keys(messages, rules, ledger, codec)
     if is_plain(messages):
         turns = list(enumerate(messages))
         if (filling := _filling(flags)) is not None:
@@ -81,22 +85,38 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     return [message for _, message in turns]
 
 
-def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger, *, has_names: bool) -> None:
-    """Note the keys of messages that the endpoint is not known to take."""
+def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger, codec: Wire) -> None:
+    """Note the keys of messages and of their parts that the endpoint is not known to take."""
     counts: dict[str, int] = {}
+    in_parts: dict[str, int] = {}
+    written = codec.part_keys
     for message in messages:
-        if message.name is not None and not has_names:
+        if message.name is not None and not codec.names:
             counts["name"] = counts.get("name", 0) + 1
         if message.extra is not None:
             for key, value in message.extra.items():
                 if value not in EMPTY:
                     counts[key] = counts.get(key, 0) + 1
-    if counts:
-        for path in rules.fields or ():
-            counts.pop(path.partition(".")[0], None)
-        for key, count in counts.items():
-            did = "left out: the endpoint is not known to take it"
-            ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
+        if written is not None:
+            for part in message.parts:
+                if (type(part) is Text or type(part) is Media) and part.extra:
+                    _count_lost(part, message.role, written, in_parts)
+    for path in rules.fields or () if counts else ():
+        counts.pop(path.partition(".")[0], None)
+    for key, count in counts.items():
+        did = "left out: the endpoint is not known to take it"
+        ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
+    for key, count in in_parts.items():
+        code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
+        subject = CACHE_MARK if key == CACHE_MARK else f"messages[].content[].{key}"
+        ledger.count(code, "messages.fields", subject, "left out: the wire has no place for it", count)
+
+
+def _count_lost(part: Text | Media, role: str, written: Collection[str], counts: dict[str, int]) -> None:
+    """Count the keys of a part that the wire does not write. Those of an answer's text are an endpoint's own words."""
+    for key, value in (part.extra or {}).items():
+        if key not in written and value not in EMPTY and (role != "assistant" or key in CACHE_MARKS):
+            counts[key] = counts.get(key, 0) + 1
 
 
 def _filling(flags: Flags) -> registry_flags.ReasoningFlags | None:
@@ -217,7 +237,7 @@ def _join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
     def flush() -> None:
         if run:
-            out.append((start, run[0] if len(run) == 1 else _join_messages(run)))
+            out.append((start, run[0] if len(run) == 1 else _join_messages(run, ledger)))
             run.clear()
 
     for index, message in turns:
@@ -232,10 +252,14 @@ def _join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     return out
 
 
-def _join_messages(run: Sequence[Message]) -> Message:
+def _join_messages(run: Sequence[Message], ledger: Ledger) -> Message:
     """Join messages. A name stays where all have it; of equal further keys the last one counts."""
+    names = {message.name for message in run}
+    if len(names) > 1:
+        did, lost = "left out: the messages are joined", sum(message.name is not None for message in run)
+        ledger.count("key-foreign", "messages.consecutive_roles", "messages[].name", did, lost)
     extra = {key: value for message in run for key, value in (message.extra or {}).items()}
-    name = run[0].name if len({message.name for message in run}) == 1 else None
+    name = run[0].name if len(names) == 1 else None
     return replace(run[0], parts=_join_parts(run), name=name, extra=extra or None)
 
 

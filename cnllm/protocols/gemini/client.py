@@ -3,6 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.gemini.client_decode import GeminiDecoder, fast_decoder
 from cnllm.protocols.gemini.client_encode import TOOL_KEYS, encode_body, takes_medium
+from cnllm.types.media import NAME_KEYS
 
 __all__ = ["WIRE"]
 
@@ -21,4 +22,5 @@ WIRE = Wire(
     media_roles=frozenset(["user", "assistant"]),
     takes_name=lambda media, in_result: in_result,
     tool_keys=TOOL_KEYS,
+    part_keys=frozenset(NAME_KEYS),
 )

@@ -18,7 +18,7 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.media import file_name
+from cnllm.types.media import file_name, plain_mime
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -122,7 +122,7 @@ def takes_medium(media: Media, flags: Flags) -> bool:
 def _media(media: Media) -> dict[str, Any]:
     """Encode a medium."""
     if media.data is not None:
-        return {"inlineData": {"mimeType": media.type, "data": media.data}}
+        return {"inlineData": {"mimeType": plain_mime(media), "data": media.data}}
     mime_type = {"mimeType": media.type} if "/" in media.type else {}  # a bare kind ("image") is no MIME type
     return {"fileData": {**mime_type, "fileUri": media.url}}
 

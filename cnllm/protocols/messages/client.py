@@ -3,7 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.messages.client_decode import MessagesDecoder, fast_decoder
 from cnllm.protocols.messages.client_encode import encode_body, takes_medium
-from cnllm.types.media import media_kind
+from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
 
@@ -20,6 +20,7 @@ WIRE = Wire(
     list_params=("stop",),
     no_blanks=("stop",),
     tool_keys=None,
+    part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
     most_uses="max_uses",
     hour_mark=b'"1h"',
 )

@@ -16,7 +16,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import CACHE_MARK, result_parts, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.media import file_name, media_kind
+from cnllm.types.media import file_name, media_kind, plain_mime
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body"]
@@ -124,11 +124,11 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
 
 
 def takes_medium(media: Media, flags: Flags) -> bool:
-    """Whether a medium has a form on this wire: pictures, and PDFs and plain texts as documents."""
+    """Whether a medium has a form on this wire: pictures of four types, and PDFs and plain texts as documents."""
     kind = media_kind(media)
-    return kind == "image" or (
-        kind == "file" and (media.data is None or media.type == _PDF or decoded_text(media) is not None)
-    )
+    if kind == "image":
+        return media.data is None or plain_mime(media) in _PICTURES
+    return kind == "file" and (media.data is None or media.type == _PDF or decoded_text(media) is not None)
 
 
 def _media(media: Media) -> Block:
@@ -144,11 +144,12 @@ def _media(media: Media) -> Block:
     elif block["type"] == "document" and (text := decoded_text(media)) is not None:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
-        source = {"type": "base64", "media_type": media.type, "data": media.data}
+        source = {"type": "base64", "media_type": plain_mime(media), "data": media.data}
     return {**block, "source": source, **_seal_data(media), **_caller_keys(media.extra)}
 
 
 _PDF = "application/pdf"
+_PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DOCUMENT_KEYS = ("context", "citations")
 
 

@@ -3,7 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.responses.client_decode import ResponsesDecoder, fast_decoder
 from cnllm.protocols.responses.client_encode import TOOL_KEYS, encode_body, takes_medium
-from cnllm.types.media import media_kind
+from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
 
@@ -19,6 +19,7 @@ WIRE = Wire(
     file_parts=_FILE_PARTS,
     reports_length=False,
     tool_keys=TOOL_KEYS,
+    part_keys=frozenset(["detail", *NAME_KEYS]),
     reference_keys=frozenset(["conversation", "previous_response_id", "prompt"]),
     most_calls="max_tool_calls",
     text_arguments=True,

@@ -17,7 +17,7 @@ from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_parts, result_text, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.media import data_url, media_kind, upload_name
+from cnllm.types.media import data_url, media_kind, sound_format, upload_name
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -300,7 +300,7 @@ def _media(media: Media) -> dict[str, Any]:
             return {"type": "input_file", "file_url": media.url}
         return {"type": "input_file", "filename": upload_name(media), "file_data": data_url(media)}
     if kind == "audio" and media.data is not None:
-        sound = {"data": media.data, "format": media.type.partition("/")[2]}
+        sound = {"data": media.data, "format": sound_format(media)}
         return {"type": "input_audio", "input_audio": sound}
     detail = {key: media.extra[key] for key in ("detail",) if media.extra and key in media.extra}
     return {**detail, "type": f"input_{kind}", f"{kind}_url": data_url(media)}

@@ -22,9 +22,9 @@ from cnllm.protocols.responses.server_tools import (
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
-from cnllm.types.convert import result_of, url_media
+from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.media import as_media
+from cnllm.types.media import as_media, from_url
 from cnllm.types.tools import WebSearch, custom_arguments
 
 __all__ = ["read_request", "read_search"]
@@ -269,7 +269,7 @@ def _media(part: dict[str, Any]) -> Media | None:
     match part:
         case {"type": "input_image", "image_url": str(url)}:
             extra = {"detail": part["detail"]} if part.get("detail") is not None else None
-            return url_media(url, "image", extra)
+            return from_url(url, "image", extra)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Media(f"audio/{kind}", data)
         case {"type": "input_file"} if part.get("file_id") is None:
