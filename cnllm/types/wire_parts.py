@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from cnllm.types import checks
 from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.parts import ANY_MODEL, Media, Opaque, Part, Reasoning, Seal, Text, ToolCall
+from cnllm.types.parts import ANY_MODEL, Media, Opaque, Part, Reasoning, Seal, Text, ToolCall, ToolResult
 from cnllm.types.tools import custom_arguments
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 ReadContent = Callable[[Any], list[Part]]
+Sealable = TypeVar("Sealable", ToolCall, ToolResult)
 
 _BLOCKS = frozenset(["tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"])
 _ITEMS = frozenset(["reasoning", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"])
@@ -134,9 +135,9 @@ def _response(result: Mapping[str, Any]) -> Part:
     response, name, id = result.get("response"), result.get("name"), result.get("id")
     error = False
     match response:
-        case {"output": str(text)} if len(response) == 1:
+        case {"output": str(text), **rest} if not rest:
             response = text
-        case {"error": str(text)} if len(response) == 1:
+        case {"error": str(text), **rest} if not rest:
             response, error = text, True
     media = [part for each in result.get("parts") or () if (part := gemini_part(each)) is not None]
     parts = [*_text_parts(response), *media]
@@ -176,7 +177,7 @@ def _seal(protocol: str, data: Any) -> Seal:
     return Seal(protocol, "", ANY_MODEL, data)
 
 
-def _sealed(part: Any, protocol: str, data: dict[str, Any], *, own: bool = True) -> Any:
+def _sealed(part: Sealable, protocol: str, data: dict[str, Any], *, own: bool = True) -> Sealable:
     """Return a part with the keys that it has beside its own, if any. With `own` they came from the endpoint."""
     if not data:
         return part

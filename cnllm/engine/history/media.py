@@ -361,12 +361,11 @@ def move_media(turns: Sequence[Turn], model: Model, ledger: Ledger, *, in_result
         role = message.role
         if role != "tool":
             flush()
+        new: Message | None = message
         if role == "tool" and not in_results:
             new = _without_result_media(message, index, model, parts_to_move, ledger)
         elif role not in allowed and role != "tool" and message.by is None:
             new = _without_media(message, index, model, parts_to_move, ledger)
-        else:
-            new = message
         if new is not message:
             position = index
         if new is not None:
