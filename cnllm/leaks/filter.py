@@ -175,6 +175,7 @@ class LeakFilter:
             if len(text) > pending:
                 self._output.add_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
+            self._is_plain = self._is_plain or (match is not None and not blocks)
             return ""
         start, end, index = match
         if start:
@@ -399,7 +400,7 @@ class LeakFilter:
         tools = self._tools or {}
         if (block := grammars.completed(leak, opener, raw, tools)) is not None:
             self._complete_block(raw, block, leak, opener)
-        elif end:
+        elif end and leak.format != ["named-json"]:  # whose closer is a part of the JSON
             self._read_next(raw[end:])
             self._complete_block(raw[:end], raw[:end], leak, opener)
         else:
@@ -434,12 +435,15 @@ class LeakFilter:
         if problem is None:
             return
         start = self._later_opener(raw, leak)
+        is_certain = grammars.is_certain(leak, opener, block)
+        if is_certain and grammars.is_own_tag(leak, opener, raw[:start]):
+            start = 0
         if start > 0 and raw is block:  # the opener was text, a call may begin later
             self._count_failure()
             self._read_next(raw[start:])
             self._read_next(raw[:start], blocks=False)
             return
-        if grammars.is_certain(leak, opener, block):
+        if is_certain:
             self._reject(raw, leak, problem, keeps=leak.then != "strip" and self._tools is None)
         else:
             self._is_refused = True

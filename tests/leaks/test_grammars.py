@@ -419,7 +419,7 @@ def test_a_function_without_a_wrapper_is_a_call() -> None:
     "body",
     [
         "<function=f>",
-        "<function=f><parameter=a>1</parameter>",
+        "<function=f><parameter=a>1</parameter>text",
         "<parameter=a>1</parameter>",
         "<parameter=a>1</parameter></function>",
         "<function=f><parameter=a>1</function>text",

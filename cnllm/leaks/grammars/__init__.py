@@ -32,6 +32,7 @@ from cnllm.leaks.grammars.base import (
     is_plausible_name,
 )
 from cnllm.leaks.grammars.json_calls import JsonScan
+from cnllm.leaks.grammars.tags import opener_prefix
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, words_of
 
@@ -44,6 +45,7 @@ __all__ = [
     "ends_inside_value",
     "goes_on",
     "is_certain",
+    "is_own_tag",
     "json_scan",
     "may_be_whole",
     "may_begin",
@@ -101,7 +103,8 @@ def read(
     if none does, `NotOffered` if a grammar finds calls, but of no tool in `tools`.
     """
     text = block.rstrip()
-    closer = _closer(leak, opener, text)
+    if not (closer := _closer(leak, opener, text)):
+        raise NotACall("it is not complete")
     reason = ""
     not_offered: NotOffered | None = None
     for grammar in leak.format:
@@ -165,6 +168,8 @@ def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping
     if leak.format == ["named-json"]:
         return None  # its closer is a part of the JSON
     block = block[: len(block) - Markers.copy(tuple(leak.close)).pending_length(block)]
+    if _closer(leak, opener, block.rstrip()):
+        return None  # it is closed in the middle of a value
     body = block[len(opener) :].strip()
     if "channels" in leak.format and not channels.is_closed(body, _parts(leak, "channels")):
         return None
@@ -194,6 +199,12 @@ def is_certain(leak: Markup, opener: str, block: str) -> bool:
     body = block[len(opener) :]
     names = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
     return "`" in opener or any(_is_certain(name, opener, body, _parts(leak, name)) for name in names)
+
+
+def is_own_tag(leak: Markup, opener: str, head: str) -> bool:
+    """Whether the tag behind `head`, the beginning of a block, is the one that names the tool of its first call."""
+    between = head[len(opener) :].strip()
+    return not invoke.WORDS.keys().isdisjoint(leak.format) and between in ("", opener_prefix(opener))
 
 
 def _is_certain(name: str, opener: str, body: str, words: tuple[str, ...]) -> bool:
@@ -257,11 +268,11 @@ def _parts(leak: Markup, grammar: str) -> tuple[str, ...]:
 
 
 def _closer(leak: Markup, opener: str, text: str) -> str:
-    """Return the closer at the end of a block. Raises `NotACall` if there is none."""
+    """Return the closer at the end of a block; "" if there is none."""
     closers = Markers.copy(tuple(leak.close))
     start = max(len(opener), len(text) - closers.longest)
     while (match := closers.find(text, start)) is not None:
         if match[1] == len(text):
             return text[match[0] :]
         start = match[0] + 1
-    raise NotACall("it is not complete")
+    return ""

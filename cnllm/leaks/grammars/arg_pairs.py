@@ -5,7 +5,8 @@
 
 KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own.
 
-A tag may stand between the name and the first key, and tags around a call or around several.
+A tag may stand between the name and the first key, and tags around a call or around several. Between a key and its
+value an element may name the type of the value; the schema of the tool takes precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from cnllm.schemas.coerce import coerce, property_schema
 
 __all__ = ["ends_inside_value", "is_certain", "may_begin", "read"]
 
-_WORD = r"[\w.:-]{1,64}"
+_WORD = r"(?!\|)[\w.:|-]{1,64}"
 
 
 class _PairPatterns:
@@ -39,14 +40,16 @@ class _PairPatterns:
         key, value = rf"{re.escape(key)}\s{{0,2}}", rf"{re.escape(value)}\s{{0,2}}"
         between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
         openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
-        pair = rf"<{key}>[^<>]{{1,256}}</{key}>\s*<{value}>"
+        typed = rf"(?:<(?!{value}>){_WORD}>\s*([^<>]{{1,64}})</{_WORD}>\s*)?"
+        untyped = typed.replace("([", "(?:[")
+        pair = rf"<{key}>[^<>]{{1,256}}</{key}>\s*{untyped}<{value}>"
 
         def compiled(pattern: str) -> re.Pattern[str]:
             return re.compile(pattern, re.IGNORECASE)
 
         self.open_key = compiled(rf"\s*<{key}>")
-        self.close_key = compiled(rf"</{key}>\s*<{value}>")
-        self.values = compiled(rf"((<{key}>[^<>]{{1,256}}</{key}>\s*)?<{value}>)|</{value}>")
+        self.close_key = compiled(rf"</{key}>\s*{typed}<{value}>")
+        self.values = compiled(rf"((<{key}>[^<>]{{1,256}}</{key}>\s*{untyped})?<{value}>)|</{value}>")
         next_call = rf"<(?!{key}>|{value}>){_WORD}>\s*{NAME}{between}{pair}"
         self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|{next_call}|\Z)")
         self.wrapper = compiled(rf"\s*<(?!{key}>)({_WORD})>")
@@ -54,8 +57,10 @@ class _PairPatterns:
         self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
         self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
         self.begins = compiled(rf"{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
-        tag = r"<(?:/?[\w.:-]{0,64}\s{0,2})"
-        after_key = rf"<{key}>[^<>]{{0,256}}(?:</[\w.:-]{{0,64}}\s{{0,2}}(?:>\s*(?:{tag})?)?|<)?"
+        tag = r"<(?:/?[\w.:|-]{0,64}\s{0,2})"
+        after_type = rf"(?:</[\w.:|-]{{0,64}}(?:>\s*(?:{tag})?)?|<)?"
+        value_tag = rf"{tag}(?:>[^<>]{{0,64}}{after_type})?"
+        after_key = rf"<{key}>[^<>]{{0,256}}(?:</[\w.:|-]{{0,64}}\s{{0,2}}(?:>\s*(?:{value_tag})?)?|<)?"
         self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key})?)?\Z")
 
 
@@ -111,9 +116,12 @@ def _begins_again(word: str, open_wrappers: list[str], opener: str) -> bool:
 
 def _pairs(
     text: str, position: int, tags: _PairPatterns, *, is_balanced: bool
-) -> tuple[list[tuple[str, str]], int, bool]:
-    """Return (the pairs that begin at a position, their end, whether the tags inside values are balanced)."""
-    out: list[tuple[str, str]] = []
+) -> tuple[list[tuple[str, str, str]], int, bool]:
+    """Return (the pairs that begin at a position, their end, whether the tags inside values are balanced).
+
+    A pair is (key, value, the type that the model names, or "").
+    """
+    out: list[tuple[str, str, str]] = []
     while opening := tags.open_key.match(text, position):
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
@@ -121,7 +129,7 @@ def _pairs(
         end, position, is_balanced = value_end(
             text, middle.end(), tags.values, tags.value_end, _follows_key, is_balanced=is_balanced
         )
-        out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
+        out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end], middle[1] or ""))
     return out, position, is_balanced
 
 
@@ -130,17 +138,19 @@ def _follows_key(tag: re.Match[str]) -> bool:
     return tag[2] is not None
 
 
-def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> ParsedCall:
+def _call(name: str, pairs: list[tuple[str, str, str]], block: MarkupBlock) -> ParsedCall:
     """Return a call with its arguments. Raises `NotOffered` or `NotACall`."""
     name = read_name(name, block.tools)
     if not pairs and block.tools and name not in block.tools:
         raise NotOffered(f"no tool has the name {name}", [ParsedCall(name, {})])
     schema: Any = block.tools.get(name)
     arguments: list[tuple[str, Any]] = []
-    for key, value in pairs:
+    for key, value, type_name in pairs:
         parameter_schema = property_schema(schema, key, schema)
         if parameter_schema is None and ("<" in key or "\n" in key or not key):
             raise NotACall("the text in the place of a key is not a key")
+        if parameter_schema is None and type_name:
+            parameter_schema = {"type": type_name.strip().lower()}
         arguments.append((key, coerce(strip_own_lines(value), parameter_schema, schema)))
     return ParsedCall(name, object_of(arguments))
 

@@ -62,13 +62,16 @@ class _Unbalanced(Exception):
 
 
 def read(block: MarkupBlock, *, lenient: bool = False) -> tuple[list[ParsedCall], list[str]]:
-    """Return the calls of a block, and the texts that are no call. `lenient`: a parameter may lack its closing tag."""
+    """Return the calls of a block, and the texts that are no call. `lenient`: a parameter may lack its closing tag.
+
+    The last call may lack its own, if the block is closed behind it.
+    """
     problem = NotACall()
-    for mixed in (False, True):
+    for mixed, is_open in ((False, False), (True, False), (True, True)):
         for count_tags in (True, False):
             try:
                 return _Reading(
-                    block, lenient=lenient and not count_tags, count_tags=count_tags, mixed=mixed
+                    block, lenient=lenient and not count_tags, count_tags=count_tags, mixed=mixed, is_open=is_open
                 ).read_calls()
             except NotACall as error:
                 problem = problem if problem.args else error
@@ -81,7 +84,9 @@ def read(block: MarkupBlock, *, lenient: bool = False) -> tuple[list[ParsedCall]
 class _Reading:
     """One reading of a block: its tags in order, and the positions where a call may end."""
 
-    def __init__(self, block: MarkupBlock, *, lenient: bool, count_tags: bool, mixed: bool) -> None:
+    def __init__(
+        self, block: MarkupBlock, *, lenient: bool, count_tags: bool, mixed: bool, is_open: bool = False
+    ) -> None:
         self.block = block
         self.text = block.text
         self.prefix = opener_prefix(block.opener)
@@ -92,6 +97,7 @@ class _Reading:
         last = self.tags[-1] if self.tags else None
         # If the block's own closer ends a call, it is one of the tags; else it stands behind them.
         self.stop = len(self.text) if last is not None and last.end > body_end else body_end
+        self.is_open = is_open and block.closer != "" and self.stop == body_end  # the last call may lack its end
         self.is_adjacent = adjacency(self.text, self.tags, self.stop)
 
     def read_calls(self) -> tuple[list[ParsedCall], list[str]]:
@@ -135,7 +141,7 @@ class _Reading:
                 value, end = self._value(index, schema)
                 parameters.append((self.tags[index], value))
                 index = end
-            if self._begins_call(index):  # its end was lost
+            if self._begins_call(index) or self._ends_block(index):  # its end was lost
                 return (opening, parameters, ""), index
             if not self._ends_call(index):
                 raise NotACall("a call is not closed")
@@ -217,10 +223,17 @@ class _Reading:
             return False
         return index + 1 == len(self.tags) or (self.tags[index + 1].word_index == 0 and not self.tags[index + 1].closes)
 
+    def _ends_block(self, index: int) -> bool:
+        """Whether the block ends behind the last tag, although a call is open."""
+        return self.is_open and index == len(self.tags) and self.is_adjacent[-1]
+
     def _is_end_of_value(self, index: int) -> bool:
         """Whether the grammar continues behind the tag that would end a value."""
         return self.is_adjacent[index] and (
-            self._begins_parameter(index + 1) or self._ends_call(index + 1) or self._begins_call(index + 1)
+            self._begins_parameter(index + 1)
+            or self._ends_call(index + 1)
+            or self._begins_call(index + 1)
+            or self._ends_block(index + 1)
         )
 
     def _begins_unclosed(self, tag: Tag, schema: Any) -> bool:
@@ -344,16 +357,19 @@ def _continues(text: str, prefix: str) -> bool | None:
 
 
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
-    """Whether a parameter or JSON follows the first tag of a call."""
-    text = opener + body
-    tags = list(islice(iter_tags(text, words, opener_prefix(opener), mixed=True), _FEW))
+    """Whether a parameter or JSON follows the first tag of a call, or an element behind the prefix of the block."""
+    text, prefix = opener + body, opener_prefix(opener)
+    tags = list(islice(iter_tags(text, words, prefix, mixed=True), _FEW))
     call = next((index for index, tag in enumerate(tags) if tag.word_index == 0 and not tag.closes), None)
     if call is None:
         return False
     following = tags[call + 1] if call + 1 < len(tags) else None
     rest = text[tags[call].end : following.start if following else len(text)].strip()
-    return rest[:1] in ("{", "`") or (
-        not rest and following is not None and following.word_index == 1 and not following.closes
+    is_element = prefix != "" and rest.startswith(prefix) and rest[len(prefix) :].lstrip()[:2] not in ("", "</")
+    return (
+        rest[:1] in ("{", "`")
+        or is_element
+        or (not rest and following is not None and following.word_index == 1 and not following.closes)
     )
 
 

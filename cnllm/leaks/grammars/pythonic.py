@@ -2,6 +2,8 @@
 
     [NAME(city="Paris", days=2), NAME(units=["C"], exact=True)]
 
+Without the list a line may stand for each call.
+
 Only literals are values. Nothing of it is run.
 """
 
@@ -50,11 +52,12 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
             raise NotACall("it does not begin with a call")
         arguments, position = _arguments(text, head.end())
         calls.append(ParsedCall(read_name(head[1], block.tools), arguments))
-        position = skip_space(text, position)
+        end, position = position, skip_space(text, position)
         if position < len(text):
-            if text[position] not in ",;":
+            if text[position] in ",;":
+                position = skip_space(text, position + 1)
+            elif "\n" not in text[end:position]:
                 raise NotACall("there is text behind a call")
-            position = skip_space(text, position + 1)
     if not calls:
         raise NotACall("there is no call in it")
     return calls, []
@@ -96,19 +99,24 @@ def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
 
 
 def _container(text: str, position: int, closer: str, depth: int) -> tuple[Any, int]:
-    """Return (the list, tuple or dict at a position, its end)."""
+    """Return (the list, tuple, dict or set at a position, its end). JSON has no set: it is a list."""
 
-    def member(position: int) -> tuple[tuple[str, Any], int]:
+    def member(position: int) -> tuple[tuple[Any, ...], int]:
         key, position = _value(text, position, depth + 1)
-        position = skip_space(text, position)
-        if type(key) is not str or not text.startswith(":", position):
+        after = skip_space(text, position)
+        if not text.startswith(":", after):
+            return (key,), position
+        if type(key) is not str:
             raise NotACall("a key is not text")
-        value, position = _value(text, skip_space(text, position + 1), depth + 1)
+        value, position = _value(text, skip_space(text, after + 1), depth + 1)
         return (key, value), position
 
     if closer == "}":
         members, end = read_items(text, position + 1, closer, member)
-        return dict(members), end
+        sizes = {len(member) for member in members}
+        if len(sizes) > 1:
+            raise NotACall("a key has no value")
+        return ([member[0] for member in members] if sizes == {1} else dict(members)), end
     return read_items(text, position + 1, closer, lambda start: _value(text, start, depth + 1))
 
 
