@@ -32,7 +32,7 @@ def test_what_an_edit_changes_is_seen(update: bool) -> None:
 
 def test_the_snapshot_stays_readable_and_has_each_model_once() -> None:
     lines = SNAPSHOT.read_text().splitlines()
-    assert SNAPSHOT.stat().st_size < 1_500 * len(Registry([builtin()]).names()), "a model takes a dozen lines"
+    assert SNAPSHOT.stat().st_size < 1_600 * len(Registry([builtin()]).names()), "a model takes a dozen lines"
     assert max(map(len, lines)) < 2_000
     names = [line.partition(" over ")[0] for line in lines if " over " in line and line[0] not in " #{"]
     assert [name for name in names if not name.startswith(RULES)] == Registry([builtin()]).names()

@@ -22,6 +22,20 @@ PREFIXED = f'{NS}<tool_call>{NS}<invoke name="get">{NS}<city>Rome{NS}</city>{NS}
 PAIR = "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>"
 PAIRS = f"<tool_calls>\n<tool_call>get<tool_sep>\n{PAIR}\n</tool_call>\n</tool_calls>"
 SUFFIXED = PAIRS.replace(">", ":opensource>")
+DSML = INVOKE.replace("invoke", "｜DSML｜invoke").replace("parameter", "｜DSML｜parameter")
+GCML = f"<｜DSML｜tool_calls>\n{DSML}\n</｜DSML｜tool_calls>".replace("DSML", "GCML")
+PIECES = "<start_function_call>call:get{city:<escape>Rome<escape>}<end_function_call>"
+IFM = (
+    "<ifm|tool_calls><ifm|tool_call>get<ifm|arg_key>city</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
+    "<ifm|arg_value>Rome</ifm|arg_value></ifm|tool_call></ifm|tool_calls>"
+)
+INKLING = '<|message_model|><|content_invoke_tool_json|>{"name":"get","args":{"city":"Rome"}}<|end_message|>'
+PLAMO = (
+    "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get"
+    "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
+    '{"city":"Rome"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>'
+    "<|plamo:end_tool_requests:plamo|>"
+)
 BEAM = 'get<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name="city">\nRome\n</rfl:parameter>'
 SEEN = [
     ("minimax/MiniMax-M2.1", "<invoke><exec>\n<cmd>date +%H</cmd>\n</exec></invoke>", [("exec", {"cmd": "date +%H"})]),
@@ -116,6 +130,32 @@ SEEN = [
             (("cloudflare-workers-ai/@cf/ibm-granite/granite-4.0-h-micro",), f"<tool_call>\n{JSON}\n</tool_call>"),
             (("azure/phi-4-mini",), f"functools[{JSON}]"),
             *(
+                ((f"vllm/{name}", "vllm/unheard-of"), text)
+                for name, text in (
+                    ("ai-sage/GigaChat3-10B-A1.8B", f"<|message_sep|>\n\nfunction call<|role_sep|>\n{JSON}"),
+                    ("ai-sage/GigaChat3.1-10B-A1.8B", f"<|function_call|>{JSON}"),
+                    ("ai-sage/GigaChat-3.5", GCML),
+                    ("google/functiongemma-270m-it", PIECES),
+                    ("IQuestLab/IQuest-Q1", f"<iquest_tool_call>get\n{PAIR}\n</iquest_tool_call>"),
+                    ("LLM360/K2-V3", IFM),
+                    ("LLM360/K2-V3", f"<ifm|tool_call>{JSON}</ifm|tool_call>"),
+                    ("pfnet/plamo-3-nict-31b", PLAMO),
+                    ("allenai/Olmo-3-7B-Instruct", "<function_calls>\nget(city='Rome')\n</function_calls>"),
+                    ("mistralai/Mistral-Small-3.2", f"[TOOL_CALLS][{JSON}]"),
+                    ("mistralai/Mistral-Small-3.2", '[TOOL_CALLS]get[ARGS]{"city": "Rome"}'),
+                    ("ibm-granite/granite-3.3-8b-instruct", f"<|tool_call|>[{JSON}]"),
+                    ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", f"<TOOLCALL>[{JSON}]</TOOLCALL>"),
+                    ("deepseek-ai/DeepSeek-V4-Pro", DSML),
+                    ("deepseek-ai/DeepSeek-V4-Pro", f"<｜DSML｜toolcalls>\n{DSML}\n</｜DSML｜tool_calls>"),
+                )
+            ),
+            (("vllm/ibm-granite/granite-20b-functioncalling",), f"<function_call> {JSON}"),
+            (("vllm/thinkingmachines/Inkling", "vllm/unheard-of"), INKLING),
+            (
+                ("vllm/openai/gpt-oss-20b", "vllm/unheard-of"),
+                '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"city":"Rome"}<|call|>',
+            ),
+            *(
                 (("openrouter/reflection/beam-1.0-501b-a23b", "vllm/reflection/Beam-1.0-501B-A23B"), start + BEAM + end)
                 for start in ("to=", "<|start|>assistant to=", "<|end|><|start|>assistant to=")
                 for end in ("<|call|>", "<|end|>")
@@ -160,6 +200,19 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
                 "vllm/reflection/Beam-1.0-501B-A23B",
                 "groq/openai/gpt-oss-120b",
             )
+        ),
+        *(
+            (model, "<|content_thinking|>", "<|end_message|>")
+            for model in ("vllm/thinkingmachines/Inkling", "vllm/unheard-of")
+        ),
+        *(
+            (model, f"<ifm|{word}>", f"</ifm|{word}>")
+            for model in ("vllm/LLM360/K2-V3", "vllm/unheard-of")
+            for word in ("think", "think_fast", "think_faster")
+        ),
+        *(
+            (model, "<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>")
+            for model in ("vllm/pfnet/plamo-3-nict-31b", "vllm/unheard-of")
         ),
         ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
     ],
@@ -290,3 +343,72 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     run = sanitize(tmp_path, TEXT, "--tools", "nothing.json")
     assert run.returncode == 2
     assert "nothing.json" in run.stderr
+
+
+@each(
+    "model, text",
+    [
+        (
+            "deepseek/deepseek-flash",
+            DSML.replace("</｜DSML｜invoke>", "").join(["<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"]),
+        ),
+        ("openrouter/anthropic/claude-opus-5", f"<function_calls>{INVOKE.removesuffix('</invoke>')}</function_calls>"),
+        ("alibaba/qwen3-coder-plus", f"<tool_call>\n{FUNCTION.removesuffix('</function>')}</tool_call>"),
+        ("vllm/unheard-of", f"<tool_call>\n{FUNCTION.removesuffix('</function>')}</tool_call>"),
+    ],
+)
+def test_a_closed_block_ends_the_call_in_it_that_lacks_its_own_end(model: str, text: str) -> None:
+    assert seen_however_cut(model, f"So.\n{text}\nDone.", TOOLS)[:2] == (GET, "So.\nDone.")
+    end = text[text.rindex("</") :]
+    for broken in (text.replace(end, f"more{end}"), text[: text.index("Rome")] + end):
+        assert called(read(model, broken, TOOLS)) == []
+
+
+@each("name", ["vllm/thinkingmachines/Inkling", "vllm/unheard-of"])
+def test_a_marker_that_a_longer_one_begins_with_is_read_once(name: str) -> None:
+    call = INKLING.removeprefix("<|message_model|>")
+    for text in (f"<|message_model|>\n{call}", f"{call}<|message_model|>{call.replace('Rome', 'Oslo')}"):
+        calls, said, notes = seen_however_cut(name, text, TOOLS)
+        assert (calls, said) == ([*GET, ("get", {"city": "Oslo"})] if "Oslo" in text else GET, "")
+        assert not [note for note in notes if "markers began no call" in note]
+
+
+def test_a_broken_call_of_elements_is_no_text() -> None:
+    text = PREFIXED.replace(f"{NS}</city>", f"{NS}</city>junk{NS}<days>2{NS}</days>")
+    assert seen_however_cut("minimax/MiniMax-M3", f"So.\n{text}", TOOLS)[:2] == ([], "So.\n")
+
+
+def test_json_that_ends_in_the_middle_of_a_text_is_kept_whole() -> None:
+    text = 'So.[TOOL_CALLS]exec{"cmd": "re.compile(r\'{}\')'
+    assert seen_however_cut("mistral/mistral-large-latest", text, TOOLS)[:2] == ([], text)
+
+
+def test_lines_of_calls_and_a_set() -> None:
+    text = "<function_calls>\nget(city='Rome')\nexec(cmd={'b', \"a\"})\n</function_calls>"
+    calls = [*GET, ("exec", {"cmd": ["b", "a"]})]
+    assert seen_however_cut("vllm/allenai/Olmo-3-7B-Instruct", text, TOOLS)[:2] == (calls, "")
+    for broken in ("{'a', 'b': 1}", "{1: 2}"):
+        assert called(read("vllm/unheard-of", text.replace("{'b', \"a\"}", broken), TOOLS)) == []
+
+
+def test_a_model_names_the_type_of_a_value_that_the_tool_does_not() -> None:
+    text = IFM.replace("city", "days").replace("string", "integer").replace("Rome", "2")
+    model = "vllm/LLM360/K2-V3"
+    assert seen_however_cut(model, text, [tool("get")])[0] == [("get", {"days": 2})]
+    assert seen_however_cut(model, text, [tool("get", days="string")])[0] == [("get", {"days": "2"})]
+    assert seen_however_cut(model, text.replace("integer", "whatever"), [tool("get")])[0] == [("get", {"days": "2"})]
+
+
+@each(
+    "model, end",
+    [
+        ("deepseek/deepseek-flash", "<｜end▁of▁sentence｜>"),
+        ("vllm/deepseek-ai/DeepSeek-V4-Pro", "<｜end▁of▁sentence｜>"),
+        ("vllm/google/gemma-4-31b-it", "<turn|>"),
+    ],
+)
+def test_the_marker_at_the_end_of_a_turn_is_no_text(model: str, end: str) -> None:
+    assert seen_however_cut(model, f"So.\n{end}", TOOLS)[1].rstrip() == "So."
+    call = f"<tool_call>\n{JSON}\n</tool_call>"
+    assert seen_however_cut(model, f"{call}{end}", TOOLS)[:2] == (GET, "")
+    assert seen_however_cut(model, f"It is {end} there.", TOOLS)[1] == f"It is {end} there."
