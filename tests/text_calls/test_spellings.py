@@ -10,6 +10,8 @@ from typing import Any
 import program
 from cases import each
 
+import cnllm
+
 from .support import answers, called, read, seen_however_cut, told, tool, wire
 
 TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
@@ -364,13 +366,17 @@ def test_a_closed_block_ends_the_call_in_it_that_lacks_its_own_end(model: str, t
         assert called(read(model, broken, TOOLS)) == []
 
 
-@each("name", ["vllm/thinkingmachines/Inkling", "vllm/unheard-of"])
-def test_a_marker_that_a_longer_one_begins_with_is_read_once(name: str) -> None:
-    call = INKLING.removeprefix("<|message_model|>")
-    for text in (f"<|message_model|>\n{call}", f"{call}<|message_model|>{call.replace('Rome', 'Oslo')}"):
-        calls, said, notes = seen_however_cut(name, text, TOOLS)
-        assert (calls, said) == ([*GET, ("get", {"city": "Oslo"})] if "Oslo" in text else GET, "")
-        assert not [note for note in notes if "markers began no call" in note]
+def test_an_opener_that_a_longer_marker_begins_with_is_text_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\n'
+        '[models."home/r1"]\nreasoning.tags = ["<|m|><|k|>", "<|e|>"]\n'
+        'leaks = [{ open = ["<|m|>"], close = ["<|e|>"], format = ["sections"], parts = ["<|m|>", "<|c|>", "<|e|>"] },'
+        ' { open = ["<|c|>"], close = ["<|e|>"], format = ["json"] }]\n'
+    )
+    found = cnllm.sanitize(cnllm.Registry.load(file).resolve("home/r1"), f"<|m|><|c|>{JSON}<|e|>", TOOLS)
+    assert (called(found), found.text) == (GET, "")
+    assert [note.code for note in found.notes] == ["text-call-stripped", "text-call"]
 
 
 def test_a_broken_call_of_elements_is_no_text() -> None:
@@ -412,3 +418,20 @@ def test_the_marker_at_the_end_of_a_turn_is_no_text(model: str, end: str) -> Non
     call = f"<tool_call>\n{JSON}\n</tool_call>"
     assert seen_however_cut(model, f"{call}{end}", TOOLS)[:2] == (GET, "")
     assert seen_however_cut(model, f"It is {end} there.", TOOLS)[1] == f"It is {end} there."
+
+
+@each(
+    "model, text",
+    [
+        ("mistral/mistral-large-latest", f"[TOOL_CALLS] [~{{~{JSON[1:-1]}~}}~]"),
+        ("mistral/mistral-large-latest", '[TOOL_CALLS]get{~"city": "Rome"~}'),
+        ("groq/llama-3.3-70b-versatile", f"<|python_tag|>{{~{JSON[1:-1]}~}}"),
+        ("vllm/ibm-granite/granite-3.3-8b-instruct", f"<|tool_call|>[~{{~{JSON[1:-1]}~}}~]"),
+        ("vllm/LiquidAI/LFM2-8B", "<|tool_call_start|>[~get(~city='Rome'~)~]<|tool_call_end|>"),
+        ("openrouter/anthropic/claude-opus-5", '<invoke name="get">~{~"city": "Rome"~}~</invoke>'),
+        ("alibaba/qwen3-32b", f"<tool_call>~[~{{~{JSON[1:-1]}~}}~]~</tool_call>"),
+    ],
+)
+def test_a_call_may_be_spread_over_indented_lines(model: str, text: str) -> None:
+    for indent in ("", " " * 4, " " * 12, "\t\t"):
+        assert seen_however_cut(model, text.replace("~", f"\n{indent}"), TOOLS)[:2] == (GET, "")

@@ -49,9 +49,9 @@ from cnllm.schemas.coerce import allowed_types, coerce, decode_json, property_sc
 __all__ = ["WORDS", "ends_inside_value", "is_certain", "may_begin", "missing_end", "read"]
 
 WORDS = {"invoke": ("invoke", "parameter"), "function": ("function", "parameter")}
-_GOES_ON = re.compile(rf"<\s{{0,2}}[/\w{re.escape(BARS)}]|\{{\s{{0,8}}[\"}}]|`{{3}}")
+_GOES_ON = re.compile(rf"<\s{{0,2}}[/\w{re.escape(BARS)}]|\{{\s{{0,64}}[\"}}]|`{{3}}")
 _FEW = 8  # tags at the start of a block that show whether it is a call
-_MAY_GO_ON = re.compile(r"(?:<\s{0,2}|\{\s{0,8}|`{1,2})\Z")
+_MAY_GO_ON = re.compile(r"(?:<\s{0,2}|\{\s{0,64}|`{1,2})\Z")
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _WRAPPERS = ("arguments", "parameters", "input")
 """Names of a single parameter that holds all arguments, if the tool has no such parameter."""

@@ -22,10 +22,10 @@ from cnllm.schemas.coerce import decode_json
 __all__ = ["ends_inside_value", "goes_on", "may_begin", "read"]
 
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-_OBJECTS = re.compile(r"\s*(?:\[\s{0,8})?\{\s{0,8}\"")
-_NEXT = re.compile(r"\s{0,8};\s{0,8}\{\s{0,8}\"")
-_NEXT_START = re.compile(r"\s{0,8}(?:;\s{0,8}(?:\{\s{0,8})?)?\Z")
-_OBJECTS_START = re.compile(r"\s*(?:\[\s{0,8})?(?:\{\s{0,8})?\Z")
+_OBJECTS = re.compile(r"\s*(?:\[\s{0,64})?\{\s{0,64}\"")
+_NEXT = re.compile(r"\s{0,8};\s{0,8}\{\s{0,64}\"")
+_NEXT_START = re.compile(r"\s{0,8}(?:;\s{0,8}(?:\{\s{0,64})?)?\Z")
+_OBJECTS_START = re.compile(r"\s*(?:\[\s{0,64})?(?:\{\s{0,64})?\Z")
 
 
 class _Head:
@@ -36,7 +36,7 @@ class _Head:
         arguments, id = re.escape(arguments), re.escape(id)
         name = rf"\s{{0,8}}({NAME}?)\s{{0,8}}(?:{id}\s{{0,8}}[\w-]{{1,64}}\s{{0,8}})?(?:{arguments})?\s{{0,8}}"
         self.whole = re.compile(rf"{name}(?=\{{)")
-        self.begins = re.compile(rf"\s{{0,8}}{NAME}\s{{0,8}}(?:{id}|{arguments}|\{{\s{{0,8}}[\"}}])")
+        self.begins = re.compile(rf"\s{{0,8}}{NAME}\s{{0,8}}(?:{id}|{arguments}|\{{\s{{0,64}}[\"}}])")
 
 
 @lru_cache(maxsize=16)

@@ -27,7 +27,7 @@ from cnllm.leaks.grammars.base import (
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
 _HEAD = re.compile(rf"\s*({NAME})\s{{0,8}}\(\s*")
-_MAY_BEGIN = re.compile(rf"\[?\s{{0,8}}(?:{NAME}\s{{0,8}}(?:\(|\Z)|\Z)")
+_MAY_BEGIN = re.compile(rf"\[?\s{{0,64}}(?:{NAME}\s{{0,8}}(?:\(|\Z)|\Z)")
 _KEY = re.compile(r"([^\W\d][\w.-]{0,127})\s{0,8}=\s*")
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*(\"|\Z)|'(?:[^'\\]|\\.)*('|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
