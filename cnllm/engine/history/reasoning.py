@@ -52,7 +52,7 @@ def replay_reasoning(
             if (
                 is_own
                 and rules.replay == "unknown"
-                and rules.mode in ("toggle", "always")
+                and rules.mode != "never"
                 and any(type(p) is Reasoning and p.text for p in message.parts)
             ):
                 did = "left out: whether the endpoint wants it back is unknown"
