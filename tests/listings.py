@@ -72,10 +72,11 @@ class FlagDifference(TypedDict):
 
 
 class Key(TypedDict):
-    """A stored key, and which one is used: the file's, or the variable of the same name."""
+    """A stored key, which one is used (the file's, or the variable of the same name), and which providers read it."""
 
     name: str
     used: Literal["file", "environment"]
+    providers: list[str]
 
 
 class ClientKey(TypedDict):

@@ -132,8 +132,8 @@ def test_keys_are_stored_in_a_private_file_and_never_printed(machine: Machine) -
     assert [line.split()[0] for line in done.out.splitlines()] == ["NAME", "HOME_TEST_KEY", "SOME_KEY"]
     assert KEY not in done.out
     assert machine.run("keys", "list", "--json").json() == [
-        {"name": "HOME_TEST_KEY", "used": "environment"},
-        {"name": "SOME_KEY", "used": "file"},
+        {"name": "HOME_TEST_KEY", "used": "environment", "providers": ["home"]},
+        {"name": "SOME_KEY", "used": "file", "providers": []},
     ]
 
 

@@ -86,9 +86,9 @@ def list_(*, as_json: bool) -> None:
 
     used = {name: str(store.key_source(name)) for name in store.key_names()}
     sources = {"environment": "the variable", "file": "this file"}
-    readers = {} if as_json else variable_providers(Registry.load())
+    readers = variable_providers(Registry.load())
     answer.print_listing(
-        [{"name": name, "used": source} for name, source in used.items()],
+        [{"name": name, "used": source, "providers": readers.get(name, [])} for name, source in used.items()],
         lambda: table(
             ("NAME", "KEY TAKEN FROM", "PROVIDERS"),
             [
