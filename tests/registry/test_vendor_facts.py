@@ -13,6 +13,7 @@ from cnllm import Usage, engine
 from cnllm.engine.decode.cost import cost_of
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+CALL = {"name": "look", "arguments": "{}"}
 
 
 def body(name: str, wire: str | None = None, **options: Any) -> dict[str, Any]:
@@ -65,3 +66,53 @@ def test_minimax_m3_thinks_unasked_over_chat_alone(wire: str, default: str) -> N
 @each("name", ["kimi-for-coding/k3", "togetherai/moonshotai/Kimi-K3.1-Pro"])
 def test_a_long_answer_of_kimi_k3_is_not_cut_to_a_default(name: str) -> None:
     assert 500_000 in body(name, max_tokens=500_000).values()
+
+
+def messages_of(name: str, wire: str | None = None, **options: Any) -> list[dict[str, Any]]:
+    """What a call sends of a conversation with a finished call of a tool, whose thinking is lost."""
+    history = [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "type": "function", "function": CALL}]},
+        {"role": "tool", "tool_call_id": "a", "content": "seen"},
+    ]
+    sent = engine.build_request(BUILTIN.resolve(name, protocol=wire), history, tools=[TOOL], **options).body
+    assert isinstance(sent, dict)
+    found = sent["input" if wire == "openai-responses" else "messages"]
+    assert isinstance(found, list)
+    return found
+
+
+@each("wire", [None, "openai-responses", "anthropic-messages"])
+@each("name", ["deepseek/deepseek-flash", "deepseek/deepseek-v4-pro"])
+def test_deepseek_takes_low_as_a_level_of_its_own(name: str, wire: str | None) -> None:
+    sent = body(name, wire, reasoning="low")
+    assert "low" in {
+        sent.get("reasoning_effort"),
+        *sent.get("reasoning", {}).values(),
+        *sent.get("output_config", {}).values(),
+    }
+
+
+def test_a_turn_of_deepseek_with_calls_never_goes_back_without_thinking_over_responses() -> None:
+    items = messages_of("deepseek/deepseek-flash", "openai-responses")
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": " "}]}
+    assert [item["type"] for item in items[1:]] == ["reasoning", "function_call", "function_call_output"]
+    assert items[1] == thought
+
+
+@each("name", ["moonshotai/kimi-k2.6", "moonshotai/kimi-k2.7-code", "moonshotai/kimi-k3", "moonshotai-cn/kimi-k2.6"])
+def test_kimi_answers_by_a_schema(name: str) -> None:
+    sent = body(name, schema={"type": "object", "properties": {"n": {"type": "integer"}}})
+    assert sent["response_format"]["type"] == "json_schema"
+
+
+@each("name", ["kimi-for-coding/k3", "kimi-for-coding/kimi-for-coding", "moonshotai/kimi-k3.1-pro"])
+def test_schemas_of_tools_are_in_the_subset_of_kimi_on_its_plan_too(name: str) -> None:
+    choice = {"type": "string", "anyOf": [{"enum": ["a"]}, {"enum": ["b"]}]}
+    parameters = {"type": "object", "properties": {"way": choice, "any": True}, "minProperties": 1}
+    tool = {"type": "function", "function": {"name": "look", "parameters": parameters}}
+    sent = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=[tool]).body
+    assert isinstance(sent, dict)
+    properties = sent["tools"][0]["function"]["parameters"]["properties"]
+    assert properties["way"] == {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["b"]}]}
+    assert isinstance(properties["any"], dict)
