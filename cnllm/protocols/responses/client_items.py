@@ -197,7 +197,7 @@ def complete_item(item: dict[str, Any], record: ItemRecord, flags: Flags, record
 
 def _by_program(item: dict[str, Any]) -> bool:
     """Whether a program that the endpoint runs made a call, and not the model itself."""
-    return get(item, "caller.type") == "program"
+    return bool(get(item, "caller.type") == "program")
 
 
 def _missing_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, records: OutputRecords) -> Iterator[Piece]:
