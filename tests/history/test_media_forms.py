@@ -85,7 +85,10 @@ def test_names_of_joined_messages_are_noted(tmp_path: Any) -> None:
     )
     file.write_text(f'{flags}messages.consecutive_roles = "join"\n[models."home/m"]\n', encoding="utf-8")
     model = cnllm.Registry.load(str(file)).resolve("home/m")
-    messages = [{"role": "user", "content": "hi", "name": "ann"}, {"role": "user", "content": "ho", "name": "bob"}]
+    messages: list[Any] = [
+        {"role": "user", "content": "hi", "name": "ann"},
+        {"role": "user", "content": "ho", "name": "bob"},
+    ]
     request = engine.build_request(model, messages)
     assert request.body["messages"] == [{"role": "user", "content": "hi\n\nho"}]
     assert "messages[].name (2 times)" in [note.said for note in request.notes]

@@ -169,12 +169,17 @@ def test_parts_with_names_of_another_spelling() -> None:
 
 
 def test_items_of_an_endpoints_own_tools_stay_on_their_wire() -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    custom = [
+    search: dict[str, Any] = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search"},
+    }
+    custom: list[dict[str, Any]] = [
         {"type": "custom_tool_call", "call_id": "k1", "name": "patch", "input": "*** x"},
         {"type": "custom_tool_call_output", "call_id": "k1", "output": "done"},
     ]
-    turns = [{"role": "user", "content": "hi"}, search, *custom]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, search, *custom]
     assert search in plan("openai-responses", turns).body["input"]
     chat = plan("openai-chat", turns)
     assert "ws_1" not in chat.content.decode()

@@ -139,6 +139,7 @@ def test_an_unknown_id_says_whose_facts_it_has(files: Files, name: str, did: str
     model = registry.resolve(name)
     [note] = model.notes
     assert note.did.partition("; did you mean")[0] == did
+    assert model.flags.reasoning is not None
     assert ("is unknown" in did) is (model.flags.reasoning.mode in (None, "unknown"))
 
 

@@ -70,7 +70,7 @@ def test_a_long_answer_of_kimi_k3_is_not_cut_to_a_default(name: str) -> None:
 
 def messages_of(name: str, wire: str | None = None, **options: Any) -> list[dict[str, Any]]:
     """What a call sends of a conversation with a finished call of a tool, whose thinking is lost."""
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "Look"},
         {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "type": "function", "function": CALL}]},
         {"role": "tool", "tool_call_id": "a", "content": "seen"},
