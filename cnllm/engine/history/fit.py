@@ -370,8 +370,8 @@ def _valid_name(call: ToolCall, rules: Tools, ledger: Ledger, index: int) -> str
     if (form := accepted_name(call.name, rules)) is None:
         return call.name
     name, flag = form
-    kind = "an excluded call" if call.excluded else "a call"
-    ledger.note("call-renamed", flag, f"messages[{index}]: {kind} of {call.name[:80]!a}", name)
+    subject = f"messages[{index}] has a call of {call.name[:80]!a}"
+    ledger.note("call-renamed", flag, subject, name)
     return name
 
 
