@@ -28,8 +28,8 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 SYSTEM_ROLES = frozenset(["system", "developer"])
 """The roles of instructions."""
 
-
 ANY_MODEL = "*"
+"""The author of a caller's own messages, in the place of a model's id."""
 
 
 class Seal(Struct, frozen=True, omit_defaults=True):

@@ -31,6 +31,8 @@ from cnllm.types.parts import SYSTEM_ROLES
 
 __all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_marks", "placeholder_text"]
 
+_SEE_NEXT = "(see the next message)"  # the text of a message whose media are moved
+
 
 def has_media(messages: Sequence[Message]) -> bool:
     """Whether a message holds an image, a sound, a file or another block, also in a result."""
@@ -409,9 +411,6 @@ def _without_media(message: Message, index: int, model: Model, moved: list[Part]
             return None
         parts.append(Text(_SEE_NEXT))
     return replace(message, parts=tuple(parts))
-
-
-_SEE_NEXT = "(see the next message)"
 
 
 def _is_stored(part: Part) -> bool:
