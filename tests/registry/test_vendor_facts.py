@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import tomllib
 from decimal import Decimal
 from typing import Any
 
 from builtin import BUILTIN
 from cases import each
 
-from cnllm import Usage, engine
+from cnllm import UnknownModel, Usage, engine
 from cnllm.engine.decode.cost import cost_of
+
+from .support import BUILTIN as TOML
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 CALL = {"name": "look", "arguments": "{}"}
@@ -22,6 +25,21 @@ def body(name: str, wire: str | None = None, **options: Any) -> dict[str, Any]:
     sent = plan.body
     assert isinstance(sent, dict)
     return {key: sent[key] for key in sent if key not in {"messages", "contents", "input", "tools"}}
+
+
+def tables() -> dict[str, dict[str, Any]]:
+    """The providers of the built-in file, as they are written."""
+    found = tomllib.loads(TOML.read_text(encoding="utf-8"))["providers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def address(provider: str, wire: str | None) -> str | None:
+    """Where a provider is asked over a wire; None where it has none."""
+    try:
+        return BUILTIN.resolve(f"{provider}/any", protocol=wire).flags.base_url
+    except UnknownModel:
+        return None
 
 
 @each("level", ["minimal", "low", "medium", "high", "xhigh", "max"])
@@ -116,3 +134,26 @@ def test_schemas_of_tools_are_in_the_subset_of_kimi_on_its_plan_too(name: str) -
     properties = sent["tools"][0]["function"]["parameters"]["properties"]
     assert properties["way"] == {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["b"]}]}
     assert isinstance(properties["any"], dict)
+
+
+@each("wire", ["anthropic-messages", "openai-responses"])
+def test_a_provider_with_an_address_of_its_own_has_one_on_every_wire_where_its_parent_has(wire: str) -> None:
+    parents = {name: table["extends"] for name, table in tables().items() if "extends" in table}
+    lost = []
+    for name, parent in parents.items():
+        own, its = address(name, None), address(parent, None)
+        own_wire, its_wire = address(name, wire), address(parent, wire)
+        if own_wire is not None and its_wire is not None and its_wire != its and own_wire == own:
+            lost.append((name, own_wire, its_wire))
+    assert lost == []
+
+
+@each("name", ["minimax-coding-plan/MiniMax-M3.1-Flash", "minimax-cn-coding-plan/MiniMax-M3.1-Flash"])
+def test_levels_of_minimax_are_those_of_its_plans(name: str) -> None:
+    assert body(name, reasoning="low")["reasoning_effort"] == "low"
+    assert body(name, "anthropic-messages", reasoning="low")["output_config"] == {"effort": "low"}
+
+
+@each("wire", [None, "anthropic-messages"])
+def test_kimi_code_gets_no_other_temperature_than_its_own(wire: str | None) -> None:
+    assert body("kimi-for-coding/k3", wire, temperature=0.1).get("temperature", 1) == 1
