@@ -157,3 +157,14 @@ def test_levels_of_minimax_are_those_of_its_plans(name: str) -> None:
 @each("wire", [None, "anthropic-messages"])
 def test_kimi_code_gets_no_other_temperature_than_its_own(wire: str | None) -> None:
     assert body("kimi-for-coding/k3", wire, temperature=0.1).get("temperature", 1) == 1
+
+
+def test_longcat_is_asked_over_responses_in_the_words_of_that_wire() -> None:
+    history = [{"role": "developer", "content": "Be short"}, {"role": "user", "content": "Hi"}]
+    model = BUILTIN.resolve("longcat/LongCat-2.0", protocol="openai-responses")
+    plan = engine.build_request(model, history, max_tokens=99, reasoning="off")
+    assert plan.url == "https://api.longcat.chat/openai/v1/responses"
+    assert isinstance(plan.body, dict)
+    assert plan.body["max_output_tokens"] == 99
+    assert not {"thinking", "max_tokens", "thinking_budget"} & set(plan.body)
+    assert "reasoning.off" in [note.flag for note in plan.notes]
