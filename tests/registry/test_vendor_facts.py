@@ -168,3 +168,15 @@ def test_longcat_is_asked_over_responses_in_the_words_of_that_wire() -> None:
     assert plan.body["max_output_tokens"] == 99
     assert not {"thinking", "max_tokens", "thinking_budget"} & set(plan.body)
     assert "reasoning.off" in [note.flag for note in plan.notes]
+
+
+@each("name", ["moonshotai/kimi-k3.1-pro", "moonshotai-cn/kimi-k3", "kimi-for-coding/k3", "kimi-for-coding/k3.1-pro"])
+def test_levels_of_kimi_k3_are_sent_over_messages_too(name: str) -> None:
+    sent = body(name, "anthropic-messages", reasoning="max", max_tokens=200)
+    assert sent["thinking"] == {"type": "enabled"}
+    assert sent["output_config"] == {"effort": "max"}
+
+
+@each("name", ["xiaomi/mimo-v2.6-pro", "xiaomi-token-plan-cn/mimo-v2.6-pro", "longcat/LongCat-2.0"])
+def test_a_short_answer_turns_no_thinking_off_where_messages_take_no_number_of_tokens(name: str) -> None:
+    assert body(name, "anthropic-messages", reasoning="on", max_tokens=200)["thinking"] == {"type": "enabled"}
