@@ -180,3 +180,10 @@ def test_levels_of_kimi_k3_are_sent_over_messages_too(name: str) -> None:
 @each("name", ["xiaomi/mimo-v2.6-pro", "xiaomi-token-plan-cn/mimo-v2.6-pro", "longcat/LongCat-2.0"])
 def test_a_short_answer_turns_no_thinking_off_where_messages_take_no_number_of_tokens(name: str) -> None:
     assert body(name, "anthropic-messages", reasoning="on", max_tokens=200)["thinking"] == {"type": "enabled"}
+
+
+@each("name", ["zai/glm-5.3", "zhipuai/glm-5.3-flash", "zai-coding-plan/glm-5.3", "zai/glm-5.2"])
+def test_levels_of_glm_are_sent_over_messages_where_a_number_of_tokens_is_ignored(name: str) -> None:
+    sent = body(name, "anthropic-messages", reasoning="max", max_tokens=200)
+    assert sent["thinking"] == {"type": "adaptive"}
+    assert sent["output_config"] == {"effort": "max"}
