@@ -187,3 +187,11 @@ def test_levels_of_glm_are_sent_over_messages_where_a_number_of_tokens_is_ignore
     sent = body(name, "anthropic-messages", reasoning="max", max_tokens=200)
     assert sent["thinking"] == {"type": "adaptive"}
     assert sent["output_config"] == {"effort": "max"}
+
+
+@each("name", ["moonshotai/kimi-k3", "kimi-for-coding/k3"])
+def test_a_tools_name_begins_with_a_letter_at_moonshot(name: str) -> None:
+    tools = [{"type": "function", "function": {"name": "3d_view", "parameters": {"type": "object", "properties": {}}}}]
+    plan = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=tools)
+    assert plan.body["tools"][0]["function"]["name"] == "tool_3d_view"
+    assert plan.renamed == {"tool_3d_view": "3d_view"}
