@@ -41,12 +41,13 @@ def test_a_call_of_a_custom_tool_is_one_with_its_input_as_the_argument(input: st
         assert "".join(deltas) == reply.tool_calls[0].raw
     else:
         call = {"id": "call_1", "type": "custom", "custom": {"name": "apply_patch", "input": input}}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        read = {"id": "call_2", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call, read]}
         body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
         reply = engine.parse_response(MODEL, 200, {}, json.dumps(body).encode())
     call_ = reply.tool_calls[0]
     assert (call_.id, call_.name, call_.arguments) == ("call_1", "apply_patch", {"input": input})
-    assert [other.name for other in reply.tool_calls[1:]] == (["read"] if streamed else [])
+    assert [other.name for other in reply.tool_calls[1:]] == ["read"]
     assert (reply.finish, reply.incomplete) == ("tool_calls", [])
 
 

@@ -24,11 +24,9 @@ class CustomCalls:
 
     def as_functions(self, items: Any, *, whole: bool) -> Any:
         """Return the items of a message or a delta; those of custom tools are ones of functions."""
-        if type(items) is not list or not any(
-            type(item) is dict and type(item.get("custom")) is dict for item in items
-        ):
+        if type(items) is not list or not any(map(_is_custom, items)):
             return items
-        return [self._item(item, whole=whole) for item in items]
+        return [self._item(item, whole=whole) if _is_custom(item) else item for item in items]
 
     def _item(self, item: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         """Return the item of a function for one of a custom tool."""
