@@ -41,6 +41,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.messages import as_messages
+from cnllm.types.tools import without_mark
 from cnllm.types.totals import sum_costs, total_usage
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Toolbox:
                     f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
                 )
             check_seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
-            if tool.name in self._tools:
+            if (known := self._tools.get(tool.name)) is not None:
+                if without_mark(known) == without_mark(tool):
+                    continue
                 raise ValueError(f"tools[{index}] ({tool.name}) has the same name as another tool")
             self._unchecked[tool.name] = undecided_parameters(tool)
             self._tools[tool.name] = tool

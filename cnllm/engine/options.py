@@ -20,7 +20,7 @@ from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
-from cnllm.types.tools import Function, WebSearch
+from cnllm.types.tools import Function, WebSearch, check_names
 
 __all__ = [
     "CLIENT_OPTIONS",
@@ -282,6 +282,7 @@ def _tools(value: Any) -> tuple[Function, ...]:
     tools = tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
     for tool in tools:
         checks.check_finite(f"tools ({checks.short_text(tool.name)})", tool.parameters)
+    check_names(tools)
     return tools
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.tools import SEARCH, WebSearch, custom_function
+from cnllm.types.tools import SEARCH, WebSearch, check_names, custom_function
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -193,17 +193,14 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
     """Return each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
     A set of tools stands for all of its tools. Raise `TypeError` or `ValueError` naming the item, and `ValueError`
-    where two have the same name, because a call would be ambiguous.
+    where two have the same name and are not equal, because a call would be ambiguous.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is expected")
     if type(items) is not list:
         items = checks.as_list("items (the tools)", items, "a list")
     tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(expand_sets(items))]
-    names = [item.name for item in tools if item.definition is None and item.search is None]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise ValueError(f"two tools have the name {name}; rename one of them")
+    check_names(tools)
     return tools
 
 

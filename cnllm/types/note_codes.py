@@ -54,6 +54,7 @@ NoteCode = Literal[
     "tool-choice",
     "tool-choice-alone",
     "tool-renamed",
+    "tool-repeated",
     "tool-description",
     "schema-adapted",
     "strict-added",

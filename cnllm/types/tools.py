@@ -6,17 +6,29 @@ beside it, with the tool's own `description` and `format`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.types import checks
+from cnllm.types.convert import CACHE_MARK
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.parts import ToolCall
 
-__all__ = ["SEARCH", "Function", "WebSearch", "custom_arguments", "custom_function", "custom_grammar", "custom_input"]
+__all__ = [
+    "SEARCH",
+    "Function",
+    "WebSearch",
+    "check_names",
+    "custom_arguments",
+    "custom_function",
+    "custom_grammar",
+    "custom_input",
+    "without_mark",
+]
 
 
 _FIELD = "input"
@@ -41,6 +53,30 @@ class Function(Struct, frozen=True):
     extra: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
     search: WebSearch | None = None
+
+
+def check_names(tools: Sequence[Any]) -> None:
+    """Raise `ValueError` where two different functions have one name: a call of it would be ambiguous.
+
+    Those that differ in a cache mark alone are equal. An endpoint's own tools are not functions.
+    """
+    places: dict[str, int] = {}
+    for index, tool in enumerate(tools):
+        if tool.definition is None and tool.search is None:
+            first = places.setdefault(tool.name, index)
+            if first != index and without_mark(tools[first]) != without_mark(tool):
+                raise ValueError(
+                    f"two tools have the name {tool.name}, tools[{first}] and tools[{index}], and are not equal; "
+                    "rename one of them"
+                )
+
+
+def without_mark(tool: Any) -> Any:
+    """Return a tool without its cache mark."""
+    extra = tool.extra
+    if not extra or CACHE_MARK not in extra:
+        return tool
+    return replace(tool, extra={key: value for key, value in extra.items() if key != CACHE_MARK} or None)
 
 
 class WebSearch(Struct, frozen=True):

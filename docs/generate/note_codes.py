@@ -59,6 +59,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "tool-choice": "the endpoint does not take this `tool_choice`: it became another one",
         "tool-choice-alone": "`tool_choice` was given without tools",
         "tool-renamed": "a tool has another name, because the endpoint refuses its own; replies have the caller's",
+        "tool-repeated": "a tool stood several times in the request, and is sent once",
         "tool-description": "a tool went without a description, because `python -OO` removes docstrings",
         "schema-adapted": "a tool's schema was rewritten in the subset of JSON Schema that the endpoint takes",
         "strict-added": "a tool became strict, because the endpoint takes all tools strict or none",

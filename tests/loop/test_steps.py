@@ -200,7 +200,7 @@ def test_without_tools_it_is_a_call(client: Loops, verb: str) -> None:
 def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: str) -> None:
     declared = {"name": "look", "parameters": {"type": "object"}}
     with Peer(asks()) as peer:
-        for tools, words in (([declared], "look"), ([now, now], "two tools"), ("now", "list")):
+        for tools, words in (([declared], "look"), ([now, {"name": "now"}], "two tools"), ("now", "list")):
             with pytest.raises((ValueError, TypeError), match=words):
                 ran(client, verb, at(peer), tools=tools)
         for name in ("max_steps", "max_parallel", "max_repeats"):

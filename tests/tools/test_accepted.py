@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 from cases import each
 
 import cnllm
-from cnllm import engine
+from cnllm import Client, engine
 from cnllm.tools import Tool, as_tools, tool
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
@@ -97,6 +99,31 @@ def test_two_tools_of_one_name_are_an_error() -> None:
     assert len(as_tools([{"type": "web_search"}, {"type": "web_search"}])) == 2
 
 
+@each("name", ["anthropic/claude-opus-5", "google/gemini-4-argon", "openai/gpt-6.1-terra", "deepseek/deepseek-flash"])
+def test_a_tool_that_stands_twice_is_sent_once_and_another_one_of_its_name_is_an_error(name: str) -> None:
+    model = BUILTIN.resolve(name)
+    other = {"name": "other", "parameters": {"type": "object", "properties": {}}}
+    first = {"name": "find", "description": "Find it.", "parameters": {"type": "object", "properties": {}}}
+    marked = {**first, "cache_control": {"type": "ephemeral"}}
+    plan = engine.build_request(model, "hi", tools=[first, other, marked, dict(first)])
+    text = json.dumps(plan.body["tools"])
+    assert (text.count('"find"'), text.count('"other"')) == (1, 1)
+    assert ("cache_control" in text) is (model.protocol == "anthropic-messages")
+    (note,) = [note for note in plan.notes if note.code == "tool-repeated"]
+    assert (note.said, note.did) == ("find (3 times)", "sent once")
+    for changed in ({"description": "Find them."}, {"parameters": {"type": "object"}}, {"strict": True}):
+        for verb in ("plan", "call", "stream", "run"):
+            with Client(BUILTIN, simulate=True) as client, pytest.raises(ValueError, match="rename one") as caught:
+                getattr(client, verb)(name, "hi", tools=[first, other, {**first, **changed}])
+            assert "find, tools[0] and tools[2]," in str(caught.value)
+
+
+def test_a_function_that_stands_twice_runs() -> None:
+    with Client(BUILTIN, simulate=True) as client:
+        run = client.run("deepseek/deepseek-flash", "hi", tools=[find, find])
+    assert "tool-repeated" in [note.code for note in run.reply.notes]
+
+
 def test_the_callers_definition_is_not_changed() -> None:
     given: dict[str, Any] = {"name": "find", "parameters": {"type": "object", "properties": {}}}
     (made,) = as_tools([given])
@@ -108,3 +135,30 @@ def test_the_callers_definition_is_not_changed() -> None:
 def test_nothing_heavy_is_imported_before_a_function_is_read(heavy: str) -> None:
     code = f"import sys, cnllm; cnllm.Tool, cnllm.tool; assert {heavy!r} not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@each("protocol", ["openai-chat", "openai-responses", "anthropic-messages", "gemini"])
+def test_a_clients_tool_that_stands_twice_is_sent_once_whatever_its_protocol(protocol: str) -> None:
+    def plan(*descriptions: str) -> cnllm.Plan:
+        functions = [{"name": "find", "description": text} for text in descriptions]
+        schema = {"type": "object", "properties": {}}
+        body: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+        match protocol:
+            case "openai-chat":
+                tools = [{"type": "function", "function": {**function, "parameters": schema}} for function in functions]
+            case "openai-responses":
+                body = {"model": "x", "input": "hi"}
+                tools = [{"type": "function", **function, "parameters": schema} for function in functions]
+            case "anthropic-messages":
+                tools = [{**function, "input_schema": schema} for function in functions]
+            case _:
+                body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+                tools = [{"functionDeclarations": functions}]
+        request = engine.decode_request(protocol, {**body, "tools": tools})
+        return engine.build_request(MODEL, request.messages, **request.options)
+
+    once = plan("Find it.", "Find it.")
+    assert len(once.body["tools"]) == 1
+    assert "tool-repeated" in [note.code for note in once.notes]
+    with pytest.raises(ValueError, match="two tools have the name find"):
+        plan("Find it.", "Find them.")

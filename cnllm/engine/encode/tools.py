@@ -21,7 +21,7 @@ from cnllm.schemas.subschemas import children
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
-from cnllm.types.tools import Function
+from cnllm.types.tools import Function, without_mark
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -45,6 +45,7 @@ def drop_unsupported(
 
     A choice without tools goes, too. Raises `CannotSend` where the caller's policy asks for that.
     """
+    options = _drop_repeated(options, ledger)
     if sys.flags.optimize > 1 and options.tools:
         for tool in options.tools:
             if tool.description is None and tool.definition is None:
@@ -57,6 +58,22 @@ def drop_unsupported(
         if ledger.for_option("tools").may_change("tools-unsupported", "tools.supported", subject, "left out"):
             return replace(options, tools=(), choice=None, tool_name=None), None
     return _check_choice(options, ledger), None
+
+
+def _drop_repeated(options: RequestOptions, ledger: Ledger) -> RequestOptions:
+    """Return the options with each function once: endpoints refuse names that repeat. Of equal ones a mark stays."""
+    places = [t.name if t.definition is None and t.search is None else n for n, t in enumerate(options.tools)]
+    counts = Counter(places)
+    if len(counts) == len(places):
+        return options
+    tools: dict[str | int, Function] = {}
+    for place, tool in zip(places, options.tools, strict=True):
+        if place not in tools or without_mark(tool) is not tool:
+            tools[place] = tool
+    for place, count in counts.items():
+        if count > 1:
+            ledger.note("tool-repeated", "tools", counted(str(place), count), "sent once")
+    return replace(options, tools=tuple(tools.values()))
 
 
 def _check_choice(options: RequestOptions, ledger: Ledger) -> RequestOptions:

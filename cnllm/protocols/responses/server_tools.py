@@ -147,26 +147,26 @@ class ClientTools:
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
                 open_keys = {} if "strict" in keys else {"strict": None}  # which leaves it to the endpoint
                 function = {"name": name, **keys}
-                self._offer(name, {"type": "function", "function": function, **_other_keys(tool), **open_keys})
+                self._offer(name, {"type": "function", "function": function, **_other_keys(tool), **open_keys}, place)
             case "custom":
                 name = self._register(ClientTool("custom", tool["name"], namespace))
-                self._offer(name, {**custom_function(name, tool), **_other_keys(tool)})
+                self._offer(name, {**custom_function(name, tool), **_other_keys(tool)}, place)
             case "tool_search" if isinstance(tool.get("parameters"), dict):
                 name = self._register(ClientTool("tool_search", "tool_search"))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
-                self._offer(name, {"type": "function", "function": {"name": name, **keys}})
+                self._offer(name, {"type": "function", "function": {"name": name, **keys}}, place)
             case "local_shell" | "shell" | "apply_patch" if not _is_hosted(tool):
                 name = self._register(ClientTool(kind, kind, own_space(kind)))
-                self._offer(name, {"type": "function", "function": {"name": name, **_BUILT_IN[kind]}})
+                self._offer(name, {"type": "function", "function": {"name": name, **_BUILT_IN[kind]}}, place)
             case _:
                 self.definitions.append(tool)
 
-    def _offer(self, name: str, definition: dict[str, Any]) -> None:
-        """Offer a function; a later definition of the same tool replaces the one before."""
-        if name in self._places:
+    def _offer(self, name: str, definition: dict[str, Any], place: str) -> None:
+        """Offer a function; one that a later item of the input adds replaces the one of its name."""
+        if name in self._places and place.startswith("input"):
             self.definitions[self._places[name]] = definition
         else:
-            self._places[name] = len(self.definitions)
+            self._places.setdefault(name, len(self.definitions))
             self.definitions.append(definition)
 
     def _register(self, tool: ClientTool) -> str:
