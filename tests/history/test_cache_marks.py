@@ -9,6 +9,7 @@ from typing import Any
 from cases import each
 
 from cnllm import Plan, Registry, engine
+from cnllm.types.message_memory import MessageMemory
 
 MARK = {"type": "ephemeral", "ttl": "1h"}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -114,7 +115,77 @@ def test_marks_of_a_chat_client_stay_beside_the_part(tmp_path: Path) -> None:
         assert "cache_control" not in json.dumps(other.body), name
 
 
-def test_the_own_wire_keeps_them_all(tmp_path: Path) -> None:
+def test_the_own_wire_has_a_place_for_each_of_them(tmp_path: Path) -> None:
     made = plan("anthropic/claude-opus-5", tmp_path)
-    assert json.dumps(made.body).count("cache_control") == json.dumps(BODY).count("cache_control")
-    assert "cache-mark" not in [note.code for note in made.notes]
+    assert [message["content"][-1].get("cache_control") for message in made.body["messages"][2:3]] == [MARK]
+    assert json.dumps(made.body).count("cache_control") == 4  # of five
+    (note,) = [note for note in made.notes if note.code == "cache-mark"]
+    assert (note.flag, note.said) == ("protocol", "cache_control")
+
+
+def words(count: int, start: int = 0) -> list[dict[str, Any]]:
+    return [marked({"type": "text", "text": f"text {start + n}"}) for n in range(count)]
+
+
+def kept(body: Any) -> list[str]:
+    """The texts and names of what is marked, in the order of the prompt."""
+    if isinstance(body, list):
+        return [text for item in body for text in kept(item)]
+    own = [body.get("text") or body.get("name") or body.get("tool_use_id")] if "cache_control" in body else []
+    return [text for key in ("tools", "system", "messages", "content") if isinstance(body.get(key), list)
+            for text in kept(body[key])] + own  # fmt: skip
+
+
+@each(
+    "tools, system, turns, automatic, expected, lost",
+    [
+        (1, 1, 2, False, ["tool0", "text 0", "text 100", "text 101"], 0),
+        (1, 1, 5, False, ["tool0", "text 0", "text 103", "text 104"], 3),
+        (0, 0, 6, False, ["text 102", "text 103", "text 104", "text 105"], 2),
+        (3, 3, 2, False, ["text 0", "text 1", "text 2", "text 101"], 4),
+        (0, 6, 0, False, ["text 2", "text 3", "text 4", "text 5"], 2),
+        (1, 1, 4, True, ["tool0", "text 0", "text 103", None], 3),
+        (2, 3, 1, True, ["text 0", "text 1", "text 2", None], 3),
+    ],
+)
+def test_no_more_marks_are_sent_than_are_taken(
+    tools: int, system: int, turns: int, automatic: bool, expected: list[Any], lost: int
+) -> None:
+    schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}  # no mark, as its value is none
+    body: dict[str, Any] = {
+        "model": "x",
+        "max_tokens": 9,
+        "system": words(system) or "Be short.",
+        "messages": [
+            {"role": ["user", "assistant"][n % 2], "content": [block]} for n, block in enumerate(words(turns, 100))
+        ]
+        + [{"role": "user", "content": 'The key "cache_control": {} is a word here.'}],
+        "tools": [marked({"name": f"tool{n}", "input_schema": schema}) for n in range(tools)],
+        **({"cache_control": MARK} if automatic else {}),
+    }
+    request = engine.decode_request("anthropic-messages", body)
+    model = Registry.load().resolve("anthropic/claude-opus-5")
+    memory = MessageMemory()
+    for _ in range(3):
+        made = engine.build_request(model, request.messages, memory=memory, **request.options)
+        assert kept(made.body) == expected
+        notes = [(note.said, note.did[:8]) for note in made.notes if note.code == "cache-mark"]
+        times = f" ({lost} times)" if lost > 1 else ""
+        assert notes == ([(f"cache_control{times}", "left out")] if lost else [])
+        assert made.body == json.loads(made.content)
+
+
+@each("name", ["takes/m", "openrouter/anthropic/claude-opus-5"])
+def test_a_growing_conversation_of_chat_completions_keeps_the_newest_marks(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(OWN, encoding="utf-8")
+    model, memory = Registry.load(file).resolve(name), MessageMemory()
+    messages: list[Any] = [{"role": "system", "content": words(1)}]
+    for turn in range(1, 30):
+        messages += [
+            {"role": "user", "content": words(1, 2 * turn)},
+            {"role": "assistant", "content": "OK."},
+        ]
+        made = engine.build_request(model, messages[:-1], memory=memory)
+        assert kept(made.body) == ["text 0", *[f"text {2 * n}" for n in range(max(1, turn - 2), turn + 1)]]
+        assert len([note for note in made.notes if note.code == "cache-mark"]) == (turn > 3)
