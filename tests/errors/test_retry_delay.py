@@ -100,3 +100,39 @@ def test_every_wire_reads_it_in_a_body_and_inside_a_stream() -> None:
         assert wait(body, wire=wire, status=200) == 4, wire
         stream = b"event: error\ndata: " + json.dumps(body).encode() + b"\n\n"
         assert wait(stream, {"content-type": "text/event-stream"}, wire, 200) == 4, wire
+
+
+def test_a_sentence_names_a_wait_where_nothing_else_does() -> None:
+    table: list[tuple[str, float | None]] = [
+        ("Rate limit reached on tokens per min: Limit 30000, Requested 2000. Please try again in 1.2s. Visit x.", 1.2),
+        ("Rate limit reached. Please try again in 6m0s.", 360),
+        ("Please try again in 20ms.", 0.02),
+        ("Please retry in 34.074824224s.", 34.074824224),
+        ("The rate was exceeded in 10 s. Please retry your request after 59 seconds.", 59),
+        ("Too many requests, try again in 1 hour, 2 minutes and 3 seconds", 3723),
+        ("Please wait at least 500 milliseconds", 0.5),
+        ("请求过于频繁，请在 5 秒后重试", 5),
+        ("请 2 分钟之后再试", 120),
+        # no wait
+        ("Please try again later.", None),
+        ("The retry failed after 30 seconds.", None),
+        ("Try again in a few minutes.", None),
+        ("Limit 5s. Retry 3 times.", None),
+        ("Please try again in 3 parsecs.", None),
+        ("again in " + "1" * 5000 + "s", None),
+        ("again " * 20_000, None),
+    ]
+    for sentence, seconds in table:
+        for wire in WIRES:
+            assert wait({"error": {"message": sentence}}, wire=wire) == seconds, sentence
+            assert wait({"error": {"message": sentence}}, {"retry-after": "5"}, wire) == 5
+            assert wait({"error": {"message": sentence, "retry_after": 4}}, wire=wire) == 4
+        assert wait(sentence.encode()) == seconds, sentence
+    quoted = "invalid value of messages[0]: try again in 5 seconds"
+    assert wait({"error": {"message": quoted}}, status=400) is None
+
+
+def test_a_header_may_hold_a_duration_and_no_point_in_time() -> None:
+    moment = "1900000000"
+    for value, seconds in (("5s", 5), ("1m30s", 90), ("500ms", 0.5), (moment, None), ("9" * 30, None), ("-1", None)):
+        assert wait({}, {"retry-after": value}) == seconds, value

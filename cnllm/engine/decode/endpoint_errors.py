@@ -179,6 +179,11 @@ def build_error(
     kind, retryable = _kind(flags.errors or [], number, fault)
     if kind == "other" and collected.fault is None:
         retryable = True
+    delay = error_body.delay_from_headers(headers)
+    if delay is None:
+        delay = fault.delay
+    if delay is None and retryable:  # another sentence may quote the request
+        delay = error_body.delay_in_text(fault.message)
     message = fault.message or _default_message(number)
     hint = _hint(kind, collected, facts)
     if hint is None and (number == 404 or collected.model.id in message) and (near := collected.model.nearest_name):
@@ -191,7 +196,7 @@ def build_error(
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=delay if (delay := error_body.delay_from_headers(headers)) is not None else fault.delay,
+        retry_after=delay,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,

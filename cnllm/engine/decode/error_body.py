@@ -9,7 +9,7 @@ registry check` reports it.
 
 The delay before the next try is that of the headers, otherwise of the body: every field with a fitting name counts
 (`retryDelay`, `retry_after`, `retry_after_ms`). Its value is a number, a text with a number, a duration (`34s`,
-`1m30s`, `{"seconds": 34}`) or a date.
+`1m30s`, `{"seconds": 34}`) or a date. Some endpoints name it in their sentence alone (`Please try again in 1.2s`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
     "collect_facts",
     "delay_from_field",
     "delay_from_headers",
+    "delay_in_text",
     "find_sentence",
     "find_status",
 ]
@@ -92,6 +93,12 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,20})?")
 _DURATION = re.compile(rf"(?:{_NUMBER.pattern}(?:h|m|s|ms|us|µs|ns))+")
 _PART = re.compile(rf"({_NUMBER.pattern})([a-zµ]+)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_SPAN = rf"{_NUMBER.pattern} ?(?:hours?|hrs?|h|minutes?|mins?|ms|msecs?|milliseconds?|m|seconds?|secs?|s)(?![a-z])"
+_IN_SENTENCE = re.compile(
+    r"\b(?:again|retry|wait)(?: (?:the|this|your|requests?|in|after|for|at|least|about|another)){0,4} "
+    rf"({_SPAN}(?:(?:,? | and )?{_SPAN}){{0,3}})|({_NUMBER.pattern}) ?(秒|分钟)钟?[之以]?后[再可请]?(?:重试|再?试)"
+)
+_SPAN_PART = re.compile(rf"({_NUMBER.pattern}) ?(ms|mi?l|[hms])")
 
 
 class ErrorFacts(Struct):
@@ -332,13 +339,13 @@ def _compile(source: str) -> Pattern:
 
 
 def delay_from_headers(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `Retry-After-Ms`, or of `Retry-After` as a number or a date."""
-    if (exact := headers.get("retry-after-ms", "").strip()).isascii() and exact.replace(".", "", 1).isdigit():
-        return float(exact) / 1000
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.replace(".", "", 1).isdigit():
-        return float(value)
-    return _seconds_until(value, headers.get("date"))
+    """Return the seconds of `Retry-After-Ms`, or of `Retry-After` as a number, a duration or a date."""
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        seconds = _seconds(value, unit, headers.get("date")) if value.strip() else None
+        if seconds is not None and seconds <= _MAX_DELAY:
+            return seconds
+    return None
 
 
 def delay_from_field(name: str, value: Any) -> float | None:
@@ -353,8 +360,17 @@ def delay_from_field(name: str, value: Any) -> float | None:
     return seconds if seconds is not None and 0 <= seconds <= _MAX_DELAY else None
 
 
-def _seconds(value: Any, unit: float) -> float | None:
-    """Return a value in seconds; None where it is no duration."""
+def delay_in_text(text: str) -> float | None:
+    """Return the seconds after which a sentence asks to try again, the longest one; None where it names none."""
+    delays = []
+    for span, number, unit in _IN_SENTENCE.findall(text[:_MAX_TEXT].lower()):
+        parts = _SPAN_PART.findall(span) if span else [(number, "s" if unit == "秒" else "m")]
+        delays.append(sum(float(part) * _UNITS.get(name, 1e-3) for part, name in parts))
+    return max(delays, default=None)
+
+
+def _seconds(value: Any, unit: float, now: str | None = None) -> float | None:
+    """Return a value in seconds; None where it is no duration. `now` is the endpoint's clock, for a date."""
     kind = type(value)
     if kind is int or kind is float:
         return value * unit if abs(value) < 1e15 else None
@@ -368,7 +384,7 @@ def _seconds(value: Any, unit: float) -> float | None:
         return float(text) * unit
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNITS[name] for number, name in _PART.findall(text))
-    return _seconds_until(value, None)
+    return _seconds_until(value, now)
 
 
 def _seconds_until(date: str, now: str | None) -> float | None:
