@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from .support import CLASSES, as_sent, failure, model, rows
+import cnllm
+
+from .support import CLASSES, WIRES, as_sent, failure, model, rows
 
 
 def wrong(row: dict[str, object]) -> str:
@@ -53,3 +55,13 @@ def test_the_first_five_of_many_faults_are_told() -> None:
     body = json.dumps({"detail": faults}).encode()
     error = failure(model("openai-compatible", "openai-chat", "http://127.0.0.1:9/v1"), 422, body)
     assert error.message.splitlines()[0] == "; ".join(f"body.{number}: problem {number}" for number in range(5))
+
+
+def test_an_error_of_a_stream_may_stand_in_a_list() -> None:
+    body = b'data: [{"error": {"code": 429, "message": "No room.", "status": "RESOURCE_EXHAUSTED"}}]\n\n'
+    for wire in WIRES:
+        for start in (b"", b"event: error\n"):
+            headers = {"content-type": "text/event-stream"}
+            found = failure(model("openai-compatible", wire), 200, start + body, headers)
+            assert isinstance(found, cnllm.RateLimited), wire
+            assert (found.message, found.retryable) == ("No room.", True)

@@ -226,6 +226,8 @@ class StreamParser:
         except NotJson as error:
             self._note_unreadable(data, error, out)
             return
+        if type(decoded) is list and len(decoded) == 1:
+            decoded = decoded[0]  # some servers put each object into a list
         if type(decoded) is not dict:
             out += self._collected.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
             return
@@ -265,6 +267,8 @@ class StreamParser:
             decoded = decode_lenient(data)
         except NotJson:
             decoded = data.decode("utf-8", "replace").strip()
+        if type(decoded) is list and len(decoded) == 1:
+            decoded = decoded[0]
         if self._raw is not None:
             self._raw.append(decoded)
         if type(decoded) is dict and self._collected.fault is None:
