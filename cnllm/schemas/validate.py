@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -245,13 +245,31 @@ def _compile(encoded: bytes) -> _Compiled:
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     if not is_usual(schema):
-        _require_valid(schema, kind.META_SCHEMA, bounded_validator(kind))
+        older = () if "$schema" in schema else (jsonschema.Draft7Validator, jsonschema.Draft4Validator)
+        kind = _dialect(schema, (kind, *older), bounded_validator)
     patterns = undecided_patterns(schema) if b'"pattern' in encoded else []
     for pattern in patterns:
         if pattern.is_broken:
             raise ValueError(f"schema is not a JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
     reasons = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
     return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), reasons)
+
+
+def _dialect(schema: Any, kinds: Sequence[Any], make_validator: Callable[[Any], Any]) -> Any:
+    """Return the first dialect that allows a schema. Raises `ValueError` where none does, with the words of the first.
+
+    A schema that names no dialect may be of an older one, where `items` is a list, for example.
+    """
+    first_error: ValueError | None = None
+    for kind in kinds:
+        try:
+            _require_valid(schema, kind.META_SCHEMA, make_validator(kind))
+        except ValueError as error:
+            first_error = first_error or error
+        else:
+            return kind
+    assert first_error is not None
+    raise first_error
 
 
 def _require_valid(schema: Any, meta_schema: Any, validator: Any) -> None:

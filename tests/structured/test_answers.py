@@ -128,6 +128,25 @@ def test_without_a_schema_nothing_is_parsed(client: Driver, tmp_path: Path) -> N
 
 
 # ── the schema ───────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}, ["a", 1], ["a", "b"]),
+        ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, 1, 0),
+    ],
+)
+def test_a_schema_that_names_no_dialect_may_be_of_an_older_one(
+    client: Driver, tmp_path: Path, kind: Json, good: Any, bad: Any
+) -> None:
+    schema = {"type": "object", "properties": {"x": kind}, "required": ["x"]}
+    for value in (good, bad):
+        got = answered(client, tmp_path, json.dumps({"x": value}), schema=schema)
+        assert ("answer-invalid" in codes(got)) is (value is bad)
+    named = {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    with pytest.raises(ValueError, match="not a JSON Schema"):
+        answered(client, tmp_path, "{}", schema=named)
+
+
 @pytest.mark.parametrize("schema", [{"type": "strng"}, {"properties": []}, {"type": "object", "required": "a"}])
 def test_what_is_no_schema_is_refused_before_anything_is_sent(client: Driver, tmp_path: Path, schema: Json) -> None:
     with Peer([gives("call", "prompt", GOOD)]) as peer, pytest.raises(ValueError, match="not a JSON Schema"):
