@@ -64,6 +64,10 @@ class Recorder:
             raise
         return status, entry.set_response(status, headers), _Recording(entry, chunks)
 
+    def interrupt(self, plan: Any) -> None:
+        """End a request whose response has not begun, if the inner transport can do that."""
+        _interrupt(self._inner, plan)
+
     def close(self) -> None:
         """Close the inner transport, if it can be closed."""
         _close(self._inner)
@@ -86,6 +90,10 @@ class AsyncRecorder:
             entry.write_end(error)
             raise
         return status, entry.set_response(status, headers), _AsyncRecording(entry, chunks)
+
+    def interrupt(self, plan: Any) -> None:
+        """End a request whose response has not begun, if the inner transport can do that."""
+        _interrupt(self._inner, plan)
 
     async def aclose(self) -> None:
         """Close the inner transport, if it can be closed."""
@@ -339,6 +347,12 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
             await _aclose(self._chunks)
         finally:
             self._entry.write_abandoned()
+
+
+def _interrupt(target: object, plan: Any) -> None:
+    interrupt = getattr(target, "interrupt", None)
+    if interrupt is not None:
+        interrupt(plan)
 
 
 def _close(target: object) -> None:

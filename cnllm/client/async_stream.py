@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.event_loop import run_in_thread
@@ -27,6 +27,11 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.system.closing import AsyncClosing
 from cnllm.types import Answer_co, Event, Reply, checks
 
+if TYPE_CHECKING:
+    from types import AsyncGeneratorType
+
+    import anyio
+
 __all__ = ["AsyncCallRun", "AsyncStream", "DeferredStream", "single_events"]
 
 
@@ -37,6 +42,7 @@ class AsyncCallRun(CallDriver):
     """
 
     may_repeat: Callable[[], Awaitable[bool]] | None = None
+    _left: anyio.Event | None = None  # ends a pause
 
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Yield the events, those of one piece of the network together; carry out the other steps in between."""
@@ -69,7 +75,14 @@ class AsyncCallRun(CallDriver):
             if self._watch is not None:
                 self._watch.call_ended(self.finished)
 
+    def leave(self) -> None:
+        """End the call from another task, as soon as possible. No further request is sent."""
+        super().leave()
+        if self._left is not None:
+            self._left.set()
+
     async def _carry_out(self, step: Any) -> Any:
+        self._require_open()
         match step:
             case Send():
                 return await self._send(step.plan)
@@ -85,31 +98,43 @@ class AsyncCallRun(CallDriver):
                 import anyio
 
                 self._report_retry(step)
-                await anyio.sleep(step.seconds)
+                self._left = anyio.Event()
+                with anyio.move_on_after(step.seconds):
+                    await self._left.wait()
             case _:
                 return self._apply(step)
         return None
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
-        request = self._begin_request(plan)
+        self._request = request = self._begin_request(plan)
+        self._require_open()  # `leave` may have been called before there was a request to interrupt
         try:
             status, headers, body = await self._transport.send(request)
         except TransportError as error:
+            self._require_open()
             return error
+        finally:
+            self._request = None
         if self._watch is not None:
             self._watch.response_started(status)
         self._body = body.__aiter__()
+        if self._closed:  # `leave` was called during the send
+            self.leave()
         return status, headers
 
     async def _next_chunk(self) -> Any:
+        if self._closed:
+            self._require_open()
         try:
             if self._body is None:
                 return None
             return self._echo.chunk(await self._body.__anext__())
         except StopAsyncIteration:
+            self._require_open()  # otherwise the end would be the endpoint's
             return None
         except TransportError as error:
+            self._require_open()
             return error
 
     async def _read_all(self, step: ReadBody) -> Any:
@@ -124,6 +149,7 @@ class AsyncCallRun(CallDriver):
             broken = error
         finally:
             await self.close()
+        self._require_open()
         return self._echo.body(pieces, broken)
 
     async def close(self) -> None:
@@ -139,7 +165,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
         checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
         self._call = call
-        self._runner = AsyncCallRun(setup)
+        self._runner = AsyncCallRun(setup, call)
         self._batches = self._runner.batches()
         self._events: AsyncGenerator[Event] | None = None
         if by is not None:
@@ -176,7 +202,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return self.reply
 
     async def stop(self) -> Reply[Answer_co] | None:
-        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived.
+
+        A task that reads it gets the error of `aclose`.
+        """
         await self.aclose()
         return self._runner.redact_reply(self._call.partial_reply())
 
@@ -186,7 +215,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return self._events
 
     async def aclose(self) -> None:
-        """End the call at any point."""
+        """End the call at any point, from any task. One that reads it gets a `TransportError`, with what arrived."""
+        if cast("AsyncGeneratorType[list[Event]]", self._batches).ag_running:
+            self._runner.leave()
+            return
         if self._events is not None:
             await self._events.aclose()
         await self._batches.aclose()

@@ -25,7 +25,7 @@ from cnllm.engine.run.effects import (
     Sleep,
     UseTarget,
 )
-from cnllm.errors import BadKey, CnllmError, IdleTimeout, StreamCut
+from cnllm.errors import BadKey, CnllmError, IdleTimeout, StreamCut, TransportError
 from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 
 if TYPE_CHECKING:
@@ -53,15 +53,17 @@ class CallSetup(Struct, frozen=True):
 
 
 class CallDriver:
-    """Holds the state of a call that both drivers share."""
+    """Holds the state of a call that both drivers share. Of a `call` that was left its error has what arrived."""
 
-    def __init__(self, setup: CallSetup) -> None:
+    def __init__(self, setup: CallSetup, call: Call | None = None) -> None:
         self.key = setup.key
+        self._call = call
         self.finished: Reply | None = None
         self._setup = setup
         self._transport = setup.transport
         self._watch = setup.watch
         self._closed = False
+        self._request: Plan | None = None  # whose response has not begun
         self._echo = Echo(setup.key)
         self._body: Any = None
         self._has_key = True
@@ -95,6 +97,19 @@ class CallDriver:
             self._watch.request_sent(plan)
         return request
 
+    def leave(self) -> None:
+        """End the call while another thread or task reads it, as soon as possible. No further request is sent."""
+        self._closed = True
+        request, body = self._request, self._body
+        if request is not None and hasattr(self._transport, "interrupt"):
+            self._transport.interrupt(request)
+        if hasattr(body, "set_read_deadline"):
+            body.set_read_deadline(0)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TransportError(CLOSED)
+
     def _check_inputs(self, step: CheckInputs) -> list[InputVerdict]:
         """Return the verdicts of checks. It may block for seconds."""
         return self._setup.checker().check(step.checks)
@@ -119,6 +134,8 @@ class CallDriver:
 
     def _report_error(self, error: CnllmError) -> CnllmError:
         """Return the error without secrets, and report it."""
+        if self._closed and self._call is not None:
+            error.reply = self._call.partial_reply()
         if error.reply is not None:
             error.reply = self._add_timing(error.reply)
         if isinstance(error, BadKey) and not self._has_key:  # an address of this machine is asked without a key

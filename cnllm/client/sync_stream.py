@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Generator, Iterator
 from typing import Any, Generic
 
-from cnllm.client.call_driver import CLOSED, CallDriver, CallSetup, piece_taker
+from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
@@ -26,11 +27,9 @@ __all__ = ["CallRun", "Stream"]
 
 
 class CallRun(CallDriver):
-    """Carries out the steps of a call, one after another. Of a `call` that was left its error has what arrived."""
+    """Carries out the steps of a call, one after another."""
 
-    def __init__(self, setup: CallSetup, call: Call | None = None) -> None:
-        super().__init__(setup)
-        self._call = call
+    _left: threading.Event | None = None  # ends a pause
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""
@@ -52,8 +51,6 @@ class CallRun(CallDriver):
         except StopIteration as stop:
             self._finish(stop.value)
         except CnllmError as error:
-            if self._closed and self._call is not None:
-                error.reply = self._call.partial_reply()
             public_error = self._report_error(error)
             yield from self._echo.flush()
             raise public_error from error.__cause__
@@ -64,10 +61,9 @@ class CallRun(CallDriver):
 
     def leave(self) -> None:
         """End the call from another thread, as soon as possible. No further request is sent."""
-        self._closed = True
-        set_read_deadline = getattr(self._body, "set_read_deadline", None)
-        if set_read_deadline is not None:
-            set_read_deadline(0)
+        super().leave()
+        if self._left is not None:
+            self._left.set()
 
     def _carry_out(self, step: Any) -> Any:
         self._require_open()
@@ -82,18 +78,24 @@ class CallRun(CallDriver):
                 self._body.drain()
             case Sleep():
                 self._report_retry(step)
-                time.sleep(step.seconds)
+                self._left = threading.Event()
+                if not self._closed:
+                    self._left.wait(step.seconds)
             case _:
                 return self._apply(step)
         return None
 
     def _send(self, plan: Plan) -> Any:
         self.close()
-        request = self._begin_request(plan)
+        self._request = request = self._begin_request(plan)
+        self._require_open()  # `leave` may have been called before there was a request to interrupt
         try:
             status, headers, body = self._transport.send(request)
         except TransportError as error:
+            self._require_open()
             return error
+        finally:
+            self._request = None
         if self._watch is not None:
             self._watch.response_started(status)
         self._body = iter(body)
@@ -128,10 +130,6 @@ class CallRun(CallDriver):
             self.close()
         self._require_open()
         return self._echo.body(pieces, broken)
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise TransportError(CLOSED)
 
     def close(self) -> None:
         """Close the response."""
@@ -177,8 +175,9 @@ class Stream(Closing, Generic[Answer_co]):
 
         Where another thread reads it, that thread has what arrived, and here a `CnllmError` says so.
         """
+        is_read_elsewhere = self._is_read_elsewhere()
         self.close()
-        if self._is_read_elsewhere():
+        if is_read_elsewhere:
             raise CnllmError("another thread reads this stream, and gets the end", hint="use the `reply` of its error")
         return self._runner.redact_reply(self._call.partial_reply())
 

@@ -19,6 +19,7 @@ __all__ = [
     "connection_closed",
     "error_before_status",
     "framing_header",
+    "interrupted",
     "invalid_proxy",
     "name_proxy",
     "no_free_connection",
@@ -138,6 +139,11 @@ def unreadable_response(host: str, reason: str) -> TransportError:
 def error_before_status(host: str, reason: str, *, began: bool) -> TransportError:
     """Return the error before a status. A retry is safe only where no byte of a response arrived."""
     return unreadable_response(host, reason) if began else connection_closed(host, reason)
+
+
+def interrupted() -> TransportError:
+    """Return the error of a request that its own caller ended."""
+    return TransportError("the request was ended before its response")
 
 
 def body_stalled(seconds: float | None, *, only_framing: bool = False) -> IdleTimeout:

@@ -24,7 +24,7 @@ from cnllm.transports.headers import (
 )
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
-from cnllm.transports.sockets import IDLE_CONNECTIONS
+from cnllm.transports.sockets import IDLE_CONNECTIONS, Sends
 
 __all__ = ["AsyncFast"]
 
@@ -44,6 +44,7 @@ class AsyncFast:
         self._httpx = AsyncHttpx()
         self._destinations = Destinations()
         self._lock = threading.Lock()
+        self._sends = Sends()
         drop_after_fork(self)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
@@ -54,15 +55,30 @@ class AsyncFast:
         pool = await self._pool()
         if pool is None or head is None or destination.proxy is not None:
             return await self._httpx.send(plan)
+        self._sends.begin(plan)
+        try:
+            connection = await self._request(pool, address, head, plan)
+        finally:
+            self._sends.end(plan)
+        return connection.reader.status, connection.reader.headers, _AsyncFastBody(pool, connection, idle_timeout(plan))
+
+    async def _request(self, pool: LoopPool, address: Address, head: bytes, plan: Plan) -> AsyncioConnection:
+        """Send the request, and return its connection when the headers are complete."""
         await _acquire(pool, address, plan)
         connection: AsyncioConnection | None = None
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
+            self._sends.use(plan, connection.close)
             await _request(connection, head, plan, address.host)
         except BaseException:
             pool.release(connection, reusable=False)
             raise
-        return connection.reader.status, connection.reader.headers, _AsyncFastBody(pool, connection, idle_timeout(plan))
+        return connection
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request whose response has not begun, from another task."""
+        self._sends.interrupt(plan)
+        self._httpx.interrupt(plan)
 
     async def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
@@ -166,6 +182,7 @@ class _AsyncFastBody:
         self._idle = idle
         self._fault: str | None = None
         self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+        self._interrupted = False
         self._ready = connection.take()  # body bytes that arrived with the headers
         self._release_if_done(connection)
 
@@ -187,7 +204,7 @@ class _AsyncFastBody:
             connection = self._connection
             if connection is None:
                 fault, self._fault = self._fault, None
-                if fault is None:
+                if fault is None or self._interrupted:
                     raise StopAsyncIteration
                 raise errors.body_broken(fault)
             data = connection.take()
@@ -241,8 +258,12 @@ class _AsyncFastBody:
             self._pool.release(connection, reusable=reusable)
 
     def set_read_deadline(self, seconds: float | None) -> None:
-        """End the body after this many seconds of reading; None: never."""
+        """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""
         self._remaining = seconds
+        if seconds is not None and seconds <= 0:
+            self._interrupted = True
+            if self._connection is not None:
+                self._connection.close()
 
     async def drain(self) -> None:
         """Read the end of the body; see `Fast`."""

@@ -27,6 +27,7 @@ from cnllm.transports.response_parser import ResponseParser
 from cnllm.transports.sockets import (
     IDLE_CONNECTIONS,
     MAX_IDLE,
+    Sends,
     has_only_tls_data,
     is_unusable,
     open_socket,
@@ -195,6 +196,7 @@ class Fast:
         self._pool = _Pool(connections, IDLE_CONNECTIONS if idle is None else idle)
         self._httpx = Httpx()
         self._destinations = Destinations()
+        self._sends = Sends()
         drop_after_fork(self)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
@@ -204,21 +206,35 @@ class Fast:
         head = encode_head(plan, address)
         if head is None or destination.proxy is not None:
             return self._httpx.send(plan)
-        connection = self._acquire(address, plan)
+        self._sends.begin(plan)
+        try:
+            connection = self._request(address, head, plan)
+        finally:
+            self._sends.end(plan)  # before its connection may serve another request
+        reader = connection.reader
+        return reader.status, reader.headers, _FastBody(pool, connection, idle_timeout(plan))
+
+    def _request(self, address: Address, head: bytes, plan: Plan) -> _Connection:
+        """Send the request, and return its connection when the headers are complete."""
+        pool, connection = self._pool, self._acquire(address, plan)
         try:
             while True:
                 if connection is None:
                     connection = self._connect(address, plan.timeouts.connect)
                     pool.add(connection)
+                self._sends.use(plan, connection.interrupt)
                 if _request(connection, head, plan, address.host):
-                    break
+                    return connection
                 pool.drop(connection)  # the peer closed it before it read a byte of this request
                 connection = None
         except BaseException:
             pool.release(connection, reusable=False)
             raise
-        reader = connection.reader
-        return reader.status, reader.headers, _FastBody(pool, connection, idle_timeout(plan))
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request whose response has not begun, from any thread."""
+        self._sends.interrupt(plan)
+        self._httpx.interrupt(plan)
 
     def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.encode.plan import Plan
@@ -20,7 +21,7 @@ from cnllm.system.processes import generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
-from cnllm.transports.httpx_backend import OPENED
+from cnllm.transports.httpx_backend import OPENED, SENDING
 from cnllm.transports.httpx_parts import (
     HttpxAdapter,
     HttpxBody,
@@ -28,6 +29,7 @@ from cnllm.transports.httpx_parts import (
     TransportTable,
     error_before_status,
 )
+from cnllm.transports.sockets import Sends
 
 if TYPE_CHECKING:
     import httpx
@@ -47,9 +49,23 @@ class Httpx(HttpxAdapter["_SyncState"]):
 
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
         super().__init__(_SyncState, transport, family)
+        self._sends = Sends()
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
+        self._sends.begin(plan)
+        SENDING.set(partial(self._sends.use, plan))
+        try:
+            return self._send(plan)
+        finally:
+            SENDING.set(None)
+            self._sends.end(plan)
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request whose response has not begun, from any thread. One of a caller's transport goes on."""
+        self._sends.interrupt(plan)
+
+    def _send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         state = self._state()
         httpx, url = state.httpx, state.url(plan.url)
         entry = None if self._caller_transport is not None else state.transports.entry(url)

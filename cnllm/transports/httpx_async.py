@@ -6,6 +6,7 @@ httpx is imported when the first request is sent.
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 import time
 import weakref
@@ -27,6 +28,7 @@ from cnllm.transports.httpx_parts import (
     TransportTable,
     error_before_status,
 )
+from cnllm.transports.sockets import Sends
 
 if TYPE_CHECKING:
     import httpx
@@ -39,9 +41,26 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
         super().__init__(_AsyncState, transport, family)
+        self._sends = Sends()
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
+        import anyio
+
+        self._sends.begin(plan)
+        try:
+            with anyio.CancelScope() as scope:
+                self._sends.use(plan, scope.cancel)
+                return await self._send(plan)
+        finally:
+            self._sends.end(plan)
+        raise errors.interrupted()
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request whose response has not begun, from another task."""
+        self._sends.interrupt(plan)
+
+    async def _send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         state = self._state()
         httpx, url = state.httpx, state.url(plan.url)
         loop = await state.loop() if self._caller_transport is None else None
@@ -155,6 +174,7 @@ class _AsyncHttpxBody(HttpxBody):
         super().__init__(httpx, response, idle)
         self._bytes = _body_pieces(response, self.headers, idle)
         self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+        self._interrupted = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -179,12 +199,21 @@ class _AsyncHttpxBody(HttpxBody):
             await self.aclose()
             raise
         except self._errors as error:
+            if self._interrupted:
+                raise StopAsyncIteration from None
             raise self._failure(error) from error
         raise StopAsyncIteration
 
     def set_read_deadline(self, seconds: float | None) -> None:
-        """End the body after this many seconds of reading; None: never."""
+        """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""
         self._remaining = seconds
+        if seconds is not None and seconds <= 0 and not self._response.is_closed:
+            self._interrupted = True
+            stream = self._response.extensions.get("network_stream")
+            sock = stream.get_extra_info("socket") if stream is not None else None
+            if sock is not None and hasattr(sock, "shutdown"):
+                with contextlib.suppress(OSError):  # it was closed already
+                    sock.shutdown(socket.SHUT_RDWR)
 
     async def drain(self) -> None:
         """Read the end of the body; see `_AsyncHttpxBody.drain`."""

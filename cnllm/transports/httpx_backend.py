@@ -14,6 +14,7 @@ the versions that the tests run with, the connection serves one request.
 from __future__ import annotations
 
 import importlib
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,10 +30,13 @@ from cnllm.transports.sockets import open_socket
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["OPENED", "WatchedAsyncStream", "WatchedStream", "install"]
+__all__ = ["OPENED", "SENDING", "WatchedAsyncStream", "WatchedStream", "install"]
 
 OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
 """The connections that a request opens through a proxy: httpcore leaves them open where SOCKS fails."""
+
+SENDING: ContextVar[Callable[[Callable[[], object]], None] | None] = ContextVar("SENDING", default=None)
+"""A function that takes what ends the request, as soon as it has a connection."""
 
 Probes = list[Callable[[], Any]]
 """Functions whose result is true where bytes were read ahead of the response."""
@@ -198,7 +202,14 @@ class WatchedStream(_ConnectionWatch):
 
     def write(self, buffer: bytes, timeout: float | None = _NO_ARGUMENT) -> None:
         """Write bytes, after the check for unread ones."""
+        if (use := SENDING.get()) is not None:
+            use(self._interrupt)
         self._inner.write(buffer, self._before_write(buffer, timeout))
+
+    def _interrupt(self) -> None:
+        """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
+        with suppress(OSError):  # it was closed already
+            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""

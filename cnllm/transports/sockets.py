@@ -13,14 +13,19 @@ import socket
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from cnllm.engine.encode.plan import Plan
 from cnllm.system.files import wait_readable
+from cnllm.system.processes import fork_safe
+from cnllm.transports import errors
 from cnllm.transports.headers import remaining_time
 
 __all__ = [
     "IDLE_CONNECTIONS",
     "MAX_IDLE",
+    "Sends",
     "has_only_tls_data",
     "is_unusable",
     "open_socket",
@@ -45,6 +50,42 @@ class _HasKey(Protocol):
 
 
 _Connection = TypeVar("_Connection", bound=_HasKey)
+
+
+class Sends:
+    """The requests whose responses have not begun, each with what ends it, for another thread or task."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())  # held while one is ended: its connection may serve others later
+        self._ends: dict[int, Callable[[], object] | None] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """Add a request, which has no connection yet."""
+        self._ends[id(plan)] = None
+
+    def use(self, plan: Plan, end: Callable[[], object]) -> None:
+        """Set what ends the request. Raise `TransportError` where it was interrupted."""
+        with self._lock:
+            if self._ends.get(id(plan)) is _nothing:
+                raise errors.interrupted()
+            self._ends[id(plan)] = end
+
+    def end(self, plan: Plan) -> None:
+        """Remove a request."""
+        with self._lock:
+            self._ends.pop(id(plan), None)
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request that is in the table, from any thread."""
+        with self._lock:
+            if id(plan) in self._ends:
+                end, self._ends[id(plan)] = self._ends[id(plan)], _nothing
+                if end is not None:
+                    end()
+
+
+def _nothing() -> None:
+    """Stand for the end of a request that was interrupted."""
 
 
 def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:

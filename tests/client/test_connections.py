@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
-from cnllm.client.telemetry import ResponseStarted, TelemetryEvent
+from cnllm.client.telemetry import ResponseStarted, RetryScheduled, TelemetryEvent
 
 from .conftest import Make
 from .peer import (
@@ -128,6 +129,88 @@ def test_another_thread_may_end_a_stream(case: str, if_cut: Any, end: str) -> No
     assert (type(error), str(error)) == (cnllm.TransportError, "the call was closed before its end")
     assert error.reply is not None
     assert (error.reply.text, error.reply.finish) == (text, "cut")
+
+
+UNANSWERED: dict[str, list[Step]] = {
+    "before the response": [Stay()],
+    "between attempts": [refused(503, "busy", **{"retry-after": "50"})],
+}
+
+
+@each("case", UNANSWERED)
+def test_another_thread_may_end_a_stream_that_has_no_response(case: str) -> None:
+    """No timeout has to pass before."""
+    waits = threading.Event()
+    failed: list[cnllm.CnllmError] = []
+
+    def listen(event: TelemetryEvent) -> None:
+        if isinstance(event, RetryScheduled):
+            waits.set()
+
+    def read(streamed: cnllm.Stream[Any]) -> None:
+        try:
+            list(streamed)
+        except cnllm.CnllmError as error:
+            failed.append(error)
+
+    with Peer(UNANSWERED[case]) as peer, Client(registry=registry(), on_event=listen) as client:
+        streamed = client.stream(at(peer), "hi")
+        reader = threading.Thread(target=read, args=(streamed,))
+        reader.start()
+        while not (waits.is_set() if case == "between attempts" else peer.received):
+            time.sleep(0.02)
+        streamed.cancel()
+        reader.join(SOON)
+        assert not reader.is_alive()
+        assert len(peer.received) == 1
+        if case == "before the response":
+            assert peer.gone.wait(SOON)
+    assert [str(error) for error in failed] == ["the call was closed before its end"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@each("end", ["aclose", "stop"])
+@each("case", [*LEFT, *UNANSWERED])
+@pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
+def test_another_task_may_end_a_stream(case: str, end: str, backend: str) -> None:
+    """The task that reads it is told that, and no timeout has to pass before."""
+    script, text = LEFT.get(case) or (UNANSWERED[case], "")
+    begun = threading.Event()
+    failed: list[cnllm.CnllmError] = []
+
+    def listen(event: TelemetryEvent) -> None:
+        if isinstance(event, ResponseStarted if case == "before a text" else RetryScheduled):
+            begun.set()
+
+    async def read(streamed: cnllm.AsyncStream[Any]) -> None:
+        try:
+            async for _ in streamed:
+                begun.set()
+        except cnllm.CnllmError as error:
+            failed.append(error)
+
+    async def main(peer: Peer) -> cnllm.Reply | None:
+        async with AsyncClient(registry=registry(), on_event=listen) as client:
+            streamed = client.stream(at(peer), "hi")
+            with anyio.fail_after(SOON):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(read, streamed)
+                    while not (peer.received if case == "before the response" else begun.is_set()):
+                        await anyio.sleep(0.02)
+                    await anyio.sleep(0.05)  # it waits for the rest
+                    got: cnllm.Reply | None = await getattr(streamed, end)()
+                assert [event async for event in streamed] == []
+            return got
+
+    with Peer(script) as peer:
+        got = anyio.run(main, peer, backend=backend)
+        assert peer.gone.wait(SOON)
+        assert len(peer.received) == 1
+    [error] = failed
+    assert (type(error), str(error)) == (cnllm.TransportError, "the call was closed before its end")
+    assert error.reply is None or (error.reply.text, error.reply.finish) == (text, "cut")
+    assert got is None or (got.text, got.finish) == (text, "cut")
+    assert not (text and end == "stop") or got is not None
 
 
 def test_nothing_is_sent_before_it_is_asked_for(client: Driver) -> None:
