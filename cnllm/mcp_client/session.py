@@ -38,7 +38,7 @@ _MAX_MESSAGE = 64 * 1024 * 1024  # bytes of one message over HTTP, in an event o
 _HTTP_TIMEOUT = 30.0  # seconds, as in the package mcp: to connect, and to send
 _HTTP_SILENCE = 300.0  # seconds that a stream of events may be silent
 _MAX_PAGES = 100  # of a list of tools
-_MAX_TOOLS = 1000
+_MAX_TOOLS = 10_000  # that are read; fewer are offered
 
 
 class McpSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import hashlib
 import json
 import threading
@@ -29,6 +30,7 @@ __all__ = ["Definition", "McpTools"]
 _MAX_TEXT = 500_000  # characters of a result; no model's window holds much more
 _MAX_MEDIA = 20  # pictures of a result
 _MAX_DESCRIPTION = 20_000  # characters
+_MAX_TOOLS = 1000
 
 
 class Definition(Struct, frozen=True):
@@ -217,6 +219,8 @@ class McpTools(ToolSet):
             return ""
         if tool.name in kept:
             return "another tool of this server has the same name"
+        if len(kept) >= _MAX_TOOLS:
+            return f"at most {_MAX_TOOLS:,} tools of a server are offered; name those that you want in tools="
         try:
             undecided_parameters(Tool(tool.name, None, tool.input_schema))
         except ValueError as error:
@@ -303,7 +307,7 @@ def _part(block: Any) -> str | Media:
     if block.type == "text":
         return str(block.text)
     if block.type in ("image", "audio"):
-        return Media(block.mime_type, block.data)
+        return _media(block.mime_type, block.data)
     if block.type == "resource_link":
         title = block.title or block.name
         return f"[{title}: {block.uri}]" if title else f"[{block.uri}]"
@@ -312,5 +316,14 @@ def _part(block: Any) -> str | Media:
         return str(text)
     kind = resource.mime_type or "application/octet-stream"
     if kind.partition("/")[0] in ("image", "audio"):
-        return Media(kind, resource.blob)
+        return _media(kind, resource.blob)
     return f"[file left out: {resource.uri} ({kind})]"
+
+
+def _media(kind: str, data: str) -> str | Media:
+    """Return a medium, or a text in its place where its data are damaged: endpoints refuse every request with it."""
+    try:
+        is_whole = bool(base64.b64decode(data, validate=True))
+    except ValueError:
+        is_whole = False
+    return Media(kind, data) if is_whole else f"[{kind} left out: its data are empty, or are not Base64]"

@@ -177,6 +177,22 @@ def test_a_picture_goes_to_a_model_that_reads_pictures_and_is_noted_for_others()
         assert base64.b64encode(PIXEL).decode() in json.dumps(seeing.body)
 
 
+def test_a_damaged_picture_is_a_text_and_no_part_of_a_request() -> None:
+    with cnllm.mcp(command(), tools=["damaged"]) as tools:
+        result = tools.call("damaged")
+    assert result.media == ()
+    assert result.text.splitlines() == ["[image/png left out: its data are empty, or are not Base64]"] * 2
+
+
+def test_tools_that_are_too_many_are_named_and_can_be_chosen() -> None:
+    with cnllm.mcp(command("--tools", "1500")) as tools:
+        offered = tools.tools()
+        assert (len(offered), len(tools.skipped)) == (1000, 500 + 12)
+        assert "at most 1,000 tools" in tools.skipped[-1][1]
+    with cnllm.mcp(command("--tools", "1500"), tools=["late_tool_1499"], name="t") as tools:
+        assert names(tools.tools()) == ["t__late_tool_1499"]
+
+
 def test_an_error_of_a_tool_is_a_result_that_the_model_gets(target: list[str] | str) -> None:
     with Client(simulate=True) as client:
         run = client.run(MODEL, "bread", tools=[cnllm.mcp(target, tools=["fails"])])

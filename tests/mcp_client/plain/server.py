@@ -1,6 +1,6 @@
 """An MCP server over stdio without the package `mcp`, whose import takes longer than most tests of a client.
 
-python server.py [--stderr FILE] [--exit STATUS] [--describe FILE] [--silent]
+python server.py [--stderr FILE] [--exit STATUS] [--describe FILE] [--silent] [--tools NUMBER]
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Tools:
             "die": ("End the process in the middle of the call.", MAYBE, lambda text="": os._exit(3)),
             "wait": ("Write the number of this process into a file, and wait for ever.", TEXT, self.wait),
             "print_text": ("Print to stdout, where only the protocol may be.", TEXT, self.print_text),
+            "damaged": ("Pictures that are none.", NOTHING, self.damaged),
             "picture": ("A picture with a text.", MAYBE, self.picture),
             "odd name/with.dots and-a-very-long-tail-" + "x" * 60: ("A name.", NOTHING, lambda: "odd"),
             "grow": ("Add a tool, and tell the client.", MAYBE, self.grow),
@@ -71,6 +72,9 @@ class Tools:
     def picture(self, text: str = "") -> list[dict[str, Any]]:
         data = base64.b64encode(PIXEL).decode()
         return [*words("A pixel:"), {"type": "image", "data": data, "mimeType": "image/png"}]
+
+    def damaged(self) -> list[dict[str, Any]]:
+        return [{"type": "image", "data": data, "mimeType": "image/png"} for data in ("%PNG", "")]
 
     def grow(self, text: str = "") -> str:
         self.all["late"] = ("Come late.", NOTHING, lambda: "late")
@@ -122,6 +126,7 @@ if __name__ == "__main__":
     parser.add_argument("--describe", type=Path)
     parser.add_argument("--silent", action="store_true")
     parser.add_argument("--api-key")
+    parser.add_argument("--tools", type=int, default=0)
     options = parser.parse_args()
     if options.stderr is not None:
         sys.stderr.write(options.stderr.read_text())
@@ -131,4 +136,6 @@ if __name__ == "__main__":
     if options.silent:
         sys.stdin.read()
     else:
-        serve(Tools(options.describe.read_text() if options.describe else "Add two numbers."))
+        tools = Tools(options.describe.read_text() if options.describe else "Add two numbers.")
+        tools.all |= {f"late_tool_{number}": ("Be late.", NOTHING, lambda: "late") for number in range(options.tools)}
+        serve(tools)
