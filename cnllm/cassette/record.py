@@ -256,6 +256,10 @@ class _Entry:
         """Write the exchange as abandoned, unless all of it had arrived."""
         self._write("whole" if self._is_complete() else "abandoned")
 
+    def write_whole(self) -> None:
+        """Write the exchange as whole: its reader has all that it needs."""
+        self._write("whole")
+
     def _is_complete(self) -> bool:
         """Whether all bytes had arrived, although the reader did not wait for the end of the connection."""
         if self._status is None:
@@ -318,6 +322,12 @@ class _Recording(_RecordedBody, Iterator[bytes], Closing):
         self._entry.add_chunk(chunk)
         return chunk
 
+    def drain(self) -> None:
+        """Read the end of a complete reply, if the inner transport can do that."""
+        self._entry.write_whole()
+        if hasattr(self._chunks, "drain"):
+            self._chunks.drain()
+
     def close(self) -> None:
         """Stop reading."""
         try:
@@ -340,6 +350,12 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
             raise
         self._entry.add_chunk(chunk)
         return chunk
+
+    async def drain(self) -> None:
+        """Read the end of a complete reply, if the inner transport can do that."""
+        self._entry.write_whole()
+        if hasattr(self._chunks, "drain"):
+            await self._chunks.drain()
 
     async def aclose(self) -> None:
         """Stop reading."""
