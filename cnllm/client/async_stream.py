@@ -236,6 +236,7 @@ class DeferredStream(AsyncStream[Any]):
         self._open_call = open_call
         self._by = by
         self._is_open = False
+        self._is_left = False  # closed before it was open
         self._may_repeat: Callable[[], Awaitable[bool]] | None = None
 
     async def _open(self) -> None:
@@ -243,6 +244,8 @@ class DeferredStream(AsyncStream[Any]):
             super().__init__(*await self._open_call(), self._by)
             self._runner.may_repeat = self._may_repeat
             self._is_open = True
+            if self._is_left:
+                await super().aclose()
 
     def _fail(self) -> NoReturn:
         raise CnllmError(
@@ -278,6 +281,7 @@ class DeferredStream(AsyncStream[Any]):
 
     async def stop(self) -> Reply | None:
         """End the call; see `AsyncStream.stop`."""
+        self._is_left = True
         return await super().stop() if self._is_open else None
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -293,7 +297,8 @@ class DeferredStream(AsyncStream[Any]):
         return self
 
     async def aclose(self) -> None:
-        """End the call at any point."""
+        """End the call at any point; see `AsyncStream.aclose`."""
+        self._is_left = True
         if self._is_open:
             await super().aclose()
 

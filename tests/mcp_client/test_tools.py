@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client, McpError
+from cnllm.client.telemetry import TelemetryEvent
 from cnllm.config.distribution import install_command
 
 from .server import PIXEL
@@ -114,6 +116,29 @@ def test_an_async_client_does_not_block_its_event_loop_while_a_server_starts() -
                 made.should_exit = True
 
     anyio.run(work)
+
+
+@pytest.mark.parametrize("end", ["aclose", "stop"])
+def test_a_stream_that_ends_while_its_server_starts_sends_no_request(end: str) -> None:
+    sent: list[TelemetryEvent] = []
+
+    async def main() -> None:
+        async with AsyncClient(simulate=True, on_event=sent.append) as client:
+            streamed = client.stream(MODEL, "hi", tools=[cnllm.mcp(command())])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read, streamed)
+                while not own_threads():
+                    await anyio.sleep(0.001)
+                assert await getattr(streamed, end)() is None
+            with pytest.raises(cnllm.StreamCut, match="closed before its end"):
+                _ = streamed.reply
+
+    async def read(streamed: cnllm.AsyncStream[Any]) -> None:
+        assert [event async for event in streamed] == []
+
+    anyio.run(main)
+    assert sent == []
+    assert own_threads() == []
 
 
 def test_a_plan_and_a_fitted_history_take_a_server_and_end_it() -> None:
