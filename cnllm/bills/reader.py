@@ -24,7 +24,9 @@ _HEADER_LINES = 20  # at most, to the one with the columns
 _DELIMITERS = ",\t;"
 _MOST_FIELD = 1 << 20  # characters
 _MOST_DIGITS = 60
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,2})?")
+_NUMBER = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,2})?")
+_UNCLEAR = re.compile(r"[^,.]*,\d{3}\D*")
+"""A number whose comma separates thousands, or stands for the point: both are usual in a table with semicolons."""
 _CURRENCY_SIGN = re.compile(r"^(?:us|cn|hk)?[$¥€£₹]\s*|\s*(?:元|[$¥€£₹])$")
 _KEY = re.compile(r"\b(?:sk|pk|ak|rk|key)[-_][\w*-]{8,}|\bAIza[\w-]{20,}|\bBearer\s+\S+", re.IGNORECASE)
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -66,12 +68,12 @@ class BillTable:
         self.label_of = lru_cache(maxsize=1024)(lambda model: _label(export, model))
         self._encoding = encoding
         self._skip = skip
-        self._delimiter = delimiter
+        self.delimiter = delimiter
 
     def lines(self) -> Iterator[BillLine]:
         """Yield the rows. Raises `CnllmError` with the line and the column of a value that cannot be read."""
         csv.field_size_limit(_MOST_FIELD)
-        reader = csv.reader(islice(self.file.lines(self._encoding), self._skip, None), delimiter=self._delimiter)
+        reader = csv.reader(islice(self.file.lines(self._encoding), self._skip, None), delimiter=self.delimiter)
         columns = _Columns(next(reader))
         try:
             for fields in reader:
@@ -226,8 +228,11 @@ class _BillRow:
 
     def _number_of(self, column: str | None) -> Decimal | None:
         """Return the number of a column; None where it has none."""
+        text = self._text(column)
+        if self._table.delimiter == ";" and _UNCLEAR.fullmatch(text):
+            raise self._fault(column or "", "a comma that may stand for the point")
         try:
-            return _number(self._text(column))
+            return _number(text)
         except ValueError:
             raise self._fault(column or "", "no number") from None
 

@@ -590,6 +590,7 @@ def test_options_that_do_not_go_together(machine: Machine) -> None:
         (costs(1, f"{SECRET}"), ("line 2", "column cost: no number")),
         (costs(1, "1,234"), ("line 2", "8 fields", "7 columns")),
         (costs(1, '"1.2.3"'), ("line 2", "cost")),
+        (costs(1, '"0,123"'), ("line 2", "column cost: no number")),
         (costs(1, "1e999"), ("line 2", "cost")),
         (costs(1, "1").replace("2026-08-01T", f"2026-99-{SECRET}T"), ("line 2", "column start_time_iso: no time")),
         (costs(1, "1").replace("2026-08-02T", "2026-07-01T"), ("line 2", "no time")),
@@ -605,6 +606,14 @@ def test_a_value_that_cannot_be_read_is_named_and_not_repeated(
     done = machine.run("logs", "cost", "--against", machine.file("cost.csv", COST_HEAD + line))
     done.fails(2, "cost.csv", *words)
     assert SECRET not in done.err
+
+
+@pytest.mark.parametrize("amount", ["0,123", "1,234", "-1,234 €"])
+def test_a_comma_that_may_stand_for_the_point_is_not_read_as_thousands(machine: Machine, amount: str) -> None:
+    bill = machine.file(
+        "bill.csv", (COST_HEAD + costs(1, amount.replace(",", "#"))).replace(",", ";").replace("#", ",")
+    )
+    machine.run("logs", "cost", "--against", bill).fails(2, "bill.csv", "line 2", "cost", "stand for the point")
 
 
 def test_amounts_may_have_separators_signs_and_full_width_digits(machine: Machine, log: Log) -> None:
