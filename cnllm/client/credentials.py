@@ -29,7 +29,8 @@ _WIDE_SECTIONS = frozenset(("defaults", "protocols", "families"))
 def key_for(plan: Plan, registry: Registry) -> str | None:
     """Return the key for a plan, from the environment or the keys file. None where none is needed.
 
-    Raise `KeyMissing` where none is set, and `Untrusted` for a stored key that would leave the origins it belongs to.
+    Raise `KeyMissing` where none is set, or one that no header can carry, and `Untrusted` for a stored key that would
+    leave the origins it belongs to.
     """
     flags = plan.flags
     if not [value for value in plan.headers.values() if "{key}" in value]:
@@ -39,6 +40,12 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
         key = keys.find_key([name])
         if key is not None:
             check_origin(name, plan.model, plan.url)
+            if not (key.isascii() and key.isprintable()):  # an example that was copied with its … and never filled in
+                raise KeyMissing(
+                    f"{name} is set, but it is no key: it holds a control character or a letter outside ASCII",
+                    env=list(names),
+                    hint=f"export {name}=… with the key of your account, or `cnllm keys set {name}`, or try --simulate",
+                )
             return key
     if not names or is_local(plan.url):
         return None

@@ -319,13 +319,18 @@ class Resolver:
         }
 
     def _nearest(self, provider: str, id: str) -> str | None:
-        """Return the model of a provider with the most similar id; None where none is similar."""
+        """Return the model of a provider with the most similar id, and no retired one; None where none is similar."""
         from difflib import get_close_matches
 
         own = [name for name in self.layers.names("models") if _split(name)[0] == provider]
         names = {_split(name)[1].casefold(): name for name in own}
-        close = get_close_matches(id[:_LONGEST_ID].casefold(), names, n=1, cutoff=_SIMILAR)
-        return names[close[0]] if close else None
+        close = get_close_matches(id[:_LONGEST_ID].casefold(), names, n=10, cutoff=_SIMILAR)
+        return next((name for name in map(names.__getitem__, close) if not self._is_retired(name)), None)
+
+    def _is_retired(self, name: str) -> bool:
+        """Whether a model that a file describes is retired."""
+        status = self._resolve(name, None, None).flags.status
+        return status is not None and status.is_ == "retired"
 
     def _resolution_notes(
         self,

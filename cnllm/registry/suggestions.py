@@ -60,13 +60,14 @@ class NameSearch:
             return UnknownModel(f"no model is called {name}")
         close = self._similar(name)
         provider, slash, _ = name.partition("/")
+        message, hint = f"no model is called {name}", "`cnllm models list` lists all"
+        is_named = provider in self._layers.names("providers") or provider.casefold() in self._families
+        if slash and not is_named:  # also beside similar names: a file of the user's that is not read has the provider
+            message = f"no model is called {name}: there is no provider {provider}"
+            hint = "for any other endpoint use openai-compatible/ID and a base URL"
         if close:
             hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
-        elif slash and provider not in self._layers.names("providers"):
-            hint = f"no provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL"
-        else:
-            hint = "`cnllm models list` lists all"
-        return UnknownModel(f"no model is called {name}", close=close, hint=hint)
+        return UnknownModel(message, close=close, hint=hint)
 
     def current_models(self, serving: list[str]) -> list[str]:
         """List the models that are not retired, the vendor's own first; all of them where none is left."""

@@ -34,6 +34,7 @@ WRONG = [
     (("call", "-m", "glm-4.7", "--tool-choice", "f", "x"), "change the option", "on_unsupported"),
     (("launch", "foo"), "for example: cnllm launch", "--help"),
     (("launch", "foo", "-m", "glm-4.7"), "known clients: claude", "install it"),
+    (("call", "-m", "home/my-model", "x"), "there is no provider home", "no key"),
     (("launch", "claud", "-m", "glm-4.7"), "did you mean claude?", "install it"),
     (("keys", "add", "zai"), "cnllm keys has ", "--help"),
     (("keys", "set"), "for example: cnllm keys set", "--help"),

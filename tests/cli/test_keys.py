@@ -119,6 +119,38 @@ def test_no_key_and_no_model(machine: Machine) -> None:
     machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
 
 
+def test_a_refused_key_of_a_server_of_your_own_has_a_hint_that_works(machine: Machine) -> None:
+    """`keys test` knows no key of openai-compatible, so the hint does not name it."""
+    body = json.dumps({"error": {"message": "no such key"}}).encode()
+    with Server([http(401, body)]) as peer:
+        args = ("call", "-m", "openai-compatible/x", "--base-url", peer.url, "--key-env", "MY_KEY", "Hi")
+        done = machine.run(*args, env={"MY_KEY": KEY})
+    done.fails(1, "no such key", "check the key that --key-env gave")
+    assert "keys test" not in done.err
+
+
+def test_a_model_that_an_endpoint_does_not_know_gets_no_retired_one(machine: Machine) -> None:
+    body = json.dumps({"error": {"message": "no model is called olds"}}).encode()
+    with Server([http(404, body)]) as peer:
+        prepare(machine, peer.url)
+        file = machine.config / "providers.toml"
+        file.write_text(file.read_text() + '[models."home/old-2"]\n')
+        machine.env["HOME_TEST_KEY"] = KEY
+        done = machine.run("call", "-m", "home/olds", "Hi")
+    done.fails(1, "no model is called olds", "did you mean home/old-2?")
+
+
+def test_a_variable_that_holds_no_key_is_named(machine: Machine) -> None:
+    """An example that was pasted with its … is a wrong key, and neither a fault of the network nor of the endpoint."""
+    prepare(machine, "https://example.invalid/v1")
+    for value in ("…", "sk-\u200b0123456789", "sk-0123\t456789"):
+        env = {"HOME_TEST_KEY": value}
+        for args in (("-m", "home/cheap", "Hi"), ("keys", "test", "home")):
+            done = machine.run(*args, env=env)
+            done.fails(2, "HOME_TEST_KEY is set, but it is no key", "cnllm keys set HOME_TEST_KEY")
+            assert value not in done.err.replace("=…", "")
+
+
 @pytest.mark.usefixtures("small_builtin")
 def test_a_key_in_the_place_of_a_name_is_not_printed(machine: Machine) -> None:
     for secret in ("AKIA0123456789ABCDEF", "sk-0123456789abcdef0123", "0123456789abcdef.AbCdEfGh1234"):

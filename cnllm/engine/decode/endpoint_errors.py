@@ -321,6 +321,8 @@ def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> s
         return f"{hint}; {facts()}"
     if kind != "bad-key":
         return hint
+    if not collected.flags.keys:  # `keys test` knows no key of such a provider
+        return "check the key that --key-env (in Python api_key=) gave, and that this server takes it"
     if model.other_sites:
         hint = (
             f"the vendor has several sites, and {model.provider} takes no key of {', '.join(model.other_sites)}; "
