@@ -20,7 +20,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.recent import hide_secrets
-from cnllm.system.files import open_private
+from cnllm.system.files import file_id, open_private
 
 if TYPE_CHECKING:
     from cnllm.store.call_log import LoggedCall
@@ -105,12 +105,15 @@ def _short(text: str) -> str:
 
 
 class LineHandler(logging.Handler):
-    """Appends lines to a file. On a full disk they are lost: a warning says so at once, and then each minute."""
+    """Appends lines to the file at a path, whoever moves or deletes the last one there.
+
+    On a full disk they are lost: a warning says so at once, and then each minute.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
-        self._descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._descriptor = self._open()
         self._lost = 0
         self._warned = 0.0
         self._is_torn = False  # the last line has no end
@@ -118,8 +121,10 @@ class LineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, whole lines of other processes before and after it."""
         line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
-        data = b"\n" + line if self._is_torn else line
         try:
+            if file_id(self._path) != file_id(self._descriptor):
+                self._reopen()
+            data = b"\n" + line if self._is_torn else line
             is_whole = os.write(self._descriptor, data) == len(data)
         except OSError as error:
             self._lose(error.strerror or str(error))
@@ -130,6 +135,16 @@ class LineHandler(logging.Handler):
         elif self._lost:
             _LOGGER.warning("%s is written again; %d lines of the log were lost", self._path, self._lost)
             self._lost = 0
+
+    def _open(self) -> int:
+        """Return a descriptor of the file at the path, which is created if there is none. Raises `OSError`."""
+        return open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def _reopen(self) -> None:
+        """Go on in the file at the path: the last one was moved or deleted. Raises `OSError`."""
+        old, self._descriptor = self._descriptor, self._open()
+        os.close(old)
+        self._is_torn = False
 
     def _lose(self, reason: str) -> None:
         """Count a line that is lost."""

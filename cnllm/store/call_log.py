@@ -21,12 +21,11 @@ from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.store.records import PrefixRecord, TurnError, bill_column, price_column
 from cnllm.store.text import as_json, encodable_text
+from cnllm.system.files import file_id
 from cnllm.system.processes import fork_safe, generation
 from cnllm.types import Cost, Note, Usage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cnllm.store import Store
     from cnllm.store.file import DatabaseFile
 
@@ -141,11 +140,11 @@ class _OpenFile:
         """Write calls."""
         from cnllm.store import Store
 
-        if self._store is not None and self._id != _file_id(self._store.path):
+        if self._store is not None and self._id != file_id(self._store.path):
             self.close()
         if self._store is None:
             self._store = Store.open(self._path)
-            self._id = _file_id(self._store.path)
+            self._id = file_id(self._store.path)
         try:
             _add_calls(self._store.file, calls)
         except BaseException:
@@ -157,15 +156,6 @@ class _OpenFile:
         store, self._store = self._store, None
         if store is not None:
             store.close()
-
-
-def _file_id(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one at the same path; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 # ── calls in the store ───────────────────────────────────────────────────────

@@ -25,6 +25,7 @@ __all__ = [
     "MOST_BYTES",
     "change_file",
     "create_private_file",
+    "file_id",
     "lock_file",
     "lock_folder",
     "make_private_folder",
@@ -95,6 +96,15 @@ def restrict_mode(file: int | str | os.PathLike[str]) -> int | None:
         return None
     os.chmod(file, 0o600)  # ours: callers pass files that cnllm made, or that the user named for it
     return mode
+
+
+def file_id(file: int | str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Return what tells a file, by its descriptor or path, from another one at the same path; None where none is."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def make_private_folder(path: Path, *, narrow: bool = True) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -17,6 +19,8 @@ __all__ = ["AsyncKeyBook", "KeyBook", "check_book", "open_book"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("cnllm.gateway")
+_WARN_SECONDS = 60.0  # between two lines about a store that fails
 _MOST_THREADS = 16  # in which operations wait for a server
 
 
@@ -67,6 +71,7 @@ class AsyncKeyBook:
         self._book = book
         self._threads: ThreadPoolExecutor | None = None
         self._generation = generation()
+        self._warned = -_WARN_SECONDS
 
     async def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest; None for an unknown one."""
@@ -87,7 +92,13 @@ class AsyncKeyBook:
         if self._threads is None or self._generation != generation():  # a forked child has none of its parent's
             self._generation = generation()
             self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="cnllm-keys")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        except CnllmError as error:
+            if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
+                self._warned = now
+                _log.warning("requests of keys with limits are refused: %s", error.message)
+            raise
 
 
 def open_book(url: str | None) -> KeyBook | None:

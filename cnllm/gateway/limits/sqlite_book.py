@@ -20,6 +20,7 @@ from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.store.file import DatabaseFile
+from cnllm.system.files import file_id
 from cnllm.system.processes import fork_safe
 
 __all__ = ["MARK", "STEPS", "SqliteBook", "book_path"]
@@ -63,6 +64,7 @@ class SqliteBook:
         self.path = path
         self._lock = fork_safe(threading.Lock())
         self._file: DatabaseFile | None = None
+        self._id: tuple[int, int] | None = None  # of the file that was opened last
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file."""
@@ -175,12 +177,22 @@ class SqliteBook:
                 self._file = None
 
     def _run(self, work: Callable[[DatabaseFile], T], *, create: bool = False) -> T | None:
-        """Return the result of work on the file; None where there is no file."""
+        """Return the result of work on the file; None where there never was one.
+
+        Another file at its path is opened instead: keys that are revoked there are refused here. Raise `CnllmError`
+        where the file has gone: nobody knows any more what is spent.
+        """
         with self._lock:
+            if self._file is not None and self._id != file_id(self.path):
+                self._file.close()
+                self._file = None
             if self._file is None:
                 if not create and not self.path.exists():
-                    return None
+                    if self._id is None:
+                        return None
+                    raise CnllmError(f"{self.path} has gone", hint="restore it from a backup, or make new keys")
                 self._file = DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
+                self._id = file_id(self.path)
             file = self._file
             return self._checked(lambda: work(file))
 

@@ -106,7 +106,7 @@ class SqliteStore(StateStore):
         self._locked_until = 0.0
         self._next_check = 0.0
         self._file: DatabaseFile | None = None
-        self._inode: tuple[int, int] | None = None
+        self._id: tuple[int, int] | None = None
         with self._lock:
             self._open()
 
@@ -158,12 +158,12 @@ class SqliteStore(StateStore):
 
     def _current(self) -> DatabaseFile:
         """Return the open file. One that was deleted or replaced meanwhile is opened anew."""
-        if self._file is not None and self._inode != _inode(self.path):
+        if self._file is not None and self._id != files.file_id(self.path):
             self._close()
         return self._file or self._open()
 
     def _open(self) -> DatabaseFile:
-        self._inode = None
+        self._id = None
         try:
             file = self._database()
         except CnllmError as error:
@@ -171,7 +171,7 @@ class SqliteStore(StateStore):
                 raise
             self._set_aside(error)
             file = self._database()
-        self._file, self._inode = file, _inode(self.path)
+        self._file, self._id = file, files.file_id(self.path)
         return file
 
     def _database(self) -> DatabaseFile:
@@ -195,7 +195,7 @@ class SqliteStore(StateStore):
         """Rename a damaged file, unless another process has done so."""
         try:
             with files.lock_folder(self.path.parent):
-                if self._inode != _inode(self.path) if self._inode is not None else not self._is_damaged():
+                if self._id != files.file_id(self.path) if self._id is not None else not self._is_damaged():
                     return
                 # The log first: SQLite would take it for that of the new file. It deletes one beside an empty file.
                 for suffix in ("-wal", "-shm", ""):
@@ -317,14 +317,6 @@ def _insert(connection: sqlite3.Connection, item: Item, now: float) -> None:
     id = connection.execute(query, (item.owner, now, item.digest, size, names, check, item.blob)).lastrowid
     for key in item.keys:
         connection.execute("INSERT INTO keys VALUES (?, ?)", (key, id))
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _code(error: CnllmError) -> int:
