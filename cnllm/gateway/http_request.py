@@ -43,6 +43,7 @@ __all__ = ["HttpRequest"]
 
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _OTHER_ORIGIN = "a page of another origin asks for one of the operator: --public-url names this gateway's address"
+_STOPPED = "the gateway was stopped before the reply was complete"
 _LONGEST_PATH = 256  # characters
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
@@ -92,10 +93,12 @@ class HttpRequest:
             drop_frames(error)
             await self._response.fail(self._failure_of(error), self._protocol)
         except asyncio.CancelledError:
-            self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
             if not self._gone:
+                await self._response.break_off(Failure(self._busy_status, _STOPPED, retry_after=1.0), self._protocol)
+            self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
+            if not self._gone and not self._response.is_complete:
                 raise
-            if (task := asyncio.current_task()) is not None:
+            if self._gone and (task := asyncio.current_task()) is not None:
                 task.uncancel()
         except ClientGone:
             self._entry.outcome = "the client has gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from cnllm.gateway.service import Headers, Send
 __all__ = ["JSON", "HttpResponse"]
 
 _LONGEST_MESSAGE = 4096  # characters
+_BREAK_SECONDS = 0.5  # for the last piece of a response that breaks off
 
 JSON = (b"content-type", b"application/json")
 """The header of a body in JSON."""
@@ -54,11 +56,14 @@ class HttpResponse:
         """Whether the status is sent."""
         self.is_stream = False
         """Whether a stream has begun."""
+        self.is_complete = False
+        """Whether the last byte is sent."""
         self.array: JsonArray | None = None
         """The form of a stream for a client that asks for no server-sent events."""
         self._has_ended = False  # the last piece of a stream is sent
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._sign: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
+        self._exchange: Exchange | None = None  # of a stream
         self._active = 0.0  # when the last event was sent
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -70,6 +75,7 @@ class HttpResponse:
         `give_up` is called where the client takes nothing for `patience` seconds.
         """
         loop = asyncio.get_running_loop()
+        self._exchange = exchange
         self._active = loop.time()
         self._alarm = loop.call_later(ping, self._look, exchange, ping, patience, give_up)
 
@@ -123,6 +129,14 @@ class HttpResponse:
         headers: Headers = [JSON, *failure_headers(failure)]
         await self.send(failure.status, error_body(protocol, failure), headers)
 
+    async def break_off(self, failure: Failure, protocol: str) -> None:
+        """Answer with a failure in the middle of a request, unless a whole response has begun or nobody reads it."""
+        if self.is_started and not self.is_stream:
+            return
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_BREAK_SECONDS):
+                await self.fail(failure, protocol, self._exchange)
+
     async def send_json(self, data: Any) -> None:
         """Send a value as JSON."""
         await self.send(200, msgspec.json.encode(data), [JSON])
@@ -157,3 +171,4 @@ class HttpResponse:
         """Send a piece of the body."""
         if data or not more:
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            self.is_complete = not more
