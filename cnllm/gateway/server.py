@@ -207,6 +207,10 @@ class _Workers:
         """Forget the measures of a process that has ended."""
         drop_process(process)
 
+    def stop(self) -> None:
+        """Close the socket: else it would take connections in that no process accepts any more."""
+        self._listener.close()
+
 
 def _import_uvicorn() -> Any:
     """Return uvicorn. Raises `CnllmError` where it or httptools is missing, or it is too old."""

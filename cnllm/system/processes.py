@@ -374,15 +374,20 @@ class WorkerJob(Protocol):
     def drop(self, process: int) -> None:
         """Forget a process that has ended."""
 
+    def stop(self) -> None:
+        """Let go, in the first process, of what the others alone need until they have ended."""
+
 
 def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None = None) -> None:
     """Run several processes, and replace those that die, until SIGTERM or SIGINT has ended all.
 
+    Where this process is killed, the others end as if they had got SIGTERM: nobody would replace them any more.
     Raises `CnllmError` where the workers end as soon as they start.
     """
     workers: dict[int, float] = {}  # the time at which each was started
     failures = 0
     stopping = False
+    parent = os.getpid()
     reports, report = os.pipe()  # a byte for each reload of a worker
 
     def send(number: int) -> None:
@@ -393,6 +398,7 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
     def stop(number: int, frame: Any) -> None:
         nonlocal stopping
         stopping = True
+        job.stop()
         send(signal.SIGTERM)
 
     def pass_on() -> None:
@@ -412,7 +418,7 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
                     if pid:
                         workers[pid] = time.monotonic()
                 if not pid:
-                    _work(job, {*mask, signal.SIGHUP}, report)
+                    _work(job, {*mask, signal.SIGHUP}, report, parent)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -445,13 +451,14 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
         start()
 
 
-def _work(job: WorkerJob, mask: Iterable[int], report: int) -> NoReturn:
+def _work(job: WorkerJob, mask: Iterable[int], report: int, parent: int) -> NoReturn:
     """Run a job in a worker, then end its process. `mask` are the signals to block until it can handle them."""
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
         signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until the work has its own handler
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        threading.Thread(target=_end_after, args=(parent,), name="cnllm-watch", daemon=True).start()
         job.work(lambda: _report(report))
         status = 0
     except BaseException:

@@ -1,0 +1,219 @@
+"""What a gateway does when it ends, when its first process is killed, and when its files are moved or deleted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cnllm import AsyncClient
+from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.limits.book import open_book
+from cnllm.gateway.server import running
+
+from .limits_support import book_with, cny, sqlite_url
+from .support import KEY, Answer, Upstream, registry_for, say
+from .test_http import BODIES, PATHS, serving
+
+HEADERS = {"authorization": f"Bearer {KEY}"}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    """The processes of a gateway with several."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("no list of children here")
+    return [int(child) for child in path.read_text().split()]
+
+
+# ── replies that run ──────────────────────────────────────────────────────────
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "anthropic-messages"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_reply_that_outlasts_the_server_ends_with_an_error_of_the_protocol(
+    protocol: str, stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cnllm.gateway.server._DRAIN_SECONDS", 0.2)
+    caplog.set_level(logging.INFO)
+    go = threading.Event()
+    upstream = Upstream(Answer([{"content": "Hel"}, {"content": "lo"}], wait=go, lasts=False, pause=5))
+    registry = registry_for(upstream, tmp_path, "zai")
+    client = AsyncClient(registry, api_key="the-key-of-the-provider")
+    answers: list[httpx.Response] = []
+    begun = threading.Event()
+    body = {**BODIES[protocol], "model": "glm-4.7", "stream": stream}
+
+    def ask(url: str) -> None:
+        with httpx.stream("POST", url + PATHS[protocol], json=body, headers=HEADERS, timeout=30) as response:
+            begun.set()
+            response.read()
+            answers.append(response)
+
+    with running(Gateway(registry, client=client, keys=[KEY])) as url:
+        thread = threading.Thread(target=ask, args=(url,))
+        thread.start()
+        if stream:
+            assert begun.wait(30)
+        else:
+            until(lambda: bool(upstream.bodies))
+    go.set()
+    thread.join(30)
+    (answer,) = answers
+    assert "the gateway was stopped" in answer.text
+    if stream:
+        assert '"Hel"' in answer.text
+        last = json.loads(answer.text.strip().rpartition("data: ")[2])
+        assert last.get("error") or last["response"]["error"]
+    else:
+        assert answer.status_code in (503, 529)
+        assert "error" in answer.json()
+    assert not [record for record in caplog.records if record.exc_info]
+    (line,) = [json.loads(r.getMessage()) for r in caplog.records if r.name == "cnllm.gateway" and r.levelno == 20]
+    assert line["outcome"] == "the server stopped"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="one process here")
+def test_no_connection_waits_for_workers_that_stop(tmp_path: Path) -> None:
+    """A balancer, or a client that tries again, learns at once that nobody takes a request here."""
+    go = threading.Event()
+    upstream = Upstream(say("Hello", wait=go, lasts=False))
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "providers.toml").write_text(
+        f'[providers.mine]\nextends = "openai-compatible"\nbase_url = "{upstream.url}"\nkeys = ["THE_KEY"]\n'
+    )
+    env = {"CNLLM_CONFIG_DIR": str(config), "CNLLM_DATA_DIR": str(tmp_path), "THE_KEY": "sk-of-the-provider"}
+    body = {**BODIES["openai-chat"], "model": "mine/any", "stream": True}
+    with (
+        serving("--key", KEY, "--workers", "2", env=env) as (process, url),
+        httpx.stream("POST", url + PATHS["openai-chat"], json=body, headers=HEADERS, timeout=60) as response,
+    ):
+        pieces = response.iter_text()
+        text = next(pieces)
+        host, _, port = url.removeprefix("http://").partition(":")
+        start = time.monotonic()
+        process.terminate()
+
+        def is_refused() -> bool:
+            try:
+                socket.create_connection((host, int(port)), 10).close()
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        until(is_refused)
+        assert time.monotonic() - start < 15, "the stream goes on by itself after 20 seconds"
+        assert process.poll() is None
+        go.set()
+        text += "".join(pieces)
+        assert "[DONE]" in text
+        assert process.wait(30) == 0
+
+
+def test_workers_end_with_the_first_process(tmp_path: Path) -> None:
+    """Nobody would replace them or let them read files again, and they would keep the port."""
+    with serving("--simulate", "--key", KEY, "--workers", "2") as (process, url):
+        workers = children(process.pid)
+        assert len(workers) == 2
+        assert httpx.get(f"{url}/healthz", timeout=30).status_code == 200
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+        until(lambda: not any(_runs(worker) for worker in workers))
+        port = url.rpartition(":")[2]
+        with serving("--simulate", "--key", KEY, "--port", port) as (_, again):
+            assert httpx.get(f"{again}/healthz", timeout=30).status_code == 200
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ── files that are moved or deleted ───────────────────────────────────────────
+def test_the_log_goes_on_in_the_file_at_its_path(tmp_path: Path) -> None:
+    log, old = tmp_path / "log", tmp_path / "log.1"
+    with serving("--simulate", "--key", KEY, "--store", "memory:", "--log", str(log)) as (_, url):
+
+        def ask(name: str) -> None:
+            httpx.get(f"{url}/v1/models/{name}", headers=HEADERS, timeout=30)
+            until(lambda: log.exists() and name in log.read_text())
+
+        ask("first-one")
+        log.rename(old)
+        ask("second-one")
+        log.unlink()
+        ask("third-one")
+    assert [json.loads(line)["path"] for line in old.read_text().splitlines()] == ["/v1/models/first-one"]
+    assert [json.loads(line)["path"] for line in log.read_text().splitlines()] == ["/v1/models/third-one"]
+    if os.name == "posix":
+        assert log.stat().st_mode & 0o777 == 0o600
+
+
+def status(url: str, key: str) -> int:
+    body: dict[str, Any] = BODIES["openai-chat"]
+    headers = {"authorization": f"Bearer {key}"}
+    return httpx.post(url + PATHS["openai-chat"], json=body, headers=headers, timeout=30).status_code
+
+
+def test_another_file_of_keys_at_the_path_is_the_one_that_counts(tmp_path: Path) -> None:
+    """A backup that is restored: a key that is revoked in it is refused, and calls are counted there."""
+    store = sqlite_url(tmp_path)
+    book, key, _ = book_with(store, budgets={"CNY": cny("1")})
+    with serving("--simulate", "--store", store) as (_, url):
+        assert status(url, key) == 200
+        until(lambda: book.uses()[0].calls == 1)
+        book.close()
+        path = Path(book.path)  # type: ignore[attr-defined]
+        backup = path.with_name("backup.db")
+        with sqlite3.connect(path) as source, sqlite3.connect(backup) as target:
+            source.backup(target)
+        source.close()
+        target.close()
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        os.replace(backup, path)
+        assert status(url, key) == 200
+        until(lambda: book.uses()[0].calls == 2)
+        book.revoke("team")
+        until(lambda: status(url, key) == 401)
+    book.close()
+
+
+def test_a_file_of_keys_that_has_gone_lets_nobody_pass(tmp_path: Path) -> None:
+    """Nobody knows what is spent: that is no answer about the key, and none about a budget."""
+    store = sqlite_url(tmp_path)
+    book, key, _ = book_with(store, budgets={"CNY": cny("1")})
+    with serving("--simulate", "--store", store, "--workers", "2") as (process, url):
+        assert status(url, key) == 200
+        book.close()
+        path = Path(book.path)  # type: ignore[attr-defined]
+        moved = [(file, file.with_name(f"moved-{file.name}")) for file in path.parent.glob(f"{path.name}*")]
+        for file, place in moved:
+            file.rename(place)
+        until(lambda: {status(url, key) for _ in range(6)} == {503})
+        for file, place in moved:
+            place.rename(file)
+        until(lambda: status(url, key) == 200)
+        process.terminate()
+        assert process.stderr is not None
+        assert f"requests of keys with limits are refused: {path} has gone" in process.stderr.read()
+        assert open_book(store).uses()[0].calls >= 1  # type: ignore[union-attr]
