@@ -33,7 +33,7 @@ COMMANDS = {
     "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
     "compare": (
         "cnllm.cli.commands.compare:compare",
-        "Ask several hosts of one model the same tasks, and count what each spoils.",
+        "Ask several hosts of one model the same tasks, and count the faults of each.",
     ),
     "probe": ("cnllm.cli.commands.probe:probe", "Ask an endpoint what it takes, and describe it in a registry file."),
     "simulate": (

@@ -44,7 +44,8 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
                 raise KeyMissing(
                     f"{name} is set, but it is no key: it holds a control character or a letter outside ASCII",
                     env=list(names),
-                    hint=f"export {name}=… with the key of your account, or `cnllm keys set {name}`, or try --simulate",
+                    hint=f"export {name}=…, or `cnllm keys set {name}`, or try --simulate "
+                    "(in Python: Client(simulate=True))",
                 )
             return key
     if not names or is_local(plan.url):

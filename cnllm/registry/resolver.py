@@ -327,11 +327,6 @@ class Resolver:
         close = get_close_matches(id[:_LONGEST_ID].casefold(), names, n=10, cutoff=_SIMILAR)
         return next((name for name in map(names.__getitem__, close) if not self._is_retired(name)), None)
 
-    def _is_retired(self, name: str) -> bool:
-        """Whether a model that a file describes is retired."""
-        status = self._resolve(name, None, None).flags.status
-        return status is not None and status.is_ == "retired"
-
     def _resolution_notes(
         self,
         name: str,

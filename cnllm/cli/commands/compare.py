@@ -61,7 +61,9 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
 @click.option("--assume-price", metavar="IN/OUT", help="The price of a million tokens of hosts without a known one.")
 @click.option("--currency", metavar="C", help="The currency of --assume-price, and of --max-cost without one.")
 @click.option("--seed", metavar="S", type=int, default=0, show_default=True, help="The seed of the tasks.")
-@click.option("--stop-early", is_flag=True, help="Leave a host that a quarter or half of the tasks show to be worse.")
+@click.option(
+    "--stop-early", is_flag=True, help="Stop asking a host that proves worse after a quarter or half of its tasks."
+)
 @click.option("--simulate", is_flag=True, help="Ask the simulator, which answers rightly: no key, no network.")
 @click.option("--replay", metavar="REPORT.json", help="Compute a report again from its records, without keys.")
 @click.option(
@@ -75,14 +77,14 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
 @options.as_json("figures and verdicts")
 @click.pass_context
 def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
-    """Ask several hosts of one model the same tasks, and count what each spoils.
+    """Ask several hosts of one model the same tasks, and count the faults of each.
 
-    The hosts are those with the same open weights. The tasks come from a seed and have one right end each: tool calls,
-    structured answers, long lists, long texts. Each reply is judged as it arrived, before cnllm repairs it. The first
-    host is the reference; a verdict needs paired tasks and holds against all tests that were made.
+    The hosts are those with the same open weights. The tasks come from a seed, and each has one right result: tool
+    calls, structured answers, long lists, long texts. Each reply is judged as it arrived, before cnllm repairs it. The
+    first host is the reference; a verdict needs paired tasks and holds against all tests that were made.
 
     Without --max-cost cnllm shows the plan and its price, and asks nothing. The exit status is 0 if all was asked, and
-    3 if a host was left before the end, or if a replay computes another figure than the report has.
+    3 if a host did not get all tasks, or if a replay computes another figure than the report has.
     """
     from cnllm.registry import Registry
 

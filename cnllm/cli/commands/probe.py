@@ -54,7 +54,7 @@ def probe(target: str, **params: Any) -> int:
 
     Every question has a control that differs in one field. What two runs agree on goes into the file; the rest stays
     unknown. With -o, a report for people (.md) and the exchanges without secrets (.jsonl) stand beside the file; else
-    the file goes to stdout. Stopped, the same command goes on where it was, within a day.
+    the file goes to stdout. After a stop the same command goes on, within a day.
     """
     from cnllm.registry import Registry
 

@@ -62,7 +62,7 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
     limit came before the end. Without names, cnllm shows the plan and its cost and asks nothing.
 
     With --tools: 13 tasks whose end can be checked, each with native tools and with tools that the prompt describes.
-    cnllm counts the tasks that end right, the calls that belong where they are, the calls that fit their schema, and
+    cnllm counts the tasks that end right, the calls made where one is needed, the calls that fit their schema, and
     the time. The exit status is 0 if more than 95 % of the tasks end right with native tools.
     """
     from cnllm.registry import Registry
