@@ -156,10 +156,13 @@ class Authors:
             opened = _open_tokens(message, codec, keys, identity)
             if opened is not message:
                 search.opened[index] = opened
-            if (opened.by is None and (index in wanted or opened.reasoning or _has_blocks(opened, model))) or (
+            call_ids = [part.id for part in opened.parts if type(part) is ToolCall and part.id]
+            # A call may have had a seal whatever the model's reasoning is; it goes back with it.
+            is_known = opened.by is not None
+            if (not is_known and (call_ids or index in wanted or opened.reasoning or _has_blocks(opened, model))) or (
                 index in wanted and _may_lack_seals(opened, model)
             ):
-                if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
+                if call_ids:
                     search.by_call[index] = call_ids
                 else:
                     for earlier in sent[search.chained : index + 1]:

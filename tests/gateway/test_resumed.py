@@ -94,3 +94,27 @@ def test_other_words_or_results_are_another_conversation(tmp_path: Path) -> None
 def test_every_client_gets_its_thoughts_back_when_nothing_changed(tmp_path: Path) -> None:
     for kind in CLIENTS:
         assert _session(kind, tmp_path, list) == [THOUGHT, LAST], kind
+
+
+def test_what_an_endpoint_adds_to_its_calls_comes_back_whatever_it_wants_of_reasoning(tmp_path: Path) -> None:
+    """https://ai.google.dev/gemini-api/docs/thought-signatures: such a call without its signature is refused."""
+    for kind in CLIENTS:
+        for name, thought in (("google/gemini-4-argon", ""), ("own/m", ""), ("own/m", THOUGHT)):
+            first, second = call("Beijing", thought=thought), call("上海", thought=thought, ids=["call_1"])
+            for number, answer in enumerate((first, second)):
+                signature = {"google": {"thought_signature": f"signature {number}"}}
+                next(d for d in answer.deltas if "tool_calls" in d)["tool_calls"][0]["extra_content"] = signature
+            upstream = Upstream(first, second, say("Sunny."))
+            more = f'[providers.own]\nprotocol = "openai-chat"\nbase_url = "{upstream.url}"\n[models."own/m"]\n'
+            with gateway_for(upstream, tmp_path, "google", more=more) as http:
+                client = kind(http, name)
+                client.user("Weather in Beijing and 上海?")
+                for id, arguments in client.send():
+                    client.result(id, f"sunny in {arguments['city']}")
+                for id, arguments in client.send():
+                    client.result(id, f"sunny in {arguments['city']}")
+                assert client.send() == []
+            calls = [one for m in upstream.bodies[2]["messages"] for one in m.get("tool_calls") or ()]
+            sent = [one.get("extra_content", {}).get("google") for one in calls]
+            expected = [{"thought_signature": f"signature {number}"} for number in (0, 1)]
+            assert sent == expected, (kind, name, thought)
