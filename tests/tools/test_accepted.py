@@ -140,6 +140,7 @@ def test_nothing_heavy_is_imported_before_a_function_is_read(heavy: str) -> None
 @each("protocol", ["openai-chat", "openai-responses", "anthropic-messages", "gemini"])
 def test_a_clients_tool_that_stands_twice_is_sent_once_whatever_its_protocol(protocol: str) -> None:
     def plan(*descriptions: str) -> cnllm.Plan:
+        tools: list[dict[str, Any]]
         functions = [{"name": "find", "description": text} for text in descriptions]
         schema = {"type": "object", "properties": {}}
         body: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}

@@ -9,7 +9,7 @@ registry check` reports it.
 
 The delay before the next try is that of the headers, otherwise of the body: every field with a fitting name counts
 (`retryDelay`, `retry_after`, `retry_after_ms`). Its value is a number, a text with a number, a duration (`34s`,
-`1m30s`, `{"seconds": 34}`) or a date. Some endpoints name it in their sentence alone (`Please try again in 1.2s`).
+`1m30s`, `{"seconds": 34}`) or a date. Some endpoints name it in their sentence alone (`try again in 1.2s`).
 """
 
 from __future__ import annotations
