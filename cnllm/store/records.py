@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -38,6 +39,8 @@ State = Literal["done", "partial", "failed", "interrupted", "running"]
 
 Origin = Literal["endpoint", "simulated", "replayed"]
 """The source of the answer."""
+
+_SLACK = 2.0  # seconds; systems say when they began in whole seconds
 
 
 class TurnError(Struct, frozen=True, omit_defaults=True):
@@ -172,8 +175,19 @@ def sum_by_currency(costs: Iterable[Cost | None]) -> list[Cost]:
     return [total for group in groups.values() if (total := sum_costs(group)) is not None]
 
 
-def state_of(state: str, process: int | None) -> State:
+def state_of(state: str, process: int | None, began: str) -> State:
     """Return the state of a turn. A pending turn is running, unless its process has ended."""
     if state == "pending":
-        return "running" if type(process) is int and process > 0 and processes.is_alive(process) else "interrupted"
+        return "running" if type(process) is int and process > 0 and _runs_since(process, began) else "interrupted"
     return state if state in get_args(State) else "interrupted"  # type: ignore[return-value]
+
+
+def _runs_since(process: int, began: str) -> bool:
+    """Whether a process runs, and is not a later one with the same number: a container's first process has 1."""
+    if not processes.is_alive(process):
+        return False
+    start = processes.start_time(process)
+    try:
+        return start is None or start < datetime.datetime.fromisoformat(began).timestamp() + _SLACK
+    except ValueError:
+        return True

@@ -159,7 +159,7 @@ class Store(Closing):
             turns=len(turns),
             models=list(dict.fromkeys(as_text(turn[1]) for turn in turns)),
             origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
-            state=state_of(*turns[-1][3:5]),
+            state=state_of(*turns[-1][3:5], as_text(turns[-1][0])),
             prompt=as_text(first[0][0]) if first else "",
             cost=sum_by_currency(self._cost(turn[5], turn[6], turn[7], id_) for turn in turns),
         )
@@ -229,7 +229,7 @@ class Store(Closing):
             began=as_text(row["began"]),
             model=as_text(row["model"]),
             origin=self._origin(row["origin"], place),
-            state=state_of(row["state"], row["process"]),
+            state=state_of(row["state"], row["process"], as_text(row["began"])),
             messages=self._messages(messages, place),
             usage=self._json(row["usage"], Usage, None, place, "the usage"),
             cost=self._cost(row["cost"], row["currency"], row["bill"], place),
@@ -273,9 +273,10 @@ class Store(Closing):
         count = 0
         with self._file.writing() as connection:
             for id_ in ids:
-                query = "SELECT id, state, process FROM turns WHERE conversation = ?"
+                query = "SELECT id, state, process, began FROM turns WHERE conversation = ?"
                 turns = connection.execute(query, (id_,)).fetchall()
-                if any(state_of(as_text(state), process) == "running" for _, state, process in turns):
+                states = {state_of(as_text(state), process, as_text(began)) for _, state, process, began in turns}
+                if "running" in states:
                     raise CnllmError(f"conversation {id_} is being answered", hint="delete it when it is over")
                 for turn, *_ in turns:
                     unindex(connection, turn)

@@ -45,6 +45,7 @@ __all__ = [
     "run_in_front",
     "run_workers",
     "start_companion",
+    "start_time",
 ]
 
 INHERITED = "the connection belongs to the process that forked this one"
@@ -167,6 +168,18 @@ def is_alive(process: int) -> bool:
     except OSError:
         pass
     return True
+
+
+def start_time(process: int) -> float | None:
+    """Return when a process began, in seconds since 1970; None where the system does not say."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])  # since the system's start
+        with open("/proc/stat", "rb") as file:
+            boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
+        return boot + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 def raise_file_limit() -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_what_never_ended_is_interrupted_and_the_question_is_kept(tmp_path: Path
         (kept,) = store.records()
         assert [t.state for t in kept.turns] == ["running", "interrupted", "interrupted", "interrupted"]
         assert [m.text for m in conversation.messages()] == ["one", "two", "three", "Hel", "four"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not say when a process began")
+def test_a_turn_of_an_earlier_process_with_the_same_number_is_interrupted(tmp_path: Path) -> None:
+    """The first process of each container has the number 1."""
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        conversation.turn([user("one")], model="zai/glm-4.7")
+        with pytest.raises(errors.CnllmError, match="is being answered"):
+            store.delete([conversation.id])
+        with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+            connection.execute("UPDATE turns SET began = '2026-01-01T00:00:00.000+00:00'")
+        assert store.summaries()[0].state == "interrupted"
+        assert [turn.state for record in store.records() for turn in record.turns] == ["interrupted"]
+        assert store.delete([conversation.id]) == 1
 
 
 def test_a_refused_question_is_kept_but_not_asked_again(tmp_path: Path) -> None:
