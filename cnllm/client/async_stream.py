@@ -42,7 +42,7 @@ class AsyncCallRun(CallDriver):
     """
 
     may_repeat: Callable[[], Awaitable[bool]] | None = None
-    _left: anyio.Event | None = None  # ends a pause
+    _pause: anyio.CancelScope | None = None
 
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Yield the events, those of one piece of the network together; carry out the other steps in between."""
@@ -78,8 +78,8 @@ class AsyncCallRun(CallDriver):
     def leave(self) -> None:
         """End the call from another task, as soon as possible. No further request is sent."""
         super().leave()
-        if self._left is not None:
-            self._left.set()
+        if self._pause is not None:
+            self._pause.cancel()
 
     async def _carry_out(self, step: Any) -> Any:
         self._require_open()
@@ -98,9 +98,8 @@ class AsyncCallRun(CallDriver):
                 import anyio
 
                 self._report_retry(step)
-                self._left = anyio.Event()
-                with anyio.move_on_after(step.seconds):
-                    await self._left.wait()
+                with anyio.CancelScope() as self._pause:
+                    await anyio.sleep(step.seconds)
             case _:
                 return self._apply(step)
         return None

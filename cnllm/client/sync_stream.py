@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 import time
 from collections.abc import Generator, Iterator
 from typing import Any, Generic
@@ -28,8 +27,6 @@ __all__ = ["CallRun", "Stream"]
 
 class CallRun(CallDriver):
     """Carries out the steps of a call, one after another."""
-
-    _left: threading.Event | None = None  # ends a pause
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""
@@ -59,12 +56,6 @@ class CallRun(CallDriver):
             if self._watch is not None:
                 self._watch.call_ended(self.finished)
 
-    def leave(self) -> None:
-        """End the call from another thread, as soon as possible. No further request is sent."""
-        super().leave()
-        if self._left is not None:
-            self._left.set()
-
     def _carry_out(self, step: Any) -> Any:
         self._require_open()
         match step:
@@ -78,9 +69,7 @@ class CallRun(CallDriver):
                 self._body.drain()
             case Sleep():
                 self._report_retry(step)
-                self._left = threading.Event()
-                if not self._closed:
-                    self._left.wait(step.seconds)
+                time.sleep(step.seconds)
             case _:
                 return self._apply(step)
         return None

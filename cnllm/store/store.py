@@ -159,7 +159,7 @@ class Store(Closing):
             turns=len(turns),
             models=list(dict.fromkeys(as_text(turn[1]) for turn in turns)),
             origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
-            state=state_of(*turns[-1][3:5], as_text(turns[-1][0])),
+            state=state_of(turns[-1][3], turns[-1][4], as_text(turns[-1][0])),
             prompt=as_text(first[0][0]) if first else "",
             cost=sum_by_currency(self._cost(turn[5], turn[6], turn[7], id_) for turn in turns),
         )

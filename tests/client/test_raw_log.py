@@ -13,7 +13,7 @@ from cnllm import Client, Registry
 from cnllm.cassette import AsyncPlayer, AsyncRecorder, Player, Recorder, raw_log
 from cnllm.simulator import SimTransport
 
-from .peer import DONE, Pause, Peer, delta, reply, stream, texts, usage
+from .peer import DONE, Pause, Peer, Step, delta, reply, stream, texts, usage
 from .support import ONCE, Driver, at, registry
 
 KEY = "sk-secret-raw-log-0123456789"
@@ -53,7 +53,7 @@ def test_a_setting_or_a_client_switches_it_on(backend: Any, tmp_path: Path, monk
 @pytest.mark.parametrize("backend", ["sync", "asyncio"])
 def test_a_connection_whose_body_ends_after_the_reply_is_used_again(backend: Any, tmp_path: Path) -> None:
     """The end of a chunked body mostly comes in a packet of its own."""
-    script = [stream(*texts("Hi."), DONE, end=False), Pause(0.01), b"0\r\n\r\n"]
+    script: list[Step] = [stream(*texts("Hi."), DONE, end=False), Pause(0.01), b"0\r\n\r\n"]
     with Peer(script) as peer, Driver(backend, raw_log=tmp_path) as client:
         for _ in range(3):
             list(client.stream(at(peer)))
