@@ -309,6 +309,23 @@ def test_a_clock_of_deadlines_that_begins_anew_keeps_nobody_out() -> None:
     assert (account.open("CNY"), account.spent) == (0, {"CNY": 600}), "its worker is gone"
 
 
+def test_a_clock_of_deadlines_that_is_set_back_a_little_gives_nothing_out_twice() -> None:
+    """That of a Redis server, when it is corrected."""
+    account, record = Account(), KeyRecord("k", 0.0, rpm=5, tpm=50)
+    now = 10**15
+    assert update(account, record, Operation("w", 1, LEASE, (3, 0), (30, 0)), now).requests == 3
+    assert update(account, record, Operation("w", 2, LEASE, (2, 0), (20, 0)), now + 10 * 10**6).requests == 2
+    for number, seconds in enumerate((7, 20, 13, 40), 3):
+        grant = update(account, record, Operation("w", number, LEASE, (1, 0), (1, 0)), now + seconds * 10**6)
+        assert (grant.requests, grant.tokens) == (0, 0), seconds
+    granted = [
+        update(account, record, Operation("w", number, LEASE, (1, 0)), now + (40 + number) * 10**6).requests
+        for number in range(7, 30)
+    ]
+    waits = [index + 7 for index, count in enumerate(granted) if count]
+    assert waits == [11, 12, 13, 21, 22], "a minute after each: the clock was set back by 10 s in all"
+
+
 def test_a_wall_clock_that_is_set_changes_no_deadline() -> None:
     account, record = Account(), KeyRecord("k", 0.0, rpm=1, budgets={"CNY": 1000})
     update_at(account, record, Operation("w", 1, MINUTE, (1, 0), money={"CNY": (600, 0)}), 10**9, 1.8e9)

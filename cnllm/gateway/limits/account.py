@@ -132,9 +132,11 @@ def update(account: Account, record: KeyRecord | None, operation: Operation, now
 
 def advance(account: Account, record: KeyRecord | None, now: int, wall: float) -> None:
     """Bring an account up to a time of both clocks: end the leases that expired, begin the periods of budgets."""
-    if now < account.last:  # this clock began anew
+    if now < account.last:  # this clock began anew, or was set back
         for lease in account.leases.values():
             lease.expires -= account.last - now
+        for counts in (account.requests, account.tokens):
+            window.set_back(counts, account.last, now)
     window.trim(account.requests, now)
     window.trim(account.tokens, now)
     _expire(account, now)

@@ -6,7 +6,7 @@ and for the time of a lease: whenever a minute begins, no more than the limit is
 
 from __future__ import annotations
 
-__all__ = ["LEASE_SECONDS", "LIFE", "SLOT", "add", "seconds_until", "slot_of", "total", "trim"]
+__all__ = ["LEASE_SECONDS", "LIFE", "SLOT", "add", "seconds_until", "set_back", "slot_of", "total", "trim"]
 
 SLOT = 250_000
 """The microseconds of a slot."""
@@ -30,6 +30,16 @@ def trim(window: list[int], now: int) -> None:
     while last > first and window[last - 2] > newest:
         last -= 2
     window[:] = window[first:last]
+
+
+def set_back(window: list[int], last: int, now: int) -> None:
+    """Move the slots along with a clock that was set back by less than a minute since `last`: they count as before.
+
+    After a longer jump, such as a restart of the machine, nobody knows how old they are, and `trim` removes them.
+    """
+    slots = slot_of(last) - slot_of(now)
+    if slots < LIFE:
+        window[::2] = [slot - slots for slot in window[::2]]
 
 
 def total(window: list[int]) -> int:
