@@ -270,6 +270,9 @@ def test_a_file_of_keys_has_their_limits(machine: Machine) -> None:
         assert send("slow-key-0123456789 --rpm 1") == 401
         reload("slow-key-0123456789 --name slow --rpm 3\n", "slow-key-0123456789", 200)
         reload("other-key-012345678\n", "slow-key-0123456789", 401)
+        machine.run("serve", "keys", "revoke", "slow")
+        reload("slow-key-0123456789 --name slow --rpm 3\nthird-key-0123456789\n", "third-key-0123456789", 200)
+        assert send("slow-key-0123456789") == 401, "it is revoked for good, and the file does not change that"
     finally:
         gateway.terminate()
         gateway.communicate()

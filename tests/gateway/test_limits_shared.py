@@ -277,6 +277,19 @@ def test_a_revoked_key_is_refused_within_a_second(url: str) -> None:
     book.close()
 
 
+def test_a_file_makes_no_revoked_key_valid(url: str) -> None:
+    book, _, digest = book_with(url, rpm=10)
+    record = book.uses()[0].record
+    book.revoke(record.name)
+    book.add(digest, replace(record, is_in_file=True))
+    book.add(digest, replace(record, is_in_file=True, name="other"))
+    rights = book.find(digest)
+    assert rights is not None
+    assert rights.key.revoked is not None
+    assert (book.get(record.name), book.get("other")) == (None, None)
+    book.close()
+
+
 def test_a_store_that_is_away_lets_nobody_pass_and_nothing_counts_twice(url: str) -> None:
     book, _, digest = book_with(url, budgets={"CNY": cny("1")})
 

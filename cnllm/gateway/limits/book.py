@@ -31,7 +31,10 @@ class KeyBook(Protocol):
     """
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace the record of a key in a file. Raise `CnllmError` for a name in use."""
+        """Add a key or a team, or replace the record of a key in a file. Raise `CnllmError` for a name in use.
+
+        A key that is revoked stays so, whatever a file says.
+        """
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name, and return the new one. Raise `CnllmError` where there is none.

@@ -90,13 +90,16 @@ class RedisBook:
         self._add, self._change, self._remove, self._exchange, self._mend = scripts
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace the record of a key in a file."""
+        """Add a key or a team, or replace the record of a key in a file unless it is revoked."""
         name = record.stored_name
         with _failures(self.url):
             data = self._client.hget(f"{PREFIX}:keys", digest)
-            old = _decode_record(data).stored_name if data else ""
+            old = _decode_record(data) if data else None
+            if old is not None and old.revoked is not None:
+                return
+            had = "" if old is None else old.stored_name
             if not self._add(
-                keys=[PREFIX], args=[digest, name, _encode(record), old, "file" if record.is_in_file else ""]
+                keys=[PREFIX], args=[digest, name, _encode(record), had, "file" if record.is_in_file else ""]
             ):
                 raise name_taken(name)
 

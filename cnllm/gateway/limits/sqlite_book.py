@@ -67,11 +67,14 @@ class SqliteBook:
         self._id: tuple[int, int] | None = None  # of the file that was opened last
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace the record of a key in a file."""
+        """Add a key or a team, or replace the record of a key in a file unless it is revoked."""
         name = record.stored_name
 
         def work(file: DatabaseFile) -> None:
             with file.writing() as connection:
+                query = "SELECT 1 FROM keys WHERE digest = ? AND revoked IS NOT NULL"
+                if connection.execute(query, (digest,)).fetchone():
+                    return
                 query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL AND digest != ?"
                 if connection.execute(query, (name, digest if record.is_in_file else "")).fetchone():
                     raise name_taken(name)
