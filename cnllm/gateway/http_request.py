@@ -399,9 +399,11 @@ class HttpRequest:
             self._entry.soft_budgets = [(w.record.kind, w.record.name, w.currency) for w in warnings]
 
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
-        """Enter the model of a route that answers."""
-        exchange.use_model(call.plan.model)
-        self._request_monitor.use(call.plan)
+        """Enter the model of a route that answers, and why it does: the head of a stream counts these notes, too."""
+        plan = call.plan
+        exchange.use_model(plan.model)
+        if self._request_monitor.use(plan):
+            exchange.notes += [note for note in plan.notes if note not in exchange.notes]
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""

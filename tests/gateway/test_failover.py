@@ -16,6 +16,7 @@ from cnllm import AsyncClient, Registry
 from cnllm.errors import RegistryError
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.monitoring.table import parse_scrape
 from cnllm.gateway.server import running
 from cnllm.registry_files.check import check
 from cnllm.types.policy import Retry, Timeouts
@@ -95,7 +96,8 @@ def test_03_one_500_is_tried_again_at_the_same_provider(tmp_path: Path) -> None:
 
 
 def test_04_a_lasting_503_moves_to_the_next_target(tmp_path: Path) -> None:
-    rescued(tmp_path, [[refused(503, "busy")]], (2, 1))
+    seen, _, _ = rescued(tmp_path, [[refused(503, "busy")]], (2, 1))
+    assert seen.headers["x-cnllm-notes"].startswith("1; "), "the head of the stream counts why another one answers"
 
 
 def test_05_a_reset_before_the_headers_is_tried_again(tmp_path: Path) -> None:
@@ -117,6 +119,8 @@ def test_08_a_cut_stream_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         seen = asked(http)
         assert (seen.text, seen.done, len(one.received), len(other.received)) == (ANSWER, True, 1, 1)
         assert other.received[0].json()["messages"][-1]["partial"] is True
+        found = parse_scrape(http.get("/metrics", headers={"accept": "text/plain"}).text, 0.0)
+        assert (found.sum("cnllm_cuts_total", None), found.sum("cnllm_recoveries_total", None)) == (1, 1)
 
 
 def test_09_a_stream_that_stalls_goes_on_elsewhere(tmp_path: Path) -> None:

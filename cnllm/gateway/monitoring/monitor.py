@@ -26,7 +26,7 @@ _NAME_LENGTH = 200  # characters of a refused model name that are kept
 
 _UNCOUNTED = ("alive", "ready", "metrics", "ui")
 
-_RECOVERIES = frozenset(["again-whole", "reply-continued"])
+_RECOVERIES = frozenset(["again-whole", "reply-continued", "target-continued"])
 """The codes of notes on a reply that was cut and became whole."""
 
 
@@ -70,14 +70,15 @@ class RequestMonitor:
         self._entry.model = request.model or "" if is_routed else model.name
         self._entry.stream = is_stream
 
-    def use(self, plan: Plan) -> None:
-        """Take in that another model of a route answers."""
+    def use(self, plan: Plan) -> bool:
+        """Take in which model of a route answers. Return whether that is news."""
         if plan is self._used:
-            return
+            return False
         self._used = plan
         self.ask(plan)
         self._label = model_label(plan.model)
         self._entry.model = plan.model.name
+        return True
 
     def reply(self, reply: Reply, notes: list[Note]) -> None:
         """Take a reply in, or the part of one that came before an error."""
