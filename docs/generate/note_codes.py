@@ -103,7 +103,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "media-foreign": "a line stands for a picture that another model made",
         "media-as-text": "a picture or a sound of the answer became text: the client's wire has no place for it",
         "block-foreign": "a block of another endpoint was left out",
-        "cache-mark": "a mark of the prompt cache was left out: the endpoint is not known to take one, or takes no more",
+        "cache-mark": "a mark of the prompt cache was left out: the endpoint takes none, as far as known, or no more",
         "call-unanswered": "a call had no result: it was answered as interrupted",
         "call-nameless": "a call without a name was left out",
         "call-misplaced": "a call stood in a turn that is not the assistant's, and was left out",
