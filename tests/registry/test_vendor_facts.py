@@ -160,7 +160,7 @@ def test_kimi_code_gets_no_other_temperature_than_its_own(wire: str | None) -> N
 
 
 def test_longcat_is_asked_over_responses_in_the_words_of_that_wire() -> None:
-    history = [{"role": "developer", "content": "Be short"}, {"role": "user", "content": "Hi"}]
+    history: list[Any] = [{"role": "developer", "content": "Be short"}, {"role": "user", "content": "Hi"}]
     model = BUILTIN.resolve("longcat/LongCat-2.0", protocol="openai-responses")
     plan = engine.build_request(model, history, max_tokens=99, reasoning="off")
     assert plan.url == "https://api.longcat.chat/openai/v1/responses"
