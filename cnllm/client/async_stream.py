@@ -82,7 +82,8 @@ class AsyncCallRun(CallDriver):
             self._pause.cancel()
 
     async def _carry_out(self, step: Any) -> Any:
-        self._require_open()
+        if self._closed:
+            self._require_open()
         match step:
             case Send():
                 return await self._send(step.plan)
@@ -107,7 +108,8 @@ class AsyncCallRun(CallDriver):
     async def _send(self, plan: Plan) -> Any:
         await self.close()
         self._request = request = self._begin_request(plan)
-        self._require_open()  # `leave` may have been called before there was a request to interrupt
+        if self._closed:  # `leave` may have been called before there was a request to interrupt
+            self._require_open()
         try:
             status, headers, body = await self._transport.send(request)
         except TransportError as error:

@@ -57,7 +57,8 @@ class CallRun(CallDriver):
                 self._watch.call_ended(self.finished)
 
     def _carry_out(self, step: Any) -> Any:
-        self._require_open()
+        if self._closed:
+            self._require_open()
         match step:
             case Send():
                 return self._send(step.plan)
@@ -77,7 +78,8 @@ class CallRun(CallDriver):
     def _send(self, plan: Plan) -> Any:
         self.close()
         self._request = request = self._begin_request(plan)
-        self._require_open()  # `leave` may have been called before there was a request to interrupt
+        if self._closed:  # `leave` may have been called before there was a request to interrupt
+            self._require_open()
         try:
             status, headers, body = self._transport.send(request)
         except TransportError as error:

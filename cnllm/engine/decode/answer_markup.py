@@ -24,13 +24,14 @@ class AnswerTags:
     stage before notices every tag, so that plain text without one may pass by.
     """
 
-    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "lets_text", "pending")
+    __slots__ = ("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "lets_text", "pending")
 
     reads_text, reads_thought = True, False
     lets_thought = True
 
     def __init__(self, tags: list[str], *, are_seen: bool = False) -> None:
         self._opener, *self._closers = tags
+        self._firsts = {tag[0] for tag in self._closers}
         self.lets_text = are_seen  # a tag would be noticed in text that passes by
         self._begin()
 
@@ -88,6 +89,11 @@ class AnswerTags:
 
     def _tail_start(self, text: str) -> int:
         """Return the start of the closing tags, or of the beginning of one, that end a text; its length if none do."""
+        for first in self._firsts:
+            if first in text:
+                break
+        else:  # as nearly always
+            return len(text)
         position = 0
         while (start := min((at for tag in self._closers if (at := text.find(tag, position)) >= 0), default=-1)) >= 0:
             position, count = start, 0

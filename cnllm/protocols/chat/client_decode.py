@@ -15,7 +15,7 @@ import msgspec
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.chat.client_custom import CustomCalls
+from cnllm.protocols.chat.client_custom import as_functions, end_inputs
 from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.pieces import (
     ANSWERED,
@@ -81,7 +81,7 @@ class ChatDecoder:
         self.reads_all = False  # the content of the next chunk may repeat them
         self._audio: dict[str, Any] | None = None  # the spoken answer so far
         self._counts: dict[str, Any] = {}  # of tokens, so far
-        self._custom = CustomCalls()
+        self._open_inputs: set[Any] = set()  # of custom tools, by the index of their call
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> list[Piece]:
         """Return the pieces of one chunk, or with `whole` of one body."""
@@ -149,8 +149,8 @@ class ChatDecoder:
             out.append(Fault(broken if type(broken) is dict else choice))
         word = choice.get("finish_reason")
         if word is not None and (finish := read_finish(word, self._flags)) is not None:
-            if ends := self._custom.end():
-                out.append(CallPieces(ends, False))
+            if self._open_inputs:
+                out.append(CallPieces(end_inputs(self._open_inputs), False))
             out.append(finish)
             if finish.kind in FINISH_RANKS:
                 out.append(ENDED)
@@ -235,7 +235,7 @@ class ChatDecoder:
             calls = [{"index": 0, "function": old}]
         if calls:
             self._has_answer = self._has_calls = True
-            out.append(CallPieces(self._custom.as_functions(calls, whole=whole), whole))
+            out.append(CallPieces(as_functions(calls, self._open_inputs, whole=whole), whole))
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
