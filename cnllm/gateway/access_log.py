@@ -105,7 +105,7 @@ def _short(text: str) -> str:
 
 
 class LineHandler(logging.Handler):
-    """Appends lines to the file at a path, whoever moves or deletes the last one there.
+    """Appends lines to the file at a path, also after the last one there was moved or deleted.
 
     On a full disk they are lost: a warning says so at once, and then each minute.
     """

@@ -208,7 +208,7 @@ class _Workers:
         drop_process(process)
 
     def stop(self) -> None:
-        """Close the socket: else it would take connections in that no process accepts any more."""
+        """Close the socket: else it would take connections in that no process accepts."""
         self._listener.close()
 
 

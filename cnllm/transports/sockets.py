@@ -85,7 +85,7 @@ class Sends:
 
 
 def _nothing() -> None:
-    """Stand for the end of a request that was interrupted."""
+    """Do nothing: it stands for the end of a request that was interrupted."""
 
 
 def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:

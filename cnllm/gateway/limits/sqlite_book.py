@@ -183,7 +183,7 @@ class SqliteBook:
         """Return the result of work on the file; None where there never was one.
 
         Another file at its path is opened instead: keys that are revoked there are refused here. Raise `CnllmError`
-        where the file has gone: nobody knows any more what is spent.
+        where the file has gone: nobody knows what was spent.
         """
         with self._lock:
             if self._file is not None and self._id != file_id(self.path):
