@@ -44,8 +44,7 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
                 raise KeyMissing(
                     f"{name} is set, but it is no key: it holds a control character or a letter outside ASCII",
                     env=list(names),
-                    hint=f"export {name}=…, or `cnllm keys set {name}`, or try --simulate "
-                    "(in Python: Client(simulate=True))",
+                    hint=_how_to_set(name),
                 )
             return key
     if not names or is_local(plan.url):
@@ -54,9 +53,13 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
     raise KeyMissing(
         f"no key for {plan.model.provider}: {unset}",
         env=list(names),
-        hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate "
-        f"(in Python: Client(simulate=True)){_alternatives(plan.model, registry)}",
+        hint=_how_to_set(names[0], _alternatives(plan.model, registry)),
     )
+
+
+def _how_to_set(name: str, more: str = "") -> str:
+    """Return the hint on a key that is missing, with other ways behind it."""
+    return f"export {name}=…, or `cnllm keys set {name}`, or try --simulate (in Python: Client(simulate=True)){more}"
 
 
 def check_origin(name: str, model: Model, url: str) -> None:

@@ -16,9 +16,12 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "CASSETTE_BYTES",
@@ -119,7 +122,7 @@ def make_private_folder(path: Path, *, narrow: bool = True) -> None:
     if not narrow or user_id() is None:
         return
     status = path.stat()
-    shared = status.st_mode & stat.S_ISVTX or status.st_uid != user_id() or path == Path.home()
+    shared = status.st_mode & stat.S_ISVTX or status.st_uid != user_id() or os.fspath(path) == os.path.expanduser("~")
     if stat.S_ISDIR(status.st_mode) and status.st_mode & _OTHERS and not shared:
         path.chmod(0o700)  # ours: callers with `narrow` pass a folder of `paths`, or one below it
 
@@ -151,6 +154,8 @@ def change_file(path: Path, change: Callable[[bytes | None], bytes | None], *, n
     or on a full disk. A link stays a link, an existing file keeps its mode, and a new one is 0600. `narrow` is that of
     `make_private_folder`. Raise `CnllmError` where the file cannot be read or written.
     """
+    from pathlib import Path
+
     target = Path(os.path.realpath(path))
     try:
         make_private_folder(target.parent, narrow=narrow and not path.is_symlink())

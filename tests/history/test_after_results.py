@@ -64,13 +64,13 @@ def test_a_conversation_that_goes_on_has_it_too(tmp_path: Path) -> None:
     assert roles(request.body["messages"]) == ["user", "assistant", "tool", "assistant", "user"]
 
 
-@each("name", ["mistral/mistral-large-4", "mistral/codestral-latest", "vllm/mistralai/Mistral-Small-4-119B-2603"])
-def test_models_of_the_family_have_it_everywhere(name: str) -> None:
+@each("name", ["vllm/mistralai/Mistral-Small-4-119B-2603", "nvidia/mistralai/mistral-7b-instruct-v0.3"])
+def test_models_of_the_family_have_it_where_their_template_demands_it(name: str) -> None:
     request = engine.build_request(Registry.load().resolve(name), CUT_SHORT, tools=[LOOK])
     assert roles(request.body["messages"])[2:] == ["tool", "assistant", "user"]
 
 
-@each("name", ["deepseek/deepseek-flash", "openai/gpt-4o", "vllm/any"])
+@each("name", ["deepseek/deepseek-flash", "openai/gpt-4o", "vllm/any", "mistral/mistral-large-4"])
 def test_others_do_not(name: str) -> None:
     request = engine.build_request(Registry.load().resolve(name), CUT_SHORT, tools=[LOOK])
     assert roles(request.body["messages"])[2:] == ["tool", "user"]

@@ -111,13 +111,6 @@ def test_deepseek_takes_low_as_a_level_of_its_own(name: str, wire: str | None) -
     }
 
 
-def test_a_turn_of_deepseek_with_calls_never_goes_back_without_thinking_over_responses() -> None:
-    items = messages_of("deepseek/deepseek-flash", "openai-responses")
-    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": " "}]}
-    assert [item["type"] for item in items[1:]] == ["reasoning", "function_call", "function_call_output"]
-    assert items[1] == thought
-
-
 @each("name", ["moonshotai/kimi-k2.6", "moonshotai/kimi-k2.7-code", "moonshotai/kimi-k3", "moonshotai-cn/kimi-k2.6"])
 def test_kimi_answers_by_a_schema(name: str) -> None:
     sent = body(name, schema={"type": "object", "properties": {"n": {"type": "integer"}}})
