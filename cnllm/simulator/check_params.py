@@ -35,7 +35,7 @@ def param_violations(context: RequestContext) -> Iterator[Violation]:
             continue
         path = param_path(context.flags, name)
         value = get(context.body, path or name)
-        if path != name:
+        if path is None or (path != name and value is None):
             yield from _old_name(context, name, path)
         if value is None:
             yield from _missing_default(context, name, rule, path)

@@ -167,7 +167,8 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
         path = (rule.as_ or name) if isinstance(rule, Param) else rule
         if rule is False and name not in request.body:
             yield "params: false", request, changed(request, name, 1)
-        elif isinstance(path, str) and path != name and name not in used:
+        elif isinstance(path, str) and path != name and name not in used and path not in request.body:
+            # A body with the new name may have the old one, too: `test_param_states` says so.
             yield "params: renamed", request, changed(request, name, 1)
         if not isinstance(rule, Param) or not isinstance(path, str):
             continue
