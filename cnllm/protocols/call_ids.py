@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cnllm.types import Message, ToolCall, ToolResult
 
-__all__ = ["ReplyIds", "UniqueIds"]
+__all__ = ["ReplyIds", "UniqueIds", "matches_pattern"]
 
 _MAX_ATTEMPTS = 100  # attempts to make an id that matches a pattern and is unused
 
@@ -54,7 +54,7 @@ class UniqueIds:
 
     def matches(self, id: str) -> bool:
         """Whether an id matches the pattern."""
-        return self._pattern is None or _matches_pattern(self._pattern, id)
+        return matches_pattern(self._pattern, id)
 
 
 class ReplyIds:
@@ -127,9 +127,10 @@ def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
     return None
 
 
-def _matches_pattern(pattern: str, id: str) -> bool:
-    """Whether an id matches a pattern."""
-    from cnllm.schemas.patterns import whole_matcher
+def matches_pattern(pattern: str | None, text: str) -> bool:
+    """Whether the id or the name of a call matches the endpoint's pattern, as far as there is one that can be read."""
+    if pattern is None:
+        return True
+    from cnllm.schemas.patterns import matches_whole  # most programs make no call with a pattern
 
-    matches = whole_matcher(pattern)
-    return matches is None or matches(id)
+    return matches_whole(pattern, text)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from cnllm.protocols.call_ids import matches_pattern
 from cnllm.registry.flags import Tools
-from cnllm.schemas.patterns import whole_matcher
 
 __all__ = ["accepted_name", "distinct_name"]
 
@@ -24,13 +24,13 @@ def accepted_name(name: str, rules: Tools) -> tuple[str, str] | None:
     """
     longest, pattern = rules.name_max_length, rules.name_pattern
     is_long = longest is not None and len(name) > longest
-    if _matches(name, pattern):
+    if matches_pattern(pattern, name):
         return (distinct_name(name, rules), "tools.name_max_length") if is_long else None
     has_lost = is_long or any(char.isalnum() for text in _REFUSED.findall(name) for char in text)
     short = _plain_form(name, pattern)
     if has_lost or (longest is not None and len(short) > longest):
         short = distinct_name(name, rules)
-    return (short, "tools.name_pattern") if _matches(short, pattern) else None  # nothing is known to match
+    return (short, "tools.name_pattern") if matches_pattern(pattern, short) else None  # nothing is known to match
 
 
 def distinct_name(name: str, rules: Tools) -> str:
@@ -41,19 +41,11 @@ def distinct_name(name: str, rules: Tools) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     if longest <= 9:
         return digest[:longest]
-    plain = name if _matches(name, rules.name_pattern) else _plain_form(name, rules.name_pattern)
+    plain = name if matches_pattern(rules.name_pattern, name) else _plain_form(name, rules.name_pattern)
     return f"{plain[: longest - 9]}_{digest}"
 
 
 def _plain_form(name: str, pattern: str | None) -> str:
     """Return a name without the characters that endpoints refuse; it begins with a letter where it has to."""
     plain = _REFUSED.sub("_", name)
-    return plain if _matches(plain, pattern) else f"tool_{plain}"
-
-
-def _matches(name: str, pattern: str | None) -> bool:
-    """Whether a name matches the endpoint's pattern, as far as there is one that can be read."""
-    if pattern is None:
-        return True
-    matches = whole_matcher(pattern)
-    return matches is None or matches(name)
+    return plain if matches_pattern(pattern, plain) else f"tool_{plain}"

@@ -19,6 +19,7 @@ __all__ = [
     "Pattern",
     "compile_pattern",
     "ignore_case",
+    "matches_whole",
     "whole_matcher",
     "whole_problem",
 ]
@@ -297,6 +298,12 @@ def whole_matcher(source: str) -> Callable[[str], bool] | None:
         return lambda text: fullmatch(text) is not None
     pattern = _anchor(source)
     return None if pattern.problem is not None else lambda text: pattern.matches(text) is True
+
+
+def matches_whole(source: str, text: str) -> bool:
+    """Whether a text matches a pattern as a whole, as far as the pattern can be read."""
+    matches = whole_matcher(source)
+    return matches is None or matches(text)
 
 
 def whole_problem(source: str) -> tuple[str, bool] | None:

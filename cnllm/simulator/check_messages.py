@@ -10,10 +10,11 @@ from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
+from cnllm.schemas.patterns import matches_whole
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.codec import is_genuine_seal
 from cnllm.simulator.request import ParsedMessage
-from cnllm.simulator.violations import RequestContext, Violation, matches_whole
+from cnllm.simulator.violations import RequestContext, Violation
 
 __all__ = ["message_violations"]
 

@@ -9,9 +9,10 @@ from typing import Any
 from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
 from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, Param, ReasoningFlags, Tools
+from cnllm.schemas.patterns import matches_whole
 from cnllm.schemas.subschemas import children
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
-from cnllm.simulator.violations import RequestContext, Violation, matches_whole
+from cnllm.simulator.violations import RequestContext, Violation
 
 __all__ = [
     "context_violations",

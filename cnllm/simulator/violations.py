@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from cnllm.registry.flags import Flags, RefusalWords
 from cnllm.registry.model import Model
-from cnllm.schemas.patterns import whole_matcher
 from cnllm.simulator.request import ParsedRequest
 
-__all__ = ["RequestContext", "Violation", "matches_whole", "refusals_of"]
+__all__ = ["RequestContext", "Violation", "refusals_of"]
 
 
 class RequestContext(Struct, frozen=True):
@@ -65,9 +64,3 @@ class Violation(Struct, frozen=True):
 def refusals_of(flags: Flags) -> list[RefusalWords]:
     """Return the endpoint's own words of refusal."""
     return (flags.simulator.refusals if flags.simulator is not None else None) or []
-
-
-def matches_whole(pattern: str, text: str) -> bool:
-    """Whether a text matches a pattern as a whole, as far as the pattern can be read."""
-    matches = whole_matcher(pattern)
-    return matches is None or matches(text)
