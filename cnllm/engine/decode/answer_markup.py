@@ -24,7 +24,7 @@ class AnswerTags:
     stage before notices every tag, so that plain text without one may pass by.
     """
 
-    __slots__ = ("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "lets_text", "pending")
+    __slots__ = ("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "is_idle", "lets_text", "pending")
 
     reads_text, reads_thought = True, False
     lets_thought = True
@@ -40,11 +40,7 @@ class AnswerTags:
         self._has_begun = False
         self._has_ended = False  # all that follows is text
         self.pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no text waits."""
-        return not self.pending
+        self.is_idle = True  # while nothing is pending
 
     def feed(self, item: Item) -> list[Item]:
         """Return the text that is no tag around the answer."""
@@ -57,6 +53,7 @@ class AnswerTags:
         if type(item) is not TextPiece:
             return [item]
         text = self._certain(item.text)
+        self.is_idle = not self.pending
         return [TextPiece(text)] if text else []
 
     def _certain(self, text: str) -> str:
@@ -77,7 +74,7 @@ class AnswerTags:
 
     def release(self) -> list[Item]:
         """Return what waited and is no tag: the part of the reply is over."""
-        text, self.pending = self.pending, ""
+        text, self.pending, self.is_idle = self.pending, "", True
         rest = text.rstrip()
         while closer := next((tag for tag in self._closers if rest.endswith(tag)), ""):
             text = rest = rest.removesuffix(closer).rstrip()
@@ -113,7 +110,7 @@ class StopTexts:
     `removed` says that a stop text was removed.
     """
 
-    __slots__ = ("_has_calls", "_stops", "pending", "removed")
+    __slots__ = ("_has_calls", "_stops", "is_idle", "pending", "removed")
 
     reads_text, reads_thought = True, False
     lets_text, lets_thought = False, True  # all text of the answer is read
@@ -121,13 +118,9 @@ class StopTexts:
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = sorted(stops, key=len, reverse=True)
         self.pending = ""
+        self.is_idle = True  # while nothing is pending
         self._has_calls = False
         self.removed = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no text waits."""
-        return not self.pending
 
     @property
     def has_stop(self) -> bool:
@@ -137,13 +130,13 @@ class StopTexts:
     def feed(self, item: Item) -> list[Item]:
         """Return the text that cannot be part of a stop text at the end."""
         if type(item) is Restart and item.text:
-            self.pending = ""
+            self.pending, self.is_idle = "", True
         self._has_calls = self._has_calls or type(item) is CallBuilder
         if type(item) is not TextPiece:
             return [item]
         text = self.pending + item.text
         size = self._waiting_size(text)
-        self.pending = text[len(text) - size :]
+        self.pending, self.is_idle = text[len(text) - size :], size == 0
         return [TextPiece(text[: len(text) - size])] if size < len(text) else []
 
     def _waiting_size(self, text: str) -> int:
@@ -160,7 +153,7 @@ class StopTexts:
 
     def flush(self) -> list[Item]:
         """Return the text that waits: the answer goes on behind it."""
-        text, self.pending = self.pending, ""
+        text, self.pending, self.is_idle = self.pending, "", True
         return [TextPiece(text)] if text else []
 
     def end(self, ending: Ending) -> list[Item]:
@@ -171,7 +164,7 @@ class StopTexts:
         is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and ending.proven
         if not stop or not is_end or collected.calls.all or self._has_calls:
             return self.flush()
-        self.pending = ""
+        self.pending, self.is_idle = "", True
         self.removed = True
         rest = text[: len(text) - len(stop)]
         note = Note("stop-left-in", "params.stop", stop, "taken off the end of the text")

@@ -131,16 +131,18 @@ class ReplyBuilder:
                 return False
         return True
 
-    def _find_plain_kinds(self) -> None:
-        """Find out which kinds of piece may pass by the row for now."""
+    def _look(self) -> None:
+        """Find out whether a stage holds text back, and which kinds of piece may pass by the row for now."""
         parts = self.collected.parts
         calls = self.collected.calls
         kinds: set[str | int | None] = calls.open_indexes if calls.all else set()
         lets_text = parts.text and (parts.kind == "text" or not parts.is_ordered)
         lets_thought = parts.thought and (parts.kind == "thought" or not parts.is_ordered)
+        self._busy = False
         for stage in self._stages:
             lets_text = lets_text and stage.lets_text
             lets_thought = lets_thought and stage.lets_thought
+            self._busy = self._busy or not stage.is_idle
         if lets_text:
             kinds.add(None)
         if lets_thought and self._duplicates.source is not None:
@@ -193,9 +195,8 @@ class ReplyBuilder:
             out += collected.add(facts)
         if collected.has_output_count:  # counts are for all of their chunk
             collected.has_uncounted = False
-        self._busy = not self.is_idle
         if not collected.whole:
-            self._find_plain_kinds()
+            self._look()
         return out
 
     def add_text(self, text: str) -> list[Event]:
