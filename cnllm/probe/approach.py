@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,7 +62,7 @@ class ProbedEndpoint(Struct, frozen=True):
 Listing = list[tuple[str, ProbeAnswer]]
 """The answers to requests for the list of models, with the base of each."""
 
-Exchanger = Callable[..., Generator[Any, Any, ProbeAnswer]]
+Exchanger = Callable[..., ProbeAnswer]
 
 
 class _Form(Struct, frozen=True):
@@ -82,12 +82,12 @@ class _FirstRequests:
         self.has_key = has_key
         self.seen: list[tuple[EndpointPlace, ProbeAnswer]] = []
 
-    def models(self, candidates: list[EndpointPlace]) -> Generator[Any, Any, tuple[list[str], Listing]]:
+    def models(self, candidates: list[EndpointPlace]) -> tuple[list[str], Listing]:
         """Ask for the list of models at the bases that are tried, until one has it."""
         listing: Listing = []
         for base in dict.fromkeys(place.base_url for place in candidates):
             place = next(p for p in candidates if p.base_url == base)
-            answer = yield from self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
+            answer = self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
             listing.append((base, answer))
             ids = list(_model_ids(answer.data))
             if ids:
@@ -96,17 +96,17 @@ class _FirstRequests:
                 break
         return [], listing
 
-    def describe(self, place: EndpointPlace) -> Generator[Any, Any, list[ProbeAnswer]]:
+    def describe(self, place: EndpointPlace) -> list[ProbeAnswer]:
         """Ask a server of one's own what it says of itself."""
         answers: list[ProbeAnswer] = []
         parts = urlsplit(place.base_url)
         for path in _SELF_PATHS if place.is_own else ():
-            answer = yield from self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
+            answer = self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
             if answer.status == 200 and isinstance(answer.data, dict):
                 answers.append(answer)
         return answers
 
-    def first_request(self, place: EndpointPlace, id: str) -> Generator[Any, Any, ProbedEndpoint | None]:
+    def first_request(self, place: EndpointPlace, id: str) -> ProbedEndpoint | None:
         """Try one place, with each header of a key, and with what a refusal asks for."""
         model = model_at(self.registry, place, id)
         form = _Form()
@@ -124,7 +124,7 @@ class _FirstRequests:
             ask = Ask(
                 body=bodies.build(_HELLO, stream=form.stream), why="a first request", stream=form.stream, control=True
             )
-            answer = yield from self.exchange(ask, place, id)
+            answer = self.exchange(ask, place, id)
             self.seen.append((place, answer))
             if answer.passed and not (answer.text or answer.reasoning):
                 self.seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
@@ -132,12 +132,12 @@ class _FirstRequests:
             if answer.passed:
                 if form.stream:
                     whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
-                    again = yield from self.exchange(whole, place, id)
+                    again = self.exchange(whole, place, id)
                     if again.refused:
                         facts.append(FlagFact("stream.required", True, "refused", quote=again.message))
                 if form.drop:
                     facts.append(FlagFact("body.drop", list(form.drop), "refused"))
-                facts += yield from self.key_facts(model, place, id, ask)
+                facts += self.key_facts(model, place, id, ask)
                 return ProbedEndpoint(place, id, form.base, form.drop, facts=tuple(facts))
             if answer.problem == "key" and self.has_key:
                 header = next(headers, None)
@@ -151,11 +151,11 @@ class _FirstRequests:
             form = change
         return None
 
-    def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> Generator[Any, Any, list[FlagFact]]:
+    def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> list[FlagFact]:
         """Ask once without the key: only a refusal proves that the header carries it."""
         if not self.has_key:
             return []
-        answer = yield from self.exchange(replace(ask, keyless=True, why="no key"), place, id)
+        answer = self.exchange(replace(ask, keyless=True, why="no key"), place, id)
         if answer.problem != "key" and not (answer.refused and answer.status in (401, 403)):
             return []
         own = model.flags.auth
@@ -163,25 +163,23 @@ class _FirstRequests:
         return [FlagFact("auth.header", header, "works"), FlagFact("auth.value", value, "works")]
 
 
-def approach(
-    registry: Registry, target: ProbeTarget, exchange: Exchanger, *, thorough: bool
-) -> Generator[Any, Any, ProbedEndpoint]:
+def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, thorough: bool) -> ProbedEndpoint:
     """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
 
     `thorough`: there are enough requests to ask a server what it says of itself.
     """
     search = _FirstRequests(registry, exchange, has_key=target.api_key is not None)
     candidates = [target.place] if target.place is not None else places(registry, target.base_url, target.protocol)
-    models, listing = yield from search.models(candidates)
+    models, listing = search.models(candidates)
     id = target.id or next(iter(models), None)
     if id is None:
         raise _no_list(listing, target.base_url)
     for place in _ordered(candidates, listing):
-        found = yield from search.first_request(place, id)
+        found = search.first_request(place, id)
         if found is not None:
             said = [answer for _, answer in listing]
             if thorough:
-                said += yield from search.describe(found.place)
+                said += search.describe(found.place)
             remarks = tuple(dict.fromkeys(_stated_remarks([*said, search.seen[-1][1]])))
             return replace(found, models=tuple(models), context=_stated_context(said, id), remarks=remarks)
         if search.seen and search.seen[-1][1].problem in _FINAL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from cnllm.probe.question import Steps
 
 __all__ = ["is_named", "joint_answers"]
 
-Exchanger = Callable[[Ask], Generator[Any, Any, ProbeExchange]]
+Exchanger = Callable[[Ask], ProbeExchange]
 
 
 class _JointAsk(Struct, frozen=True):
@@ -26,7 +26,7 @@ class _JointAsk(Struct, frozen=True):
     steps: Steps
 
 
-def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> Generator[Any, Any, list[tuple[Ask, ProbeExchange]]]:
+def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> list[tuple[Ask, ProbeExchange]]:
     """Send the requests with which questions begin, together where that is possible, and return the answer to each.
 
     `runs` are questions before their first step. Those whose requests say nothing of a joint path are left alone.
@@ -36,7 +36,7 @@ def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> Generator[Any, 
     while len(parts) > 1:
         later: list[_JointAsk] = []
         for group in _groups(parts):
-            for part, exchanged in (yield from _answers(group, exchange)) if len(group) > 1 else ():
+            for part, exchanged in _answers(group, exchange) if len(group) > 1 else ():
                 found.append((part.ask, exchanged))
                 following = _following(part.steps, exchanged.answer)
                 if following is not None and following.joint:
@@ -67,13 +67,13 @@ def _groups(parts: Sequence[_JointAsk]) -> list[list[_JointAsk]]:
     return [group for _, group in groups]
 
 
-def _answers(parts: list[_JointAsk], exchange: Exchanger) -> Generator[Any, Any, list[tuple[_JointAsk, ProbeExchange]]]:
+def _answers(parts: list[_JointAsk], exchange: Exchanger) -> list[tuple[_JointAsk, ProbeExchange]]:
     """Return the answer to each part: that of all of them where they pass, else without the one that a refusal names.
 
     Where it names none, each half is asked; where it names several, it may be about them together, so that each of them
     is asked alone.
     """
-    exchanged = yield from exchange(_together(parts))
+    exchanged = exchange(_together(parts))
     answer = exchanged.answer
     if answer.passed:
         return [(part, exchanged) for part in parts]
@@ -81,15 +81,11 @@ def _answers(parts: list[_JointAsk], exchange: Exchanger) -> Generator[Any, Any,
         return []
     named = parts if len(parts) == 1 else [part for part in parts if is_named(part.ask.joint, answer.message)]
     rest = [part for part in parts if part not in named]
-    found = [(part, exchanged) for part in named]
-    if len(named) > 1:
-        found = []
-        for part in named:
-            found.append((part, (yield from exchange(part.ask))))
+    found = [(part, exchanged if len(named) == 1 else exchange(part.ask)) for part in named]
     half = len(rest) // 2
     for group in (rest,) if named else (rest[:half], rest[half:]):
         if group:
-            found += yield from _answers(group, exchange)
+            found += _answers(group, exchange)
     return found
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cnllm.cassette.record import Recorder
 from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
 from cnllm.config import redact
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.probe.claims import is_assumed
 from cnllm.probe.facts import leaf_facts
@@ -22,8 +23,8 @@ from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
 from cnllm.probe.recording import ProbeRecording
 from cnllm.probe.report import Report
-from cnllm.probe.runner import Investigation, ProbeStep, investigate
-from cnllm.probe.state import RawResponse, SendPlan
+from cnllm.probe.runner import OnStep, investigate
+from cnllm.probe.state import ProbeState, RawResponse
 from cnllm.registry.registry import Registry
 from cnllm.transports import default_transport
 from cnllm.types import checks
@@ -46,7 +47,7 @@ class ProbeSettings(Struct, frozen=True, kw_only=True):
 
     max_requests: int = 60
     max_cost: float | None = None
-    on_step: Callable[[ProbeStep], object] | None = None
+    on_step: OnStep | None = None
     transport: Any = None
     record: str | os.PathLike[str] | None = None
     sleep: Callable[[float], object] = time.sleep
@@ -57,7 +58,7 @@ class ProbeOptions(TypedDict, total=False):
 
     max_requests: int
     max_cost: float | None
-    on_step: Callable[[ProbeStep], object] | None
+    on_step: OnStep | None
     transport: Any
     record: str | os.PathLike[str] | None
     sleep: Callable[[float], object]
@@ -95,14 +96,20 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
     address, wire = bare_address(target.base_url)
     target = replace(target, base_url=address, protocol=target.protocol or wire)
-    most, money = settings.max_requests, settings.max_cost
-    investigation = investigate(registry, target, settings.on_step, max_requests=most, max_cost=money)
     with contextlib.ExitStack() as stack:
         transport: Any = settings.transport
         if transport is None:
             transport = default_transport()
             stack.callback(transport.close)
-        report = _drive(investigation, transport, target.api_key, settings)
+        state = ProbeState(
+            registry,
+            target,
+            _sender(transport, target.api_key, settings.record),
+            settings.sleep,
+            max_requests=settings.max_requests,
+            max_cost=settings.max_cost,
+        )
+        report = investigate(state, settings.on_step)
     if (found := report.found) is None:
         return report
     owner = target.provider or provider_name(found.place.base_url)
@@ -121,43 +128,36 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
     return replace(report, overlay=text, facts=leaf_facts(report.facts), name=f"{owner}/{found.id}")
 
 
-# ── driving ──────────────────────────────────────────────────────────────────
-def _drive(investigation: Investigation, transport: Any, api_key: str | None, settings: ProbeSettings) -> Report:
-    """Run a probe to its end over a transport. Raises what the probe raises.
+# ── sending ──────────────────────────────────────────────────────────────────
+def _sender(
+    transport: Any, api_key: str | None, record: str | os.PathLike[str] | None
+) -> Callable[[Plan, int | None], RawResponse]:
+    """Return a function that sends a request with its key and reads the answer, so many bytes of it.
 
     Requests that the recording has answers to are not sent again; the others are appended to it.
     """
-    recording = None if settings.record is None else ProbeRecording(settings.record)
+    recording = None if record is None else ProbeRecording(record)
     if recording is not None:
         transport = Recorder(transport, recording.path, () if api_key is None else (api_key,))
-    response: RawResponse | None = None
-    while True:
-        try:
-            step = investigation.send(response)
-        except StopIteration as end:
-            report: Report = end.value
-            return report
-        if isinstance(step, SendPlan):
-            known = None if recording is None else recording.take(insert_key(step.plan, api_key))
-            response = known if known is not None else _send(step, transport, api_key)
-        else:
-            settings.sleep(step.seconds)
-            response = None
+
+    def send(plan: Plan, most: int | None) -> RawResponse:
+        plan = insert_key(plan, api_key)
+        known = None if recording is None else recording.take(plan)
+        return _send(transport, replace(plan, timeouts=_TIMEOUTS), api_key, most) if known is None else known
+
+    return send
 
 
-def _send(step: SendPlan, transport: Any, api_key: str | None) -> RawResponse:
+def _send(transport: Any, plan: Plan, api_key: str | None, most: int | None) -> RawResponse:
     """Send one request and read the answer."""
-    plan = replace(insert_key(step.plan, api_key), timeouts=_TIMEOUTS)
-    try:
-        status, headers, chunks = transport.send(plan)
-    except CnllmError as error:
-        return RawResponse(error=error)
+    chunks: Any = None
     content = bytearray()
-    streams = "event-stream" in headers.get("content-type", "")
-    most = step.most or (_MOST_EVENTS if streams and not step.plan.stream else _MOST_BYTES)
-    end = time.monotonic() + _LONGEST
     abandoned = False
     try:
+        status, headers, chunks = transport.send(plan)
+        end = time.monotonic() + _LONGEST
+        streams = "event-stream" in headers.get("content-type", "")
+        most = most or (_MOST_EVENTS if streams and not plan.stream else _MOST_BYTES)
         for chunk in chunks:
             content += chunk
             if len(content) > most or time.monotonic() > end:
@@ -167,10 +167,9 @@ def _send(step: SendPlan, transport: Any, api_key: str | None) -> RawResponse:
         if not content:
             return RawResponse(error=error)
     finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
+        if hasattr(chunks, "close"):
             with contextlib.suppress(CnllmError):
-                close()
+                chunks.close()
     secrets = plan_secrets(plan, api_key)
     return RawResponse(
         status,

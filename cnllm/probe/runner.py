@@ -1,10 +1,10 @@
-"""Run a probe: find the endpoint, ask the questions, and keep what two runs agree on. Pure: a driver sends."""
+"""Run a probe: find the endpoint, ask the questions, and keep what two runs agree on."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,17 +18,17 @@ from cnllm.probe.exchange import ProbeExchange
 from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observed
-from cnllm.probe.place import ProbeTarget, assumed_at, model_at
+from cnllm.probe.place import assumed_at, model_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.report import Report
-from cnllm.probe.state import Asking, ProbeState, RawResponse, SendPlan, Stopped, Wait
+from cnllm.probe.state import ProbeState, Stopped
 from cnllm.registry.flags import Flags
-from cnllm.registry.registry import Registry
 
-__all__ = ["Investigation", "ProbeStep", "investigate"]
+__all__ = ["OnStep", "ProbeStep", "investigate"]
 
 _MOST_REFUSED = 8
+"""So many requests in a row that are not taken put the endpoint itself in doubt."""
 _PASSED, _PROMPTS = 10, 4
 _TOPICS = {
     "tool_choice.": "plain",
@@ -54,40 +54,29 @@ class ProbeStep(Struct, frozen=True):
     most: int
 
 
-Investigation = Generator[SendPlan | Wait, RawResponse | None, Report]
+OnStep = Callable[[ProbeStep], object]
 
 
-def investigate(
-    registry: Registry,
-    target: ProbeTarget,
-    on_step: Callable[[ProbeStep], object] | None = None,
-    *,
-    max_requests: int,
-    max_cost: float | None = None,
-) -> Investigation:
-    """Probe an endpoint.
-
-    Raises `CnllmError` where the endpoint cannot be asked anything.
-    """
-    run = ProbeState(registry, target, max_requests=max_requests, max_cost=max_cost)
+def investigate(run: ProbeState, on_step: OnStep | None) -> Report:
+    """Probe an endpoint. Raises `CnllmError` where it cannot be asked anything."""
     facts: dict[str, FlagFact] = {}
     stopped = ""
     try:
-        run.found = yield from approach(registry, target, run.exchange, thorough=max_requests >= _THOROUGH)
+        run.found = approach(run.registry, run.target, run.exchange, thorough=run.max_requests >= _THOROUGH)
         facts |= {fact.flag: fact for fact in run.found.facts}
-        yield from _Interview(run, facts, on_step).ask_all()
+        _Interview(run, facts, on_step).ask_all()
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
         passed = _last_pass(run.exchanges)
         if passed < len(run.exchanges):
             with contextlib.suppress(Stopped):
-                passed = len(run.exchanges) if (yield from run.is_alive()) else passed
+                passed = len(run.exchanges) if run.is_alive() else passed
         facts = {flag: fact for flag, fact in facts.items() if _supported(fact, passed)}
         if not is_proven(run.learnt, facts, run.exchanges):
             facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
         facts = _by_mode(facts, run.known)
-        model = model_at(registry, run.found.place, run.found.id)
+        model = model_at(run.registry, run.found.place, run.found.id)
         limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")
         facts |= {fact.flag: fact for fact in observed(model.flags, run.learnt, run.exchanges, limit)}
     return Report(
@@ -103,13 +92,12 @@ def investigate(
     )
 
 
-class _OpenQuestion:
+class _OpenQuestion(Struct):
     """A question that was asked, and the findings of its runs. `exchanges` are the numbers of its requests."""
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.runs: list[list[Finding]] = []
-        self.exchanges: list[int] = []
+    question: Question
+    runs: list[list[Finding]] = []
+    exchanges: list[int] = []
 
     @property
     def is_settled(self) -> bool:
@@ -124,9 +112,7 @@ class _Interview:
     endpoint of the wire: at the end of the budget, what was asked has taught the most.
     """
 
-    def __init__(
-        self, run: ProbeState, facts: dict[str, FlagFact], on_step: Callable[[ProbeStep], object] | None
-    ) -> None:
+    def __init__(self, run: ProbeState, facts: dict[str, FlagFact], on_step: OnStep | None) -> None:
         assert run.found is not None
         self.run = run
         self.facts = facts
@@ -172,23 +158,25 @@ class _Interview:
         """Return the group of a question. One request asks questions of one group only, those of a mode at the end."""
         return self.is_documented(question), question.flags[0].startswith("when.")
 
-    def ask_all(self) -> Asking[None]:
+    def ask_all(self) -> None:
         """Ask the questions in their order, each as soon as newer facts make it one, until none is left."""
         while True:
             questions = self.questions()
             self.run.left = tuple(q.name for q in (*questions, *(o.question for o in self.later)))
             if questions:
                 opened = _OpenQuestion(questions[0])
-                yield from self.join(questions)
+                self.join(questions)
                 self.asked.add(opened.question.name)
             elif self.later:
                 opened = self.later.pop(0)
             else:
                 break
-            yield from self.ask(opened)
-            yield from _check(self.run)
+            self.ask(opened)
+            run = self.run
+            if len(run.exchanges) - _last_pass(run.exchanges) >= _MOST_REFUSED and not run.is_alive():
+                raise Stopped("the endpoint refuses every request by now")
 
-    def join(self, questions: list[Question]) -> Asking[None]:
+    def join(self, questions: list[Question]) -> None:
         """Ask the questions whose first requests one request can ask, if the next question is one of them."""
         context = self.context()
         if questions[0].name in self.joined or not _is_joint(questions[0].run(context)):
@@ -196,10 +184,10 @@ class _Interview:
         alike = [q for q in questions if self.kind(q) == self.kind(questions[0])]
         runs = [q.run(context) for q in alike if q.name not in self.joined]
         self.joined |= {q.name for q in alike}
-        for ask, exchanged in (yield from joint_answers(runs, self.run.exchange_of)):
+        for ask, exchanged in joint_answers(runs, self.run.exchange_of):
             self.run.shared[ask.identity] = exchanged
 
-    def ask(self, opened: _OpenQuestion) -> Asking[None]:
+    def ask(self, opened: _OpenQuestion) -> None:
         """Run a question, and again where that is worth more than other questions are."""
         question, runs = opened.question, opened.runs
         is_late = bool(runs)
@@ -209,7 +197,7 @@ class _Interview:
             while not opened.is_settled:
                 hints = {f.flag: f for f in runs[0]} if runs else {}
                 context = replace(self.context(), hints=hints, run=len(runs) + 1)
-                runs.append((yield from self.run.question(question, context)))
+                runs.append(self.run.question(question, context))
                 if not is_late and len(runs) == 1 and not opened.is_settled and self.can_wait(opened):
                     self.later.append(opened)
                     self.likely[question.name] = {f.flag: f.value for f in runs[0]}
@@ -324,21 +312,10 @@ def _mode_of(topic: str, known: Mapping[str, Any]) -> str | None:
     return "reasoning" if is_on and "reasoning.mode" not in known else None
 
 
-def _check(run: ProbeState) -> Asking[None]:
-    """Raise `Stopped` where the endpoint has begun to refuse everything."""
-    if _since_pass(run.exchanges) and not (yield from run.is_alive()):
-        raise Stopped("the endpoint refuses every request by now")
-
-
 # ── the endpoint as a whole: one that refuses everything by now proves nothing by its refusals ──
 def _last_pass(exchanges: Sequence[ProbeExchange]) -> int:
     """Return the number of the last exchange in which the endpoint took a request; 0 where it took none."""
     return next((e.number for e in reversed(exchanges) if e.answer.passed), 0)
-
-
-def _since_pass(exchanges: Sequence[ProbeExchange]) -> bool:
-    """Whether so many requests in a row were not taken that the endpoint itself is in doubt."""
-    return len(exchanges) - _last_pass(exchanges) >= _MOST_REFUSED
 
 
 def _supported(fact: FlagFact, passed: int) -> bool:

@@ -1,9 +1,9 @@
-"""Send the requests of a probe: patience, the budget, and the state that its answers leave. Pure: a driver sends."""
+"""Send the requests of a probe: patience, the budget, and the state that its answers leave."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,35 +14,24 @@ from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import Learnt, learn, learn_usage, message_of, with_learnt
-from cnllm.probe.place import ProbeTarget, model_at, plan_at
+from cnllm.probe.place import EndpointPlace, ProbeTarget, model_at, plan_at
 from cnllm.probe.question import ProbeContext, Question
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["Asking", "ProbeState", "RawResponse", "SendPlan", "Stopped", "Wait"]
+__all__ = ["ProbeState", "RawResponse", "Stopped"]
 
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
 _MOST_FAILURES = 3
 _ENDS = {"key": "the endpoint refuses the key", "quota": "the quota is spent"}
 """Problems that end the probe, unless the endpoint takes the base request right after."""
+_PATIENCE = ("rate", "busy", "network", "failed")
+"""Problems that another attempt may not have."""
 _BYTES_PER_TOKEN = 2
 _ANSWER = 500
 """The tokens of an answer, where nobody counts them."""
-
-
-class SendPlan(Struct, frozen=True):
-    """Ask the driver to send a plan and to read at most so many bytes of the reply."""
-
-    plan: Plan
-    most: int | None = None
-
-
-class Wait(Struct, frozen=True):
-    """Ask the driver to wait."""
-
-    seconds: float
 
 
 class RawResponse(Struct, frozen=True):
@@ -59,19 +48,23 @@ class Stopped(Exception):
     """The probe cannot go on; the text is for people."""
 
 
-Value = TypeVar("Value")
-Asking = Generator[SendPlan | Wait, RawResponse | None, Value]
-"""A part of an investigation: it yields what a driver is to do."""
-
-
 class ProbeState:
-    """The state of one probe."""
+    """The state of one probe. `send` sends a plan and reads at most so many bytes of the reply, `sleep` waits."""
 
     def __init__(
-        self, registry: Registry, target: ProbeTarget, *, max_requests: int, max_cost: float | None = None
+        self,
+        registry: Registry,
+        target: ProbeTarget,
+        send: Callable[[Plan, int | None], RawResponse],
+        sleep: Callable[[float], object],
+        *,
+        max_requests: int,
+        max_cost: float | None,
     ) -> None:
         self.registry = registry
         self.target = target
+        self._send = send
+        self._sleep = sleep
         self.max_requests = max_requests
         self.max_cost = max_cost
         self.exchanges: list[ProbeExchange] = []
@@ -88,8 +81,11 @@ class ProbeState:
 
     # ── one request ──────────────────────────────────────────────────────────
 
-    def exchange(self, ask: Ask, place: Any = None, id: str | None = None) -> Asking[ProbeAnswer]:
-        """Send one request, again where the endpoint asks for patience, and read its answer."""
+    def exchange(self, ask: Ask, place: EndpointPlace | None = None, id: str = "any") -> ProbeAnswer:
+        """Send one request, again where the endpoint asks for patience, and read its answer.
+
+        Without a `place` it goes to the endpoint that was found.
+        """
         if (known := self.shared.pop(ask.identity, None)) is not None:
             self.current.append(known.number)
             if ask.control and known.answer.kind != "none":
@@ -98,47 +94,44 @@ class ProbeState:
         if ask.control and (known := self.controls.get(ask.identity)) is not None:
             self.current.append(known.number)
             return known.answer
-        place = place if place is not None else self.found.place if self.found is not None else None
-        model = model_at(self.registry, place, id or (self.found.id if self.found is not None else "any"))
+        if place is None:
+            assert self.found is not None
+            place, id = self.found.place, self.found.id
+        model = model_at(self.registry, place, id)
         plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
-        words: str | None = None
-        answer = ProbeAnswer(kind="none", problem="network")
+        words = ""  # of the last failure of the server
         for attempt in range(_ATTEMPTS):
             self._check_budget(plan)
-            response = yield SendPlan(plan, ask.most)
-            assert response is not None
-            is_slow = isinstance(response.error, Timeout) and response.error.sent  # it would be the next time, too
-            if response.error is not None:
-                answer = ProbeAnswer(kind="none", problem="network", message=response.error.message)
-            else:
-                answer = self._read(model, ask, response)
+            response = self._send(plan, ask.most)
+            answer = self._read(model, ask, response)
             if answer.passed and response.abandoned and ask.most is None:
                 answer = replace(answer, kind="none", problem="form", message="an answer without an end")
+            has_failed = answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key")
+            is_repeated = has_failed and bool(words) and words == answer.message
+            if is_repeated:
+                answer = replace(answer, kind="refused", problem="")
             self._record(ask, answer, len(plan.content))
-            if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
-                if words == answer.message and words:
-                    answer = replace(answer, kind="refused", problem="")
-                    break
-                words = answer.message
-            elif is_slow or answer.kind != "none" or answer.problem not in ("rate", "busy", "network", "failed"):
+            is_slow = isinstance(response.error, Timeout) and response.error.sent  # it would be the next time, too
+            if is_repeated or not (has_failed or (answer.problem in _PATIENCE and not is_slow)):
                 break
-            if attempt + 1 < _ATTEMPTS and (answer.kind == "none" or answer.status >= 500):
-                yield Wait(_delay(answer, attempt))
-        if answer.status >= 500 and answer.kind == "refused" and words != answer.message:
-            answer = replace(answer, kind="none", problem="failed")
-        self.exchanges[-1] = replace(self.exchanges[-1], answer=answer)
+            if has_failed:
+                words = answer.message
+            if attempt + 1 < _ATTEMPTS:
+                self._sleep(_delay(answer, attempt))
         if ask.control and answer.kind != "none":
             self.controls[ask.identity] = self.exchanges[-1]
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
 
-    def exchange_of(self, ask: Ask) -> Asking[ProbeExchange]:
+    def exchange_of(self, ask: Ask) -> ProbeExchange:
         """Send one request, and return it with its answer."""
-        yield from self.exchange(ask)
+        self.exchange(ask)
         return self.exchanges[self.current[-1] - 1]
 
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""
+        if response.error is not None:
+            return ProbeAnswer(kind="none", problem="network", message=response.error.message)
 
         def read(learnt: Learnt, *, is_open: bool = False) -> ProbeAnswer:
             return read_answer(
@@ -171,12 +164,12 @@ class ProbeState:
             written = _ANSWER if usage.output is None else usage.output
             self.spent += self._cost(read, written)
 
-    def is_alive(self) -> Asking[bool]:
+    def is_alive(self) -> bool:
         """Whether the endpoint still takes the first request that it took."""
         assert self.found is not None
         ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
         self.reserve = 0
-        answer = yield from self.exchange(replace(ask, control=False, why="whether it still answers"))
+        answer = self.exchange(replace(ask, control=False, why="whether it still answers"))
         self.reserve = 1
         return answer.passed
 
@@ -201,15 +194,15 @@ class ProbeState:
 
     # ── one question ─────────────────────────────────────────────────────────
 
-    def question(self, question: Question, context: ProbeContext) -> Asking[list[Finding]]:
+    def question(self, question: Question, context: ProbeContext) -> list[Finding]:
         """Run a question once. A request without an answer ends it without a finding."""
         steps = question.run(context)
         try:
             ask = next(steps)
             while True:
-                answer = yield from self.exchange(ask)
+                answer = self.exchange(ask)
                 if answer.problem in _ENDS:
-                    if not (yield from self.is_alive()):
+                    if not self.is_alive():
                         raise Stopped(f"{_ENDS[answer.problem]}: {answer.message}")
                     answer = replace(answer, kind="refused", problem="")  # of this very question
                     self._correct(ask, answer)
@@ -220,7 +213,8 @@ class ProbeState:
                     return []
                 ask = steps.send(answer)
         except StopIteration as end:
-            return list(end.value or ())
+            findings: list[Finding] = end.value
+            return findings
 
 
 def _delay(answer: ProbeAnswer, attempt: int) -> float:
