@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from cnllm.client.async_run import AsyncRun
 from cnllm.client.async_stream import AsyncCallRun, AsyncStream, DeferredStream
 from cnllm.client.base import BaseClient
-from cnllm.client.call_driver import CallSetup
 from cnllm.client.event_loop import run_in_thread
 from cnllm.client.runs import loop_stopped_error, prepare_loop
-from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options, with_run_options
-from cnllm.engine.run.call import Call
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.system.closing import AsyncClosing
+from cnllm.tools.values import has_sets
 from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
 from cnllm.types import Reply, checks
 
@@ -61,10 +59,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     @with_options
     async def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise the errors of `Client.call`."""
-        given: Mapping[str, Any] = options
-        if has_set_options(given):
-            given = await run_in_thread(partial(self._open_sets, given))
-        _, setup = self._open_call(model, messages, False, given)
+        open_call = partial(self._open_call, model, messages, False, options)
+        _, setup = await run_in_thread(open_call) if _has_sets(options) else open_call()
         runner = AsyncCallRun(setup)
         async for _ in runner.batches():
             pass
@@ -86,9 +82,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
-        if has_set_options(options):
-            return self._deferred_stream(model, messages, options, by, stream=True)
-        return AsyncStream(*self._open_call(model, messages, True, options), by)
+        return self._stream(model, messages, options, by, stream=True)
 
     @overload
     async def run(
@@ -130,18 +124,15 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
-        if has_set_options(options):
-            return self._deferred_stream(model, messages, options, stream=stream)
-        return AsyncStream(*self._open_call(model, messages, stream, options))
+        return self._stream(model, messages, options, stream=stream)
 
-    def _deferred_stream(
+    def _stream(
         self, model: str | Model, messages: Messages, options: Mapping[str, Any], by: str | None = None, *, stream: bool
     ) -> AsyncStream[Any]:
-        async def open_call() -> tuple[Call, CallSetup]:
-            expanded = await run_in_thread(partial(self._open_sets, options))
-            return self._open_call(model, messages, stream, expanded)
-
-        return DeferredStream(open_call, by)
+        open_call = partial(self._open_call, model, messages, stream, options)
+        if _has_sets(options):  # their servers may have to start
+            return DeferredStream(partial(run_in_thread, open_call), by)
+        return AsyncStream(*open_call(), by)
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""
@@ -161,3 +152,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
             await run_in_thread(self._call_log.close)
 
     close = aclose
+
+
+def _has_sets(options: Mapping[str, Any]) -> bool:
+    """Whether the option `tools` holds a set of tools."""
+    return "tools" in options and has_sets(options["tools"])

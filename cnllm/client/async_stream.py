@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
@@ -167,13 +168,17 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
         self._call = call
         self._runner = AsyncCallRun(setup, call)
-        self._batches = self._runner.batches()
+        self._set_batches(self._runner.batches(), by)
+
+    def _set_batches(self, batches: AsyncGenerator[list[Event]], by: str | None) -> None:
+        """Set what the events are read from."""
+        self._batches = batches
         self._events: AsyncGenerator[Event] | None = None
         if by is not None:
             from cnllm.sentences import by_sentence_async, check_by
 
             check_by(by)
-            self._events = by_sentence_async(single_events(self._batches))
+            self._events = by_sentence_async(single_events(batches))
 
     @property
     def plan(self) -> Plan:
@@ -229,24 +234,26 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
 class DeferredStream(AsyncStream[Any]):
     """An `AsyncStream` whose request is built when it is entered or iterated, once its tools are known."""
 
-    def __init__(self, open_call: Callable[[], Awaitable[tuple[Any, Any]]], by: str | None = None) -> None:
-        if by is not None:
-            from cnllm.sentences import check_by
-
-            check_by(by)
+    def __init__(self, open_call: Callable[[], Awaitable[tuple[Call, CallSetup]]], by: str | None = None) -> None:
         self._open_call = open_call
-        self._by = by
         self._is_open = False
         self._is_left = False  # closed before it was open
         self._may_repeat: Callable[[], Awaitable[bool]] | None = None
+        self._set_batches(self._open_batches(), by)
 
     async def _open(self) -> None:
         if not self._is_open:
-            super().__init__(*await self._open_call(), self._by)
+            self._call, setup = await self._open_call()
+            self._runner = AsyncCallRun(setup, self._call)
             self._runner.may_repeat = self._may_repeat
             self._is_open = True
-            if self._is_left:
-                await super().aclose()
+
+    async def _open_batches(self) -> AsyncGenerator[list[Event]]:
+        await self._open()
+        if not self._is_left:
+            async with aclosing(self._runner.batches()) as batches:
+                async for batch in batches:
+                    yield batch
 
     def _fail(self) -> NoReturn:
         raise CnllmError(
@@ -269,29 +276,10 @@ class DeferredStream(AsyncStream[Any]):
         """Return the reply, once all events have been read; see `AsyncStream.reply`."""
         return super().reply if self._is_open else self._fail()
 
-    async def batches(self) -> AsyncGenerator[list[Event]]:
-        """Return the events in lists; see `AsyncStream.batches`."""
-        await self._open()
-        async for batch in self._batches:
-            yield batch
-
-    async def complete(self) -> Reply:
-        """Read the events that are left, and return the reply; see `AsyncStream.complete`."""
-        await self._open()
-        return await super().complete()
-
     async def stop(self) -> Reply | None:
         """End the call; see `AsyncStream.stop`."""
         self._is_left = True
         return await super().stop() if self._is_open else None
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return super().__aiter__() if self._is_open else self._open_events()
-
-    async def _open_events(self) -> AsyncGenerator[Event]:
-        await self._open()
-        async for event in super().__aiter__():
-            yield event
 
     async def __aenter__(self) -> Self:
         await self._open()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cnllm.client import credentials
 from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import OnEvent, check_callback, watch_call
+from cnllm.client.tool_sets import HeldSets
 from cnllm.client.verb_help import with_options
 from cnllm.config import redact, settings
 from cnllm.engine.encode.build import build_request
@@ -24,6 +25,7 @@ from cnllm.errors import ClientClosed, KeyMissing, Untrusted
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
+from cnllm.tools.values import has_sets
 from cnllm.types import Message, Note, Quote, checks
 from cnllm.types.message_memory import LONG, MessageMemory
 from cnllm.types.messages import as_messages
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from cnllm.client.fallback import RouteMemory
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.measurements import RouteChoice
-    from cnllm.client.tool_sets import HeldSets
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
     from cnllm.types.messages import Messages
@@ -274,14 +275,6 @@ class BaseClient(Generic[AnyTransport]):
             return replace(plan, notes=notes, flags=replace(plan.flags, price=None) if is_free else plan.flags)
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
 
-    def _open_sets(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with the tools of each set in its place. The sets stay open until the client is closed."""
-        from cnllm.client.tool_sets import HeldSets
-
-        if self._held_sets is None:
-            self._held_sets = HeldSets()
-        return self._held_sets.open_options(options)
-
     def _input_checker(self) -> InputChecker:
         """Return what checks the inputs of custom tools."""
         if self._checker is None:
@@ -313,10 +306,13 @@ class BaseClient(Generic[AnyTransport]):
     ) -> tuple[Call, CallSetup]:
         """Return a call that has not begun, on several models where there is a fallback.
 
-        `conversation` is that of the call in the log.
+        `conversation` is that of the call in the log. It may block where the tools hold sets, whose servers start.
         """
         if self._closed:
             self._require_open()
+        if "tools" in options and has_sets(options["tools"]):
+            self._held_sets = self._held_sets or HeldSets()
+            options = self._held_sets.open_options(options)
         tag = None if (tag := options.get("tag")) is None else checks.as_tag("tag", tag)
         keys: dict[int, str | None] | None = None
         if (self._fallback is not None or "fallback" in options) and (rules := self._fallback_rules(options)):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from cnllm.client.base import BaseClient
-from cnllm.client.call_driver import CallSetup
 from cnllm.client.runs import loop_stopped_error, prepare_loop
 from cnllm.client.sync_run import Run
 from cnllm.client.sync_stream import Stream
-from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options, with_run_options
-from cnllm.engine.run.call import Call
 from cnllm.registry.model import Model
 from cnllm.system.closing import Closing
 from cnllm.transports import Httpx, Transport, default_transport
@@ -141,20 +137,6 @@ class Client(BaseClient[HttpTransport], Closing):
     ) -> Stream[Any]:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
         return Stream(*self._open_call(model, messages, stream, options))
-
-    def _open_call(
-        self,
-        model: str | Model,
-        messages: Any,
-        stream: bool,
-        options: Mapping[str, Any],
-        conversation: str | None = None,
-    ) -> tuple[Call, CallSetup]:
-        if "tools" in options and has_set_options(options):
-            if self._closed:
-                self._require_open()
-            options = self._open_sets(options)
-        return super()._open_call(model, messages, stream, options, conversation)
 
     def warm(self, model: str | Model) -> None:
         """Open a connection to a model's endpoint, so that the first call need not wait for it.

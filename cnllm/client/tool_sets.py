@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cnllm.system.processes import fork_safe
-from cnllm.tools.values import ToolSet, expand_sets, has_sets
+from cnllm.tools.values import ToolSet, expand_sets
 
-__all__ = ["HeldSets", "has_set_options"]
-
-
-def has_set_options(options: Mapping[str, Any]) -> bool:
-    """Whether the option `tools` holds a set of tools."""
-    return "tools" in options and has_sets(options["tools"])
+__all__ = ["HeldSets"]
 
 
 class HeldSets:
