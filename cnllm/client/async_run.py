@@ -8,13 +8,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Self
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
 from cnllm.client.runs import RunState
-from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
+from cnllm.client.tool_execution import (
+    await_result,
+    is_async,
+    is_awaitable,
+    timeout_text,
+    tool_error_text,
+    tool_result,
+)
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import AsyncClosing
@@ -80,9 +88,9 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
     async def _release_tools(self) -> None:
         import anyio
 
-        if (tools := self._tools) is not None:
+        if (held := self._held) is not None:
             with anyio.CancelScope(shield=True):
-                await run_in_thread(tools.release)
+                await run_in_thread(held.release)
 
     def __aiter__(self) -> Self:
         return self
@@ -101,7 +109,11 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
                     raise StopAsyncIteration
                 if self._error is not None:
                     raise self._error
-                await self._advance_or_fail()
+                try:
+                    await self._advance()
+                except CnllmError as error:
+                    self._error = error
+                    self._pending_events.extend(self._flush_sentence())
         except CnllmError as error:
             error.run = self
             await self._shut_down()
@@ -116,13 +128,6 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             self._busy = False
 
     # ── driving ──────────────────────────────────────────────────────────────
-
-    async def _advance_or_fail(self) -> None:
-        try:
-            await self._advance()
-        except CnllmError as error:
-            self._error = error
-            self._pending_events.extend(self._flush_sentence())
 
     async def _advance(self) -> None:
         """Carry out the next effect, or read the next event."""
@@ -139,11 +144,14 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             return
         match effect:
             case CallModel():
-                if self._tools is not None:
-                    await self._await_unless_cancelled(run_in_thread, self._tools.open)
+                begin = partial(self._begin_call, effect)
+                if self._held is not None:  # its servers may have to start
+                    setup = await self._await_unless_cancelled(run_in_thread, begin)
                     if self._loop.cancelled:
                         return
-                runner = AsyncCallRun(self._begin_call(effect))
+                else:
+                    setup = begin()
+                runner = AsyncCallRun(setup)
                 self._current_call = runner, single_events(runner.batches())
             case ApproveCalls():
                 self._outcome = await self._await_unless_cancelled(_call_back, self._options.approve, effect.call)
@@ -218,11 +226,10 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
         with anyio.move_on_after(limit):
             try:
                 if is_async(tool.function):
-                    return tool_result(call, await await_result(self._toolbox.execute(call)))
-                job = await self._in_thread(call)
-                if job.error is not None:
-                    return tool_error_text(call, job.error, self._key)
-                return tool_result(call, await await_result(job.value))
+                    value = self._toolbox.execute(call)
+                else:  # a daemon thread: the program could not end while one of anyio's threads runs
+                    value = await run_in_thread(partial(copy_context().run, self._execute_in_thread, call))
+                return tool_result(call, await await_result(value))
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -231,23 +238,13 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
                 return tool_error_text(call, error, self._key)
         return timeout_text(call, limit)
 
-    async def _in_thread(self, call: ToolCall) -> ToolThread:
-        """Execute a call in a daemon thread. The program could not end while one of anyio's threads runs."""
-        import anyio
-
-        finished, post = anyio.Event(), self._post
-        assert post is not None
-
-        def on_end(_: ToolThread) -> None:
-            try:
-                post(finished.set)
-            except RuntimeError:
-                return  # the event loop has ended, and with it the waiting task
-
-        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), on_end, awaits=False)
-        job.start()
-        await finished.wait()
-        return job
+    def _execute_in_thread(self, call: ToolCall) -> Any:
+        """Return the result of a call, or an awaitable that gives it. A generator runs in this thread."""
+        try:
+            value = self._toolbox.execute(call)
+            return value if is_awaitable(value) else tool_result(call, value)
+        except BaseException as error:  # noqa: BLE001 the model gets it as the result
+            return tool_error_text(call, error, self._key)
 
 
 def _is_stray() -> bool:

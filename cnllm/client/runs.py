@@ -96,13 +96,12 @@ _LOOP_OPTIONS = ("max_steps", "max_repeats", "max_parallel", "tool_timeout", "on
 
 
 class Toolbox:
-    """The tools of a run by name. Raises `ValueError` for a tool that cannot be executed or checked."""
+    """The tools of a run by name."""
 
-    def __init__(self, tools: Sequence[Tool], *, approves: bool = False) -> None:
+    def __init__(self, *, approves: bool) -> None:
         self._approves = approves
         self._tools: dict[str, Tool] = {}
         self._unchecked: dict[str, tuple[str, ...]] = {}
-        self.add(tools)
 
     def add(self, tools: Sequence[Tool]) -> None:
         """Add tools. Raise `ValueError` for one that cannot be executed or checked."""
@@ -155,31 +154,8 @@ class Toolbox:
         return tool(**bound(tool, call.arguments or {}))
 
 
-class RunTools:
-    """The sets of tools of a run, such as MCP servers. They are open while it lasts.
-
-    `load` reads their tools, and builds the first request with them.
-    """
-
-    def __init__(self, items: Sequence[Any], load: Callable[[], None]) -> None:
-        self._items = items
-        self._load: Callable[[], None] | None = load
-        self._held = HeldSets()
-
-    def open(self) -> None:
-        """Open the sets and load their tools, at the first call. It may block. Raise where a set cannot be opened."""
-        if (load := self._load) is not None:
-            self._held.retain(self._items)
-            load()
-            self._load = None
-
-    def release(self) -> None:
-        """Release the sets. It may block."""
-        self._held.release()
-
-
 class RunState(Generic[Answer_co]):
-    """The state of a run, readable at any time."""
+    """The state of a run, readable at any time. `held` are the sets of its tools, which are open while it lasts."""
 
     def __init__(
         self,
@@ -187,7 +163,7 @@ class RunState(Generic[Answer_co]):
         options: LoopSettings,
         toolbox: Toolbox,
         open_call: Callable[[CallModel], tuple[Call, CallSetup]],
-        tools: RunTools | None = None,
+        held: HeldSets | None = None,
     ) -> None:
         checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
         checks.require_type("options", options, LoopSettings, "the value that Client.run_stream passes")
@@ -198,7 +174,7 @@ class RunState(Generic[Answer_co]):
         self._options = options
         self._toolbox = toolbox
         self._open_call = open_call
-        self._tools = tools
+        self._held = held
         self._key: str | None = None
         self._end_reported = False
         self._own_watch: Watch | None = None
@@ -216,7 +192,7 @@ class RunState(Generic[Answer_co]):
         """Return what a copy has, in another process for example: it can be read, and does not go on."""
         if self._loop.stopped is None:
             raise TypeError("a run that goes on cannot be copied; copy its messages instead")
-        return {"_loop": self._loop, "_tools": None, "_sentences": None, "_end_reported": True}
+        return {"_loop": self._loop, "_held": None, "_sentences": None, "_end_reported": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -330,20 +306,18 @@ def prepare_loop(
     *,
     stream: bool,
     by: str | None = None,
-) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any], RunTools | None]:
+) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any], HeldSets | None]:
     """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools.
 
-    Where the tools hold sets, the run opens them before its first call, and the errors of their tools come then.
+    Where the tools hold sets, the run opens them at its first call, and the errors of their tools come then.
     """
     own = {name: options[name] for name in _LOOP_OPTIONS if name in options}
     rules = LoopSettings(**own, by=by, on_event=on_event)
     tools = options.get("tools")
-    waits = has_sets(tools)
-    toolbox = Toolbox([], approves=rules.approve is not None)
+    held = HeldSets() if has_sets(tools) else None
+    toolbox = Toolbox(approves=rules.approve is not None)
     further = {k: v for k, v in options.items() if v is not None and k not in _LOOP_OPTIONS and k != "tools"}
     request: dict[str, Any] = {"if_cut": "again-whole", **further}
-    if not waits:
-        _add_tools(toolbox, request, tools)
     if not (isinstance(model, str) or type(model) is Model):
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop_rules = LoopRules(
@@ -359,35 +333,27 @@ def prepare_loop(
     )
     loop = Loop(as_messages(messages), loop_rules)
     open_call = partial(open_call, conversation=os.urandom(5).hex())  # in the log, the steps stand together
-    prepared: list[Any] = []
     resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
 
-    def prepare() -> None:
+    def open_first() -> Any:
+        if held is not None:
+            held.retain(tools)
+        offered = as_tools([] if tools is None else tools)
+        toolbox.add(offered)
+        if offered:
+            request["tools"] = offered
         first = open_call(model, loop.messages, stream, request)
-        prepared.append(first)
         resolved.append(first[0].plan.model)
-
-    def load() -> None:
-        _add_tools(toolbox, request, tools)
-        prepare()
+        return first
 
     def begin(effect: CallModel) -> Any:
-        if prepared:
-            return prepared.pop()
+        if prepared or not resolved:
+            return prepared.pop() if prepared else open_first()
         options = {k: v for k, v in request.items() if k != "tool_choice"} if effect.free else request
         return open_call(resolved[0], effect.messages, effect.stream, options)
 
-    if not waits:
-        prepare()
-    return loop, rules, toolbox, begin, RunTools(tools or [], load) if waits else None
-
-
-def _add_tools(toolbox: Toolbox, request: dict[str, Any], tools: Sequence[Any] | None) -> None:
-    """Add the tools to the toolbox and to the options of the requests."""
-    offered = as_tools([] if tools is None else tools)
-    toolbox.add(offered)
-    if offered:
-        request["tools"] = offered
+    prepared: list[Any] = [] if held is not None else [open_first()]
+    return loop, rules, toolbox, begin, held
 
 
 def _forced(choice: Any) -> str | None:

@@ -93,8 +93,8 @@ class Run(RunState[Answer_co], Closing):
             self._release_tools()
 
     def _release_tools(self) -> None:
-        if self._tools is not None:
-            self._tools.release()
+        if self._held is not None:
+            self._held.release()
 
     def _until_cancelled(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
@@ -104,8 +104,6 @@ class Run(RunState[Answer_co], Closing):
 
     def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
         """Call the model in its own thread, so that the wait for it can end at any time."""
-        if self._tools is not None:
-            self._tools.open()
         runner = CallRun(self._begin_call(effect))
         queue, context = self._queue, contextvars.copy_context()
 

@@ -39,7 +39,7 @@ class ToolThread:
     """Work in its own daemon thread, which ends with the program. `on_end` is called in that thread at the end.
 
     `convert` makes `value` from the work's result, in the same thread: a generator runs only then. An awaitable is
-    awaited in its own event loop first, unless `awaits` is False: then it becomes the value itself.
+    awaited in its own event loop first.
     """
 
     def __init__(
@@ -47,8 +47,6 @@ class ToolThread:
         work: Callable[[], Any],
         convert: Callable[[Any], Any],
         on_end: Callable[[ToolThread], None],
-        *,
-        awaits: bool = True,
     ) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
@@ -56,7 +54,6 @@ class ToolThread:
         self._call = work
         self._convert = convert
         self._on_end = on_end
-        self._awaits = awaits
         self._stop: Callable[[], Any] | None = None
         self._abandoned = False
 
@@ -85,9 +82,6 @@ class ToolThread:
         value = self._call()
         if not is_awaitable(value):
             return self._convert(value)
-        if not self._awaits:
-            return value
-
         import asyncio  # slow to import, and needed only for awaitables
 
         return self._convert(asyncio.run(self._await(value)))
