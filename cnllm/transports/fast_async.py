@@ -24,7 +24,7 @@ from cnllm.transports.headers import (
 )
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
-from cnllm.transports.sockets import IDLE_CONNECTIONS, Sends
+from cnllm.transports.sockets import IDLE_CONNECTIONS, FastBody, Sends
 
 __all__ = ["AsyncFast"]
 
@@ -64,7 +64,7 @@ class AsyncFast:
 
     async def _request(self, pool: LoopPool, address: Address, head: bytes, plan: Plan) -> AsyncioConnection:
         """Send the request, and return its connection when the headers are complete."""
-        await _acquire(pool, address, plan)
+        await pool.acquire(address.host, plan.timeouts.first_byte)
         connection: AsyncioConnection | None = None
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
@@ -86,7 +86,7 @@ class AsyncFast:
         address, pool = destination.address, await self._pool()
         if pool is None or destination.proxy is not None:
             return
-        await _acquire(pool, address, plan)
+        await pool.acquire(address.host, plan.timeouts.first_byte)
         connection: AsyncioConnection | None = None
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
@@ -142,13 +142,6 @@ class AsyncFast:
             raise address.connect_error(error, seconds) from error
 
 
-async def _acquire(pool: LoopPool, address: Address, plan: Plan) -> None:
-    try:
-        await pool.acquire(plan.timeouts.first_byte)
-    except TimeoutError as error:
-        raise errors.no_free_connection(address.host, plan.timeouts.first_byte) from error
-
-
 async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host: str) -> None:
     """Send the request and wait until the headers are complete."""
     reader, timeouts = connection.reader, plan.timeouts
@@ -173,18 +166,10 @@ async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host:
         raise errors.error_before_status(host, str(error) or type(error).__name__, began=reader.began) from error
 
 
-class _AsyncFastBody:
+class _AsyncFastBody(FastBody):
     """The bytes of a response."""
 
-    def __init__(self, pool: LoopPool, connection: AsyncioConnection, idle: float | None) -> None:
-        self._pool = pool
-        self._connection: AsyncioConnection | None = connection
-        self._idle = idle
-        self._fault: str | None = None
-        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
-        self._interrupted = False
-        self._ready = connection.take()  # body bytes that arrived with the headers
-        self._release_if_done(connection)
+    _connection: AsyncioConnection | None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -241,16 +226,6 @@ class _AsyncFastBody:
             return await connection.wait(remaining if idle is None else min(remaining, idle))
         finally:
             self._remaining = remaining - (time.monotonic() - began)
-
-    def _release_if_done(self, connection: AsyncioConnection) -> None:
-        """Release the connection when the body is complete, or close it when it is broken."""
-        if connection.reader.more:
-            return  # its pieces are read first
-        if connection.reader.fault is not None:
-            self._fault = connection.reader.fault
-            self._release(reusable=False)
-        elif connection.reader.complete:
-            self._release(reusable=connection.reader.reusable)
 
     def _release(self, *, reusable: bool) -> None:
         connection, self._connection = self._connection, None

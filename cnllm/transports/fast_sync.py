@@ -27,6 +27,7 @@ from cnllm.transports.response_parser import ResponseParser
 from cnllm.transports.sockets import (
     IDLE_CONNECTIONS,
     MAX_IDLE,
+    FastBody,
     Sends,
     has_only_tls_data,
     is_unusable,
@@ -43,12 +44,13 @@ _SIZE = 65536  # bytes of one read
 class _Connection:
     """A socket with its response parser."""
 
-    __slots__ = ("idle_since", "inherited", "key", "lock", "reader", "sock", "timeout", "used")
+    __slots__ = ("idle_since", "inherited", "key", "lock", "reader", "sock", "take", "timeout", "used")
 
     def __init__(self, sock: socket.socket, key: tuple[bool, str, int]) -> None:
         self.sock = sock
         self.key = key
         self.reader = ResponseParser()
+        self.take = self.reader.take
         self.timeout: float | None = -1.0  # of the socket; -1: not set yet
         self.idle_since = 0.0
         self.used = False
@@ -68,15 +70,11 @@ class _Connection:
         """
         if not is_unusable(self.sock.fileno(), self.idle_since):
             return True
-        if not self.is_encrypted or self.reader.complete or time.monotonic() - self.idle_since > MAX_IDLE:
+        is_encrypted = self.key[0]
+        if not is_encrypted or self.reader.complete or time.monotonic() - self.idle_since > MAX_IDLE:
             return False
         self.timeout = 0
         return has_only_tls_data(self.sock)
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether the socket is one of `ssl`."""
-        return self.key[0]
 
     def interrupt(self) -> None:
         """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
@@ -108,10 +106,10 @@ class _Pool:
         self._busy: set[_Connection] = set()
         self._used_places = 0
 
-    def acquire(self, key: tuple[bool, str, int], seconds: float | None) -> _Connection | None:
+    def acquire(self, address: Address, seconds: float | None) -> _Connection | None:
         """Take a place and return a good idle connection, or None. Wait while all places are taken.
 
-        Raise `TimeoutError` after this many seconds.
+        Raise `Timeout` after this many seconds.
         """
         start = time.monotonic()
         stale: list[_Connection] = []
@@ -121,10 +119,12 @@ class _Pool:
                 self._waiting += 1
                 try:
                     self._place_freed.wait(remaining_time(seconds, start))
+                except TimeoutError as error:
+                    raise errors.no_free_connection(address.host, seconds) from error
                 finally:
                     self._waiting -= 1
             self._used_places += 1
-            while (connection := pop_latest(self._idle, key)) is not None:
+            while (connection := pop_latest(self._idle, address.key)) is not None:
                 if connection.is_usable():
                     usable = connection
                     self._busy.add(connection)
@@ -134,10 +134,11 @@ class _Pool:
             closed.sock.close()
         return usable
 
-    def add(self, connection: _Connection) -> None:
+    def add(self, connection: _Connection) -> _Connection:
         """Register a new connection for a place that was acquired."""
         with self._lock:
             self._busy.add(connection)
+        return connection
 
     def drop(self, connection: _Connection) -> None:
         """Close a connection and keep its place for another one."""
@@ -216,12 +217,12 @@ class Fast:
 
     def _request(self, address: Address, head: bytes, plan: Plan) -> _Connection:
         """Send the request, and return its connection when the headers are complete."""
-        pool, connection = self._pool, self._acquire(address, plan)
+        pool, timeouts = self._pool, plan.timeouts
+        connection = pool.acquire(address, timeouts.first_byte)
         try:
             while True:
                 if connection is None:
-                    connection = self._connect(address, plan.timeouts.connect)
-                    pool.add(connection)
+                    connection = self._connect(address, timeouts.connect)
                 self._sends.use(plan, connection.interrupt)
                 if _request(connection, head, plan, address.host):
                     return connection
@@ -242,15 +243,11 @@ class Fast:
         address = destination.address
         if destination.proxy is not None:
             return
-        connection = self._acquire(address, plan)
+        connection = self._pool.acquire(address, plan.timeouts.first_byte)
         try:
-            if connection is None:
-                connection = self._connect(address, plan.timeouts.connect)
-                self._pool.add(connection)
-        except BaseException:
-            self._pool.release(None, reusable=False)
-            raise
-        self._pool.release(connection, reusable=True)
+            connection = connection or self._connect(address, plan.timeouts.connect)
+        finally:
+            self._pool.release(connection, reusable=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -262,13 +259,8 @@ class Fast:
         self._destinations.renew_lock()
         self._pool.drop_inherited()
 
-    def _acquire(self, address: Address, plan: Plan) -> _Connection | None:
-        try:
-            return self._pool.acquire(address.key, plan.timeouts.first_byte)
-        except TimeoutError as error:
-            raise errors.no_free_connection(address.host, plan.timeouts.first_byte) from error
-
     def _connect(self, address: Address, seconds: float | None) -> _Connection:
+        """Return a new connection of the pool."""
         sock: socket.socket | None = None
         try:
             start = time.monotonic()
@@ -276,7 +268,7 @@ class Fast:
             if address.encrypted:
                 sock.settimeout(remaining_time(seconds, start))
                 sock = self._destinations.tls_context().wrap_socket(sock, server_hostname=address.host)
-            return _Connection(sock, address.key)
+            return self._pool.add(_Connection(sock, address.key))
         except BaseException as error:
             if sock is not None:
                 sock.close()
@@ -288,13 +280,15 @@ class Fast:
 def _request(connection: _Connection, head: bytes, plan: Plan, host: str) -> bool:
     """Send the request and read until the headers are complete. Return False where a stale connection sent nothing."""
     reader, timeouts = connection.reader, plan.timeouts
+    is_large = len(plan.content) >= _SIZE
     reader.begin_response()
     try:
         # A request that fits into the socket's buffer is sent at once: its time counts as part of the wait.
-        connection.wait(timeouts.idle if len(plan.content) >= _SIZE else timeouts.first_byte)
+        connection.wait(timeouts.idle if is_large else timeouts.first_byte)
         if not _send_all(connection, head, plan.content):
             return False
-        connection.wait(timeouts.first_byte)
+        if is_large:
+            connection.wait(timeouts.first_byte)
         start = time.monotonic()
         receive, feed = connection.sock.recv, reader.feed
         while not reader.status:
@@ -338,19 +332,10 @@ def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
     return True
 
 
-class _FastBody:
+class _FastBody(FastBody):
     """The bytes of a response. Only `set_read_deadline(0)` may come from another thread."""
 
-    def __init__(self, pool: _Pool, connection: _Connection, idle: float | None) -> None:
-        reader = connection.reader
-        self._pool = pool
-        self._connection: _Connection | None = connection
-        self._idle = idle
-        self._ready = reader.take()  # body bytes that arrived with the headers
-        self._fault: str | None = None
-        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
-        self._interrupted = False
-        self._release_if_done(connection)
+    _connection: _Connection | None
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -417,17 +402,6 @@ class _FastBody:
             return connection.sock.recv(_SIZE)
         finally:
             self._remaining = remaining - (time.monotonic() - start)
-
-    def _release_if_done(self, connection: _Connection) -> None:
-        """Release the connection when the body is complete, or close it when it is broken."""
-        reader = connection.reader
-        if reader.more:
-            return  # its pieces are read first
-        if reader.fault is not None:
-            self._fault = reader.fault
-            self._release(reusable=False)
-        elif reader.complete:
-            self._release(reusable=reader.reusable)
 
     def _release(self, *, reusable: bool) -> None:
         connection = self._connection

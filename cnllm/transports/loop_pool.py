@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from cnllm.system.processes import INHERITED
+from cnllm.transports import errors
 from cnllm.transports.response_parser import ResponseParser
 from cnllm.transports.sockets import is_unusable, pop_latest, pop_surplus
 
@@ -212,13 +213,16 @@ class LoopPool:
         finally:
             self.close()
 
-    async def acquire(self, seconds: float | None) -> None:
-        """Wait for a place. Raise `TimeoutError` after this many seconds."""
-        if self._places.locked():
+    async def acquire(self, host: str, seconds: float | None) -> None:
+        """Wait for a place. Raise `Timeout` after this many seconds."""
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
             async with asyncio.timeout(seconds):
                 await self._places.acquire()
-        else:
-            await self._places.acquire()
+        except TimeoutError as error:
+            raise errors.no_free_connection(host, seconds) from error
 
     async def take_idle(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         """Remove and return a connection that is still good, the one used last first."""
