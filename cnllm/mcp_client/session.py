@@ -303,7 +303,7 @@ def _http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
         response.headers.pop("content-encoding", None)  # the stream is plain
 
     address = httpx2.URL(url)
-    proxy = proxy_for(address.scheme, address.host, {}, address.port)
+    proxy = proxy_for(address.scheme, address.host, address.port)
     missing = False
     try:
         return httpx2.AsyncClient(

@@ -77,7 +77,6 @@ class Destinations:
 
     def __init__(self) -> None:
         self.known: dict[str, Destination] = {}
-        self._proxies: dict[str, str | None] = {}
         self._tls_context: ssl.SSLContext | None = None
         self.renew_lock()
 
@@ -91,7 +90,7 @@ class Destinations:
             if len(self.known) >= MAX_URLS:
                 self.known.clear()
             address = parse_address(url)
-            proxy = proxy_for(address.scheme, address.host, self._proxies, address.port)
+            proxy = proxy_for(address.scheme, address.host, address.port)
             destination = self.known[url] = Destination(address, proxy)
         return destination
 
@@ -150,17 +149,10 @@ def _address(host: str, port: int, name: str, target: str, *, encrypted: bool) -
 # ── the proxy ────────────────────────────────────────────────────────────────
 
 
-def proxy_for(scheme: str, host: str, cache: dict[str, str | None], port: int | None = None) -> str | None:
-    """Return the proxy of the environment or the system for an address. Each address is looked up once."""
-    address = f"{scheme}://{host}:{port}"
-    if address not in cache:
-        if len(cache) >= MAX_URLS:
-            cache.clear()
-        cache[address] = _proxy(scheme, host, port) if _may_have_proxy() else None
-    return cache[address]
-
-
-def _proxy(scheme: str, host: str, port: int | None) -> str | None:
+def proxy_for(scheme: str, host: str, port: int | None) -> str | None:
+    """Return the proxy of the environment or the system for an address."""
+    if not _may_have_proxy():
+        return None
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()

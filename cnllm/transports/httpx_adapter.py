@@ -6,18 +6,17 @@ httpx is imported when the first request is sent.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.system.processes import generation
+from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["Httpx"]
-
-_LINGER = 5.0  # seconds; a thread for every stream would cost more than the stream's last reads
 
 
 class Httpx(HttpxAdapter["_SyncState"]):
@@ -67,8 +64,8 @@ class Httpx(HttpxAdapter["_SyncState"]):
 
     def _send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         state = self._state()
-        httpx, url = state.httpx, state.url(plan.url)
-        entry = None if self._caller_transport is not None else state.transports.entry(url)
+        httpx, (url, key) = state.httpx, state.find(plan.url)
+        entry = None if self._caller_transport is not None else state.transports.entry(key)
         transport = self._caller_transport if entry is None else entry.transport
         request, timeouts = state.request(url, plan, entry)
         try:
@@ -89,7 +86,7 @@ class Httpx(HttpxAdapter["_SyncState"]):
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
         timeouts["read"] = idle_timeout(plan)  # httpcore reads this timeout when the body begins
-        body = _HttpxBody(httpx, response, timeouts["read"], state.watchdog)
+        body = _HttpxBody(httpx, response, timeouts["read"])
         if entry is not None:
             try:
                 body.watch = state.transports.watch(entry, response, url.host)
@@ -114,18 +111,17 @@ class _SyncState(ProcessState):
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
-        self.transports = TransportTable(self, asynchronous=False)
-        self.watchdog = _Watchdog()
+        self.transports = TransportTable(httpx, asynchronous=False)
 
 
 class _HttpxBody(HttpxBody):
     """The bytes of a response."""
 
-    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: _Watchdog) -> None:
+    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
         super().__init__(httpx, response, idle)
         self._bytes = _body_pieces(response, self.headers, idle)
-        self._watchdog = watchdog
-        self._alarm: _Alarm | None = None
+        self._lock = fork_safe(threading.Lock())  # held while the socket is shut down: it may serve others later
+        self._timer: threading.Timer | None = None  # for a connection that is not watched
         self._interrupted = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -135,10 +131,10 @@ class _HttpxBody(HttpxBody):
         try:
             chunk = next(self._bytes)
         except StopIteration:
-            self._finish()
+            self.close()
             raise
         except self._errors as error:
-            if self._interrupted:
+            if self._interrupted or (self.watch is not None and self.watch.is_overdue()):
                 raise StopIteration from None
             raise self._failure(error) from error
         if self.watch is not None:
@@ -146,15 +142,18 @@ class _HttpxBody(HttpxBody):
         return chunk
 
     def set_read_deadline(self, seconds: float | None) -> None:
-        """End a read that lasts longer, by shutting down the socket; None: never."""
-        if seconds is None:
-            self._cancel_alarm()
+        """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.watch is not None and seconds != 0:
+            self.watch.read_seconds = seconds
             return
         stream = self._response.extensions.get("network_stream")
         sock = stream.get_extra_info("socket") if stream is not None else None
-        if isinstance(sock, socket.socket):
-            self._cancel_alarm()
-            self._alarm = self._watchdog.schedule(seconds, lambda: self._shut_down(sock))
+        if seconds is not None and isinstance(sock, socket.socket):
+            self._timer = threading.Timer(seconds, self._shut_down, (sock,))
+            self._timer.daemon = True
+            self._timer.start()
 
     def drain(self) -> None:
         """Read the end of the body, which mostly arrived already. A peer that withholds it is not waited for."""
@@ -166,25 +165,20 @@ class _HttpxBody(HttpxBody):
                 pass
 
     def _shut_down(self, sock: socket.socket) -> None:
-        if self._response.is_closed:
-            return  # the body is complete: the connection may serve another request already
-        self._interrupted = True
-        with contextlib.suppress(OSError):  # it was closed already
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # a TLS shutdown would crash the reading thread
-
-    def _cancel_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()  # soon the connection may serve another request
+        with self._lock:
+            if self._response.is_closed:
+                return  # the body is complete: the connection may serve another request already
+            self._interrupted = True
+            with contextlib.suppress(OSError):  # it was closed already
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # a TLS shutdown would crash the reading thread
 
     def close(self) -> None:
-        """Stop reading and release the connection."""
-        self._cancel_alarm()
-        self._finish()
-
-    def _finish(self) -> None:
-        """Return the connection to its pool, or close it if the body has unread bytes."""
-        self._check_leftovers()
-        self._response.close()
+        """Stop reading. Return the connection to its pool, or close it if the body has unread bytes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._check_leftovers()
+            self._response.close()
 
 
 def _body_pieces(response: httpx.Response, headers: dict[str, str], idle: float | None) -> Iterator[bytes]:
@@ -214,66 +208,3 @@ def _plain_pieces(stream: Iterable[bytes], decode: Decoder, idle: float | None) 
                     start = time.monotonic()
                 else:
                     remaining_time(idle, start)
-
-
-# ── read deadlines ────────────────────────────────────────────────────────────
-
-
-class _Alarm:
-    """One callback. After `cancel` returns, the callback will not run and is not running."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback: Callable[[], None] | None = callback
-        self._lock = threading.Lock()
-        self._generation = generation()
-
-    def cancel(self) -> None:
-        """Cancel the callback."""
-        if self._generation != generation():
-            return  # a forked child lacks the thread, which may have held the lock
-        with self._lock:
-            self._callback = None
-
-    def ring(self) -> None:
-        """Run the callback now, unless it was cancelled."""
-        with self._lock:
-            if self._callback is not None:
-                self._callback()
-
-
-class _Watchdog:
-    """Runs callbacks in its own thread. A callback must be quick."""
-
-    def __init__(self) -> None:
-        self._alarms: list[tuple[float, int, _Alarm]] = []
-        self._count = itertools.count()
-        self._condition = threading.Condition()
-        self._running = False
-
-    def schedule(self, seconds: float, callback: Callable[[], None]) -> _Alarm:
-        """Run `callback` after this many seconds."""
-        alarm = _Alarm(callback)
-        with self._condition:
-            entry = (time.monotonic() + seconds, next(self._count), alarm)
-            heapq.heappush(self._alarms, entry)
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._watch, name="cnllm-watchdog", daemon=True).start()
-            elif self._alarms[0] is entry:
-                self._condition.notify()
-        return alarm
-
-    def _watch(self) -> None:
-        while True:
-            with self._condition:
-                if not self._alarms and not self._condition.wait(_LINGER) and not self._alarms:
-                    self._running = False
-                    return
-                if not self._alarms:
-                    continue
-                remaining = self._alarms[0][0] - time.monotonic()
-                if remaining > 0:
-                    self._condition.wait(remaining)
-                    continue
-                alarm = heapq.heappop(self._alarms)[2]
-            alarm.ring()

@@ -62,9 +62,9 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
 
     async def _send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         state = self._state()
-        httpx, url = state.httpx, state.url(plan.url)
+        httpx, (url, key) = state.httpx, state.find(plan.url)
         loop = await state.loop() if self._caller_transport is None else None
-        entry = None if loop is None else loop.transports.entry(url)
+        entry = None if loop is None else loop.transports.entry(key)
         transport = self._caller_transport if entry is None else entry.transport
         request, timeouts = state.request(url, plan, entry)
         try:
@@ -119,7 +119,7 @@ class _AsyncState(ProcessState):
         current = running_loop()
         transports = self.loops.get(current)
         if transports is None:
-            transports = _Loop(self)
+            transports = _Loop(self.httpx)
             with self._lock:
                 for other in list(self.loops):  # a loop closed without cleanup stays alive by its connections
                     if getattr(other, "is_closed", bool)():
@@ -132,8 +132,8 @@ class _AsyncState(ProcessState):
 class _Loop:
     """The transports of one event loop. Its end closes them."""
 
-    def __init__(self, state: ProcessState) -> None:
-        self.transports = TransportTable(state, asynchronous=True)
+    def __init__(self, httpx: Any) -> None:
+        self.transports = TransportTable(httpx, asynchronous=True)
         self._cleanup: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
@@ -216,7 +216,7 @@ class _AsyncHttpxBody(HttpxBody):
                     sock.shutdown(socket.SHUT_RDWR)
 
     async def drain(self) -> None:
-        """Read the end of the body; see `_AsyncHttpxBody.drain`."""
+        """Read the end of the body; see `Httpx`."""
         if self._response.is_closed:
             return
         self.set_read_deadline(DRAIN_SECONDS)

@@ -72,6 +72,8 @@ class _ConnectionWatch:
             opened.append(self)
         self.silent_size = 0  # bytes of the body since the last content; the adapter sets it to 0 for each piece
         self._silent_since: float | None = None
+        self.read_seconds: float | None = None  # that reads of the body may still take; other time does not count
+        self._read_start = 0.0
         self._h11: Any = None
         self._pool: Any = None
         self._answered = False  # the headers of a response arrived, and the next request did not begin
@@ -92,6 +94,11 @@ class _ConnectionWatch:
         self._answered = True
         self._in_headers = False
         self.silent_size = 0
+        self.read_seconds = None
+
+    def is_overdue(self) -> bool:
+        """Whether the last read took all the seconds that were left."""
+        return self.read_seconds is not None and time.monotonic() - self._read_start >= self.read_seconds
 
     def check_leftovers(self) -> None:
         """Check for bytes after the response. Call it before the response is closed."""
@@ -143,6 +150,11 @@ class _ConnectionWatch:
             return self._handshake_timeout(None if timeout is _NO_ARGUMENT else timeout)
         if self._in_headers:
             return self._header_timeout(timeout)
+        if self.read_seconds is not None:
+            self._read_start = time.monotonic()
+            if self.read_seconds <= 0:
+                raise self._core.ReadTimeout("the time is over")
+            timeout = self.read_seconds if timeout is None else min(timeout, self.read_seconds)
         if not self.silent_size:
             self._silent_since = None
             return timeout
@@ -157,6 +169,8 @@ class _ConnectionWatch:
             self._head_size += len(data)
         else:
             self.silent_size += len(data)
+        if self.read_seconds is not None:
+            self.read_seconds -= time.monotonic() - self._read_start
 
     def _header_timeout(self, timeout: float | None) -> float | None:
         """Return the remaining seconds for the headers, which count with the interim responses before them."""

@@ -46,20 +46,20 @@ class TransportEntry(Struct, frozen=True):
 
 
 class ProcessState:
-    """The state of one process: the package that sends, parsed URLs, and proxies."""
+    """The state of one process: the package that sends, and where URLs lead."""
 
     def __init__(self, httpx: Any) -> None:
         self.httpx = httpx
-        self._urls: dict[str, Any] = {}
-        self._proxies: dict[str, str | None] = {}
+        self._known: dict[str, tuple[Any, Key]] = {}
 
-    def url(self, text: str) -> Any:
-        """Return a parsed URL. Raise `TransportError` for one that HTTP cannot use."""
-        return self._urls.get(text) or self._remember(text)
-
-    def key(self, url: Any) -> Key:
-        """Return the key of the transport that serves this URL."""
-        return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
+    def find(self, text: str) -> tuple[Any, Key]:
+        """Return a parsed URL, and what selects its transport. Raise `TransportError` for one that HTTP cannot use."""
+        if (known := self._known.get(text)) is None:
+            if len(self._known) >= MAX_URLS:
+                self._known.clear()
+            url = read_url(self.httpx, text)
+            known = self._known[text] = url, (url.scheme == "https", proxy_for(url.scheme, url.host, url.port))
+        return known
 
     def request(self, url: Any, plan: Plan, entry: TransportEntry | None) -> tuple[Any, dict[str, float | None]]:
         """Return a request and its timeouts. `Client.build_request` would merge, parse and copy values that are ready.
@@ -85,27 +85,20 @@ class ProcessState:
             return request, timeouts
         raise errors.invalid_header(plan)
 
-    def _remember(self, text: str) -> Any:
-        if len(self._urls) >= MAX_URLS:
-            self._urls.clear()
-        url = self._urls[text] = read_url(self.httpx, text)
-        return url
-
 
 class TransportTable:
     """The transports that cnllm created, by what selects them. Threads share one of them."""
 
-    def __init__(self, state: ProcessState, *, asynchronous: bool) -> None:
-        self._state = state
+    def __init__(self, httpx: Any, *, asynchronous: bool) -> None:
+        self._httpx = httpx
         self._asynchronous = asynchronous
         self.entries: dict[Key, TransportEntry] = {}
 
-    def entry(self, url: Any) -> TransportEntry:
-        """Return the transport for an address."""
-        key = self._state.key(url)
+    def entry(self, key: Key) -> TransportEntry:
+        """Return the transport that a key selects."""
         entry = self.entries.get(key)
         if entry is None:  # `setdefault` makes all threads use the same transport
-            made = _make_transport(self._state.httpx, key, asynchronous=self._asynchronous)
+            made = _make_transport(self._httpx, key, asynchronous=self._asynchronous)
             entry = self.entries.setdefault(key, made)
         return entry
 

@@ -97,8 +97,7 @@ def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
     start = time.monotonic()
     is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
     name = host.encode() if is_plain else host  # bytes need no codec of international names
-    targets = _alternate(_resolve(name, port, seconds))
-    sock = _race(targets, seconds, start) if len(targets) > 1 else _connect(targets[0], remaining_time(seconds, start))
+    sock = _race(_alternate(_resolve(name, port, seconds)), seconds, start)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
@@ -107,8 +106,6 @@ def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Targe
     """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over."""
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    if seconds is None:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     results: list[list[_Target] | Exception] = []
 
     def resolve() -> None:
@@ -119,7 +116,7 @@ def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Targe
 
     thread = threading.Thread(target=resolve, name="cnllm-resolver", daemon=True)
     thread.start()
-    thread.join(min(seconds, threading.TIMEOUT_MAX))
+    thread.join(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
     if not results:
         raise TimeoutError(f"{host!r} was not resolved in time")
     if isinstance(result := results[0], Exception):
@@ -135,18 +132,6 @@ def _alternate(targets: list[_Target]) -> list[_Target]:
         ranks.append(seen[target[0]])
         seen[target[0]] += 1
     return [target for _, target in sorted(zip(ranks, targets, strict=True), key=lambda pair: pair[0])]
-
-
-def _connect(target: _Target, seconds: float | None) -> socket.socket:
-    family, kind, protocol, _, address = target
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.settimeout(seconds)
-        sock.connect(address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 def _race(targets: list[_Target], seconds: float | None, start: float) -> socket.socket:
