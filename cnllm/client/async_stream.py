@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
+from cnllm.client.echo import redact_bytes
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
@@ -107,7 +108,8 @@ class AsyncCallRun(CallDriver):
         return None
 
     async def _send(self, plan: Plan) -> Any:
-        await self.close()
+        if self._body is not None:
+            await self.close()
         self._request = request = self._begin_request(plan)
         if self._closed:  # `leave` may have been called before there was a request to interrupt
             self._require_open()
@@ -131,7 +133,7 @@ class AsyncCallRun(CallDriver):
         try:
             if self._body is None:
                 return None
-            return self._echo.chunk(await self._body.__anext__())
+            return redact_bytes(self._echo.needles, await self._body.__anext__())
         except StopAsyncIteration:
             self._require_open()  # otherwise the end would be the endpoint's
             return None

@@ -111,10 +111,11 @@ class BaseClient(Generic[AnyTransport]):
             checks.require_type("retry", retry, Retry, "a cnllm.Retry or None")
         self.registry = Registry.load() if registry is None else registry
         self.simulate = bool(simulate)
+        _check_key(api_key)
         self._key_holder: _KeyHolder | None = None
-        if (key := _check_key(api_key)) is not None:
+        if api_key is not None:
             self._key_holder = _KeyHolder()
-            _client_keys[self._key_holder] = key
+            _client_keys[self._key_holder] = api_key
         timeouts, default_retry, default_limits = settings.call_settings()
         self._timeouts = timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = default_retry if retry is None else retry
@@ -254,10 +255,12 @@ class BaseClient(Generic[AnyTransport]):
             resolved, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
         else:
-            api_key = options.get("api_key") or self._client_key()
-            resolved = choose_site(self.registry, model, api_key=api_key) if isinstance(model, str) else model
-            if isinstance(model, str) and resolved.notes:
-                _warn_of_age(resolved)
+            if isinstance(model, str):
+                api_key = options.get("api_key") or self._client_key()
+                model = choose_site(self.registry, model, api_key=api_key)
+                if model.notes:
+                    _warn_of_age(model)
+            resolved = model
         if self.simulate and not resolved.flags.base_url:  # nothing is sent, so that no address is needed
             resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
         if not OPTION_NAMES.issuperset(options):
@@ -366,7 +369,9 @@ class BaseClient(Generic[AnyTransport]):
                 starts = self._call_starts.setdefault(plan.model.name, deque(maxlen=_MOST_STARTS))
             if not starts or starts[-1][0] is not plan.messages[0]:
                 starts.append((plan.messages[0], plan.tools))
-        api_key = _check_key(options.get("api_key")) or client_key
+        if (api_key := options.get("api_key")) is not None:
+            _check_key(api_key)
+        api_key = api_key or client_key
         if self.simulate:
             key: str | None = api_key or _NO_KEY
         elif api_key is None and not getattr(self._transport, "needs_key", True):
@@ -384,11 +389,10 @@ class BaseClient(Generic[AnyTransport]):
         return Call(plan, retry=self._retry, timeouts=plan.timeouts, replan=replan), key
 
 
-def _check_key(api_key: Any) -> str | None:
-    """Return the key that a caller passed. Raise `TypeError` without showing it."""
+def _check_key(api_key: Any) -> None:
+    """Raise `TypeError` for a key that is no string, without showing it."""
     if api_key is not None and not isinstance(api_key, str):
         raise checks.wrong_type("api_key", api_key, "a string or None")
-    return api_key
 
 
 def is_httpx_transport(transport: Any, *, is_async: bool) -> bool:

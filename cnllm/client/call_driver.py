@@ -64,7 +64,7 @@ class CallDriver:
         self._watch = setup.watch
         self._closed = False
         self._request: Plan | None = None  # whose response has not begun
-        self._echo = Echo(setup.key)
+        self._echo = Echo(() if setup.key is None else (setup.key,))
         self._body: Any = None
         self._has_key = True
         self._start = time.monotonic()
@@ -116,7 +116,7 @@ class CallDriver:
 
     def _observe_first(self, events: Sequence[Event]) -> None:
         """Record when the first token arrived."""
-        if any(type(event) in TOKEN_EVENTS for event in events):
+        if not {*map(type, events)}.isdisjoint(TOKEN_EVENTS):
             self._first = time.monotonic()
 
     def _add_timing(self, reply: Reply) -> Reply:

@@ -53,16 +53,16 @@ __all__ = ["Echo", "insert_key", "plan_secrets", "redact_bytes", "redact_error",
 class Echo:
     """Removes the secrets of a call's requests from what comes back."""
 
-    def __init__(self, *secrets: str | None) -> None:
+    def __init__(self, secrets: tuple[str, ...]) -> None:
         self._earlier: tuple[str, ...] = ()  # the secrets of the targets before
         self._has_clean_body = False
-        self._learn(tuple(secret for secret in secrets if secret is not None))
+        self._learn(secrets)
 
     def _learn(self, secrets: tuple[str, ...]) -> None:
         """Search for these secrets from now on."""
         self.secrets = secrets
         self._finder, self._plain, self._prefixes = secret_search(secrets)
-        self._needles = secret_bytes(secrets)
+        self.needles = secret_bytes(secrets)
         self._requests = 0
         self._reset()
 
@@ -99,19 +99,15 @@ class Echo:
         self._learn(tuple(dict.fromkeys((*plan_secrets(insert_key(plan, key), key), *self._earlier))))
         return held
 
-    def chunk(self, data: bytes) -> bytes:
-        """Return a piece of a stream without the secrets that stand in it in one piece."""
-        return redact_bytes(self._needles, data)
-
     def body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """Return a whole body without secrets, and the error that ended it."""
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if broken is not None:
-            return redact_cut_bytes(self._needles, body), broken
+            return redact_cut_bytes(self.needles, body), broken
         # The reply to a single request whose body holds no secret is not searched again.
         is_clean = self._finder is None or not self._finder.may_hold(body)
         self._has_clean_body = is_clean and self._requests == 1
-        return body if is_clean else redact_bytes(self._needles, body), None
+        return body if is_clean else redact_bytes(self.needles, body), None
 
     # ── events ───────────────────────────────────────────────────────────────
 
@@ -363,7 +359,7 @@ def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None 
     secrets = (*secrets, *redact.proxy_secrets())
     if not secrets:
         return error
-    echo = echo or Echo(*secrets)
+    echo = echo or Echo(secrets)
     pending: list[BaseException | None] = [error]
     visited: list[BaseException] = []
     while pending:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import Struct
 
 from cnllm.client.call_driver import CallSetup
-from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
+from cnllm.client.telemetry import LoopEnded, ToolEnded, Watch, watch_call
 from cnllm.client.tool_sets import HeldSets
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import CallModel
@@ -212,8 +212,17 @@ class RunState(Generic[Answer_co]):
         if self._loop.stopped is not None and not self._end_reported:
             self._end_reported = True
             if (watch := self._watch()) is not None:
-                report_loop_end(
-                    watch, str(self._loop.stopped), self.steps, self.usage, self.cost, fallback=self._loop.fallback
+                for step in self.steps:
+                    watch.notes(step.notes)
+                watch.emit(
+                    LoopEnded,
+                    stopped=str(self._loop.stopped),
+                    steps=len(self.steps),
+                    calls=self.calls,
+                    returned=self.returned,
+                    usage=self.usage,
+                    cost=self.cost,
+                    fallback=self.fallback,
                 )
 
     def _report_tools(self, step: Step) -> None:

@@ -106,14 +106,17 @@ class Run(RunState[Answer_co], Closing):
         """Call the model in its own thread, so that the wait for it can end at any time."""
         runner = CallRun(self._begin_call(effect))
         queue, context = self._queue, contextvars.copy_context()
+        outcome: Any = None
 
         def deliver() -> None:
+            nonlocal outcome
             try:
                 for event in runner.events():
                     queue.put((runner, event))
-                queue.put((runner, _CallEnd(runner.finished)))
+                outcome = runner.finished
             except BaseException as error:  # noqa: BLE001 the reading thread raises it
-                queue.put((runner, _CallEnd(error)))
+                outcome = error
+            queue.put((runner, None))
 
         if self._loop.cancelled:
             return None
@@ -125,10 +128,10 @@ class Run(RunState[Answer_co], Closing):
                     return None
                 if source is not runner:
                     continue
-                if type(event) is _CallEnd:
-                    if isinstance(event.outcome, BaseException) and not isinstance(event.outcome, CnllmError):
-                        raise event.outcome
-                    return event.outcome
+                if event is None:
+                    if isinstance(outcome, BaseException) and not isinstance(outcome, CnllmError):
+                        raise outcome
+                    return outcome
                 if type(event) is not Finished:
                     self._loop.observe(event)
                     yield from self._until_cancelled(self._deliver([event]))
@@ -187,12 +190,3 @@ class Run(RunState[Answer_co], Closing):
                 call = effect.calls[index]
                 limit = effect.seconds[index] = self._options.limit(self._toolbox.find(call))
                 effect.results[index] = timeout_text(call, limit)
-
-
-class _CallEnd:
-    """The end of a call: the reply or the error."""
-
-    __slots__ = ("outcome",)
-
-    def __init__(self, outcome: Any) -> None:
-        self.outcome = outcome

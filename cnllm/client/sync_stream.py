@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, Generic
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
+from cnllm.client.echo import redact_bytes
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
@@ -76,7 +77,8 @@ class CallRun(CallDriver):
         return None
 
     def _send(self, plan: Plan) -> Any:
-        self.close()
+        if self._body is not None:
+            self.close()
         self._request = request = self._begin_request(plan)
         if self._closed:  # `leave` may have been called before there was a request to interrupt
             self._require_open()
@@ -103,7 +105,7 @@ class CallRun(CallDriver):
             self._require_open()
             return error
         if chunk is not None:
-            return self._echo.chunk(chunk)
+            return redact_bytes(self._echo.needles, chunk)
         self._require_open()  # otherwise the end would be the endpoint's
         return None
 

@@ -41,7 +41,6 @@ __all__ = [
     "ToolEnded",
     "Watch",
     "check_callback",
-    "report_loop_end",
     "watch_call",
 ]
 
@@ -175,19 +174,9 @@ def check_callback(on_event: OnEvent | None) -> OnEvent | None:
 
 def watch_call(on_event: OnEvent | None, record: Record | None = None) -> Watch | None:
     """Return a `Watch` for one call, or None where nobody listens. `record` writes the call down at its end."""
-    is_heard = on_event is not None or record is not None or _enabled_logger(_INFO) is not None
-    return Watch(on_event, record) if is_heard else None
-
-
-def _enabled_logger(level: int) -> Any:
-    """Return the logger where it is enabled at this level, else None.
-
-    A program that has not imported logging has configured no logger.
-    """
-    if "logging" not in sys.modules:
-        return None
-    log = _log()
-    return log if log.isEnabledFor(level) else None
+    if on_event is not None or record is not None or ("logging" in sys.modules and _log().isEnabledFor(_INFO)):
+        return Watch(on_event, record)
+    return None
 
 
 @cache
@@ -197,18 +186,6 @@ def _log() -> Any:
     log = logging.getLogger("cnllm.client")
     log.addHandler(logging.NullHandler())
     return log
-
-
-def report_loop_end(watch: Watch, stopped: str, steps: Any, usage: Usage, cost: Cost | None, *, fallback: bool) -> None:
-    """Report that a loop ended."""
-    for step in steps:
-        watch.notes(step.notes)
-    counts = {
-        "steps": len(steps),
-        "calls": sum(step.called for step in steps),
-        "returned": sum(step.returned for step in steps),
-    }
-    watch.emit(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
 
 
 class Watch:
@@ -228,8 +205,8 @@ class Watch:
         """Pass a value to the callback and the logger, and return it."""
         value = kind(call=self._call, model=self.model, **fields)
         level = _INFO if kind in (RetryScheduled, ReplyCut, Recovered, LeakFound) else _DEBUG
-        if (log := _enabled_logger(level)) is not None:
-            log.log(level, "%r", value)
+        if "logging" in sys.modules:  # a program that has not imported it has configured no logger
+            _log().log(level, "%r", value)
         if self._on_event is not None:
             try:
                 self._on_event(value)
@@ -274,16 +251,13 @@ class Watch:
             seconds=seconds,
         )
 
-    def notes(self, notes: Any) -> None:
+    def notes(self, notes: Sequence[Note]) -> None:
         """Report the repairs and leaks among the notes."""
         for note in notes:
-            self._note(note)
-
-    def _note(self, note: Note) -> None:
-        if note.code.startswith("text-call"):
-            self.emit(LeakFound, code=note.code)
-        elif note.code in _REPAIRS:
-            self.emit(Repaired, code=note.code, flag=note.flag)
+            if note.code.startswith("text-call"):
+                self.emit(LeakFound, code=note.code)
+            elif note.code in _REPAIRS:
+                self.emit(Repaired, code=note.code, flag=note.flag)
 
     def call_ended(self, reply: Reply | None) -> None:
         """Report the end of the call: with a reply, or closed by its caller. After an error report nothing."""

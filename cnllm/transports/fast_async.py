@@ -24,7 +24,8 @@ from cnllm.transports.headers import (
 )
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
-from cnllm.transports.sockets import IDLE_CONNECTIONS, FastBody, Sends
+from cnllm.transports.response_parser import FastBody
+from cnllm.transports.sockets import IDLE_CONNECTIONS, Sends
 
 __all__ = ["AsyncFast"]
 

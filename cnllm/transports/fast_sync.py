@@ -23,11 +23,10 @@ from cnllm.transports.headers import (
     remaining_time,
 )
 from cnllm.transports.httpx_adapter import Httpx
-from cnllm.transports.response_parser import ResponseParser
+from cnllm.transports.response_parser import FastBody, ResponseParser
 from cnllm.transports.sockets import (
     IDLE_CONNECTIONS,
     MAX_IDLE,
-    FastBody,
     Sends,
     has_only_tls_data,
     is_unusable,

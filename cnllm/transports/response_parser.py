@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES, CodingEnd, Decoder, DecodingError, body_decoder
 from cnllm.transports.headers import MAX_HEAD_BYTES
 
-__all__ = ["ResponseParser"]
+__all__ = ["FastBody", "ResponseParser"]
 
 _TAIL = 32  # the last bytes of a segment, which are searched for surplus line ends
 _LINE_ENDS = b"\r\n"
@@ -297,6 +298,35 @@ def _text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
+
+
+class FastBody:
+    """The bytes of a response, as far as both fast adapters read them alike. `take` gives those that have arrived."""
+
+    def __init__(self, pool: Any, connection: Any, idle: float | None) -> None:
+        self._pool = pool
+        self._connection = connection
+        self._idle = idle
+        self._fault: str | None = None
+        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+        self._interrupted = False
+        self._ready: bytes = connection.take()  # body bytes that arrived with the headers
+        self._release_if_done(connection)
+
+    def _release_if_done(self, connection: Any) -> None:
+        """Release the connection when the body is complete, or close it when it is broken."""
+        reader = connection.reader
+        if reader.more:
+            return  # its pieces are read first
+        if reader.fault is not None:
+            self._fault = reader.fault
+            self._release(reusable=False)
+        elif reader.complete:
+            self._release(reusable=reader.reusable)
+
+    def _release(self, *, reusable: bool) -> None:
+        """Give the connection back to its pool, once."""
+        raise NotImplementedError
 
 
 # ── irregular heads ───────────────────────────────────────────────────────────

@@ -25,7 +25,6 @@ from cnllm.transports.headers import remaining_time
 __all__ = [
     "IDLE_CONNECTIONS",
     "MAX_IDLE",
-    "FastBody",
     "Sends",
     "has_only_tls_data",
     "is_unusable",
@@ -191,36 +190,7 @@ def _begin(target: _Target) -> socket.socket:
     return sock
 
 
-# ── connections ───────────────────────────────────────────────────────────────
-
-
-class FastBody:
-    """The bytes of a response, as far as both fast adapters read them alike. `take` gives those that have arrived."""
-
-    def __init__(self, pool: Any, connection: Any, idle: float | None) -> None:
-        self._pool = pool
-        self._connection = connection
-        self._idle = idle
-        self._fault: str | None = None
-        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
-        self._interrupted = False
-        self._ready: bytes = connection.take()  # body bytes that arrived with the headers
-        self._release_if_done(connection)
-
-    def _release_if_done(self, connection: Any) -> None:
-        """Release the connection when the body is complete, or close it when it is broken."""
-        reader = connection.reader
-        if reader.more:
-            return  # its pieces are read first
-        if reader.fault is not None:
-            self._fault = reader.fault
-            self._release(reusable=False)
-        elif reader.complete:
-            self._release(reusable=reader.reusable)
-
-    def _release(self, *, reusable: bool) -> None:
-        """Give the connection back to its pool, once."""
-        raise NotImplementedError
+# ── idle connections ──────────────────────────────────────────────────────────
 
 
 def pop_latest(idle: deque[_Connection], key: tuple[bool, str, int]) -> _Connection | None:
