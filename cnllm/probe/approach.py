@@ -44,16 +44,14 @@ _ROOM = 12_000
 
 
 class ProbedEndpoint(Struct, frozen=True):
-    """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way.
+    """An endpoint that answers: its place, its model, what builds its requests, and what was learnt on the way.
 
     `context` is the window that it states, `remarks` what it says of itself.
     """
 
     place: EndpointPlace
     id: str
-    base: dict[str, Any] = {}
-    drop: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
+    bodies: Bodies
     facts: tuple[FlagFact, ...] = ()
     context: int | None = None
     remarks: tuple[str, ...] = ()
@@ -63,14 +61,6 @@ Listing = list[tuple[str, ProbeAnswer]]
 """The answers to requests for the list of models, with the base of each."""
 
 Exchanger = Callable[..., ProbeAnswer]
-
-
-class _Form(Struct, frozen=True):
-    """The form of a first request: values by path, keys that are left out, and whether it streams."""
-
-    base: dict[str, Any] = {}
-    drop: tuple[str, ...] = ()
-    stream: bool = False
 
 
 class _FirstRequests:
@@ -108,47 +98,44 @@ class _FirstRequests:
 
     def first_request(self, place: EndpointPlace, id: str) -> ProbedEndpoint | None:
         """Try one place, with each header of a key, and with what a refusal asks for."""
-        model = model_at(self.registry, place, id)
-        form = _Form()
+        bodies, stream = Bodies(model_at(self.registry, place, id)), False
+        model = bodies.model
         facts: list[FlagFact] = []
         rule = (model.flags.params or {}).get("max_tokens")
         if getattr(rule, "default", None) is not None:
-            form = _Form({Bodies(model).path("max_tokens"): _ROOM})
+            bodies = replace(bodies, base={bodies.path("max_tokens"): _ROOM})
         tries_headers = place.auth is None and self.has_key and all(answer.problem != "key" for _, answer in self.seen)
         own = ((model.flags.auth and model.flags.auth.header) or "").lower()
         others = KEY_HEADERS if tries_headers else ()
         headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
         place = replace(place, auth=next(headers))
         for _ in range(8):
-            bodies = Bodies(model, form.base, form.drop)
-            ask = Ask(
-                body=bodies.build(_HELLO, stream=form.stream), why="a first request", stream=form.stream, control=True
-            )
+            ask = Ask(body=bodies.build(_HELLO, stream=stream), why="a first request", stream=stream, control=True)
             answer = self.exchange(ask, place, id)
             self.seen.append((place, answer))
             if answer.passed and not (answer.text or answer.reasoning):
                 self.seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
                 return None
             if answer.passed:
-                if form.stream:
+                if stream:
                     whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
                     again = self.exchange(whole, place, id)
                     if again.refused:
                         facts.append(FlagFact("stream.required", True, "refused", quote=again.message))
-                if form.drop:
-                    facts.append(FlagFact("body.drop", list(form.drop), "refused"))
+                if bodies.drop:
+                    facts.append(FlagFact("body.drop", list(bodies.drop), "refused"))
                 facts += self.key_facts(model, place, id, ask)
-                return ProbedEndpoint(place, id, form.base, form.drop, facts=tuple(facts))
+                return ProbedEndpoint(place, id, bodies, tuple(facts))
             if answer.problem == "key" and self.has_key:
                 header = next(headers, None)
                 if header is None:
                     return None
                 place = replace(place, auth=header)
                 continue
-            change = _remedy(model, answer, form) if answer.refused else None
+            change = _remedy(bodies, answer, stream=stream) if answer.refused else None
             if change is None:
                 return None
-            form = change
+            bodies, stream = change
         return None
 
     def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> list[FlagFact]:
@@ -181,7 +168,7 @@ def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, th
             if thorough:
                 said += search.describe(found.place)
             remarks = tuple(dict.fromkeys(_stated_remarks([*said, search.seen[-1][1]])))
-            return replace(found, models=tuple(models), context=_stated_context(said, id), remarks=remarks)
+            return replace(found, context=_stated_context(said, id), remarks=remarks)
         if search.seen and search.seen[-1][1].problem in _FINAL:
             break
     raise _failure(target.base_url, search.seen)
@@ -245,20 +232,20 @@ def _stated_remarks(answers: list[ProbeAnswer]) -> Iterator[str]:
 
 
 # ── the first request ────────────────────────────────────────────────────────
-def _remedy(model: Model, answer: ProbeAnswer, form: _Form) -> _Form | None:
-    """Return the request that the words of a refusal ask for; None where they ask for nothing known."""
+def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodies, bool] | None:
+    """Return what builds the request that a refusal asks for, and whether it streams; None where it asks for nothing."""
     words = answer.message.casefold()
     if answer.status in (404, 405):
         return None
-    if not form.stream and "stream" in words:
-        return replace(form, stream=True)
-    path = Bodies(model).path("max_tokens")
-    last = path.rpartition(".")[2].casefold()
-    if last in words and form.base.get(path) != 1000:
-        return replace(form, base={**form.base, path: 1000 if form.base.get(path) == 4000 else 4000})
-    own = (model.flags.body.set if model.flags.body is not None else None) or {}
-    key = next((k for k in own if k not in form.drop and k.casefold() in words), None)
-    return None if key is None else replace(form, drop=(*form.drop, key))
+    if not stream and "stream" in words:
+        return bodies, True
+    path, base = bodies.path("max_tokens"), bodies.base
+    if path.rpartition(".")[2].casefold() in words and base.get(path) != 1000:
+        return replace(bodies, base={**base, path: 1000 if base.get(path) == 4000 else 4000}), stream
+    body = bodies.model.flags.body
+    own = (body.set if body is not None else None) or {}
+    key = next((k for k in own if k not in bodies.drop and k.casefold() in words), None)
+    return None if key is None else (replace(bodies, drop=(*bodies.drop, key)), stream)
 
 
 # ── failures ─────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,11 +13,11 @@ from cnllm.jsonpath import merge_patch, set_value
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Messages, Tools
-from cnllm.registry.model import Model, ModelSource, conditions
+from cnllm.registry.model import Model, conditions
 from cnllm.types import Message
 from cnllm.types.tools import Function
 
-__all__ = ["Bodies", "plain_model", "with_flags"]
+__all__ = ["Bodies", "plain_model"]
 
 
 def plain_model(model: Model) -> Model:
@@ -31,20 +31,7 @@ def plain_model(model: Model) -> Model:
             call=None,
         )
 
-    return with_flags(model, plain)
-
-
-def with_flags(model: Model, change: Callable[[Flags], Flags]) -> Model:
-    """Return a model with other flags, in each mode, which come from no file."""
-    return Model(
-        id=model.id,
-        provider=model.provider,
-        protocol=model.protocol,
-        flags=change(model.flags),
-        source=ModelSource(
-            flags_for=lambda mode: change(model.flags_for(mode)), where=lambda flag, mode: "", explain=list
-        ),
-    )
+    return model.derive(plain)
 
 
 class Bodies(Struct, frozen=True):
@@ -61,8 +48,7 @@ class Bodies(Struct, frozen=True):
 
     def path(self, name: str) -> str:
         """Return where the wire has a parameter; its own name where the wire does not have it."""
-        rule = (self.model.flags.params or {}).get(name)
-        return param_rules.path(name, rule)
+        return param_rules.path(name, (self.model.flags.params or {}).get(name))
 
     def build(
         self,
@@ -80,8 +66,7 @@ class Bodies(Struct, frozen=True):
         """
         flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools), reasoning=reasons))
         source = EncodeInput(model=self.model.id, messages=messages, tools=tools, stream=stream, **parts)
-        body = wire(self.model.protocol).encode_body(source, flags)
-        body = copy.deepcopy(body)
+        body = copy.deepcopy(wire(self.model.protocol).encode_body(source, flags))
         if flags.body is not None and flags.body.set:
             dropped = {*self.drop, *(flags.body.drop or ())}
             merge_patch(body, {k: v for k, v in flags.body.set.items() if k not in dropped})

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get, leaves, set_value
+from cnllm.jsonpath import get, leaves, nest
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -120,11 +120,8 @@ def _reversed(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]
     found: list[dict[str, Any]] = []
     for patch in on:
         paths = leaves(patch)
-        if len(paths) == 1 and True in paths.values():
-            opposite: dict[str, Any] = {}
-            set_value(opposite, next(iter(paths)), False)
-            if opposite not in off:
-                found.append(opposite)
+        if len(paths) == 1 and True in paths.values() and (opposite := nest(next(iter(paths)), False)) not in off:
+            found.append(opposite)
     return found
 
 

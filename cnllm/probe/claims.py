@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.probe.facts import USUAL, FlagFact
+from cnllm.probe.facts import USUAL, Finding, FlagFact
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
@@ -85,7 +85,7 @@ def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
     return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
 
 
-def is_same(flag: str, claimed: Any, fact: FlagFact) -> bool:
+def is_same(flag: str, claimed: Any, fact: FlagFact | Finding) -> bool:
     """Whether two values mean the same on the wire."""
     seen = fact.value
     if flag == "schema.methods":
@@ -99,7 +99,7 @@ def is_same(flag: str, claimed: Any, fact: FlagFact) -> bool:
     return bool(claimed == seen)
 
 
-def is_assumed(flags: Flags, fact: FlagFact) -> bool:
+def is_assumed(flags: Flags, fact: FlagFact | Finding) -> bool:
     """Whether these flags of any endpoint of the wire say the same, or the protocols' documentation does."""
     kind, _, rest = fact.flag.partition(".")
     if kind == "params":

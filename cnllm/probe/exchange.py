@@ -39,9 +39,8 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     `why` says in a few words what differs from the control. `control`: the request is the control of other questions,
     so that one answer serves all. `most` is the number of bytes after which the probe hangs up. `path` replaces the
-    path of the wire, for metadata; such a request has no body and the method GET. `keyless`: send no key. `place`
-    chooses another address and header for the key, before they are known. `joint` is a path whose value other
-    requests may have beside their own: the question only asks whether the value is taken.
+    path of the wire, for metadata; such a request has no body and the method GET. `keyless`: send no key. `joint` is a
+    path whose value other requests may have beside their own: the question only asks whether the value is taken.
     """
 
     body: dict[str, Any] | None = None
@@ -51,13 +50,12 @@ class Ask(Struct, frozen=True, kw_only=True):
     most: int | None = None
     path: str | None = None
     keyless: bool = False
-    place: tuple[str, str] | None = None
     joint: str = ""
 
     @property
     def identity(self) -> str:
         """Return a digest by which the same request is found again."""
-        data = (self.body, self.stream, self.most, self.path, self.keyless, self.place)
+        data = (self.body, self.stream, self.most, self.path, self.keyless)
         return hashlib.blake2b(msgspec.json.encode(data), digest_size=16).hexdigest()
 
 

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
-from cnllm.probe.bodies import with_flags
 from cnllm.probe.exchange import ProbeAnswer, ProbeExchange
 from cnllm.probe.facts import FlagFact
 from cnllm.registry.flags import Flags
@@ -248,7 +247,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
             stream = replace(stream, deltas="cumulative")
         return replace(flags, reasoning=reasoning, usage=usage, stream=stream)
 
-    return with_flags(model, changed)
+    return model.derive(changed)
 
 
 # ── words of finishing, and places of token counts ───────────────────────────

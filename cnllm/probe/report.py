@@ -16,7 +16,7 @@ from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact
 from cnllm.probe.questions import QUESTIONS
 
-__all__ = ["Report", "differences", "estimate", "report", "sentence"]
+__all__ = ["Report", "differences", "estimate", "sentence"]
 
 _MOST_JSON = 1500
 _MOST_WORDS = 300
@@ -45,11 +45,36 @@ class Report(Struct, frozen=True):
     left: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
+        """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest.
+
+        It holds no key: requests are shown without their headers.
+        """
         url = self.found.place.base_url if self.found is not None else ""
         id = self.found.id if self.found is not None else ""
-        date = datetime.date.today().isoformat()
-        return report(url, id, self.facts, self.exchanges, date=date, left=self.left)
+        differ = differences(self.facts)
+        unknown = [fact.flag for fact in self.facts if fact.answer == "unknown"]
+        known = [fact for fact in self.facts if fact.answer != "unknown"]
+        by_number = {exchange.number: exchange for exchange in self.exchanges}
+        count = len(self.exchanges)
+        lines = [
+            f"# {id} at {url}",
+            "",
+            f"Asked on {datetime.date.today()} with {count} requests. Each line below was seen in two runs.",
+            "",
+            f"## These {len(differ)} things differ from the protocol's documentation"
+            if differ
+            else "## Nothing differs from the protocol's documentation",
+            "",
+        ]
+        for fact in differ:
+            lines += [f"### {sentence(fact)}", ""]
+            if fact.quote:
+                lines += [f"> {_words(fact.quote)}", ""]
+            lines += _evidence_lines([by_number[n] for n in fact.exchanges if n in by_number])
+        lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
+        if unknown:
+            lines += ["## What is not known", "", *_wrap(", ".join(unknown)), ""]
+        return "\n".join([*lines, "## What is left to ask", "", *_wrap(_next_questions(self.left, count)), ""])
 
 
 def differences(facts: Iterable[FlagFact]) -> list[FlagFact]:
@@ -78,41 +103,6 @@ def sentence(fact: FlagFact) -> str:
     return f"{fact.flag} = {value} ({fact.answer})"
 
 
-def report(
-    url: str,
-    id: str,
-    facts: Sequence[FlagFact],
-    exchanges: Sequence[ProbeExchange],
-    *,
-    date: str,
-    left: Sequence[str] = (),
-) -> str:
-    """Return the report as Markdown. It holds no key: requests are shown without their headers."""
-    differ = differences(facts)
-    unknown = [fact.flag for fact in facts if fact.answer == "unknown"]
-    known = [fact for fact in facts if fact.answer != "unknown"]
-    by_number = {exchange.number: exchange for exchange in exchanges}
-    lines = [
-        f"# {id} at {url}",
-        "",
-        f"Asked on {date} with {len(exchanges)} requests. Each line below was seen in two runs.",
-        "",
-        f"## These {len(differ)} things differ from the protocol's documentation"
-        if differ
-        else "## Nothing differs from the protocol's documentation",
-        "",
-    ]
-    for fact in differ:
-        lines += [f"### {sentence(fact)}", ""]
-        if fact.quote:
-            lines += [f"> {_words(fact.quote)}", ""]
-        lines += _evidence_lines([by_number[n] for n in fact.exchanges if n in by_number])
-    lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
-    if unknown:
-        lines += ["## What is not known", "", *_wrap(", ".join(unknown)), ""]
-    return "\n".join([*lines, "## What is left to ask", "", *_wrap(_next_questions(left, len(exchanges))), ""])
-
-
 def _next_questions(names: Sequence[str], count: int) -> str:
     """Return what as many requests more would ask, or that nothing is left."""
     if not names:
@@ -133,11 +123,8 @@ def _evidence_lines(exchanges: list[ProbeExchange]) -> list[str]:
         request = f"Request {exchange.number} ({exchange.ask.why}):"
         lines += [request, "", "```json", _json(exchange.ask.body), "```", ""]
         answer = exchange.answer
-        if answer.refused:
-            lines += [f"Answer: {answer.status}, {_words(answer.message)}", ""]
-        else:
-            said = ", ".join(f"calls {name}" for name in answer.calls) or _words(answer.text) or "no text"
-            lines += [f"Answer: {answer.status}, {said}", ""]
+        text = ", ".join(f"calls {name}" for name in answer.calls) or _words(answer.text) or "no text"
+        lines += [f"Answer: {answer.status}, {_words(answer.message) if answer.refused else text}", ""]
     return lines
 
 

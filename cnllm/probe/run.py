@@ -20,7 +20,7 @@ from cnllm.errors import CnllmError
 from cnllm.probe.claims import is_assumed
 from cnllm.probe.facts import leaf_facts
 from cnllm.probe.overlay import overlay, provider_name
-from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
+from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address
 from cnllm.probe.recording import ProbeRecording
 from cnllm.probe.report import Report
 from cnllm.probe.runner import OnStep, investigate
@@ -115,7 +115,7 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
     owner = target.provider or provider_name(found.place.base_url)
     # the provider that stands for endpoints which nobody has described, where it describes this wire
     is_plain = registry.resolve(f"{PROVIDER}/any").protocol == found.place.protocol
-    plain = model_at(registry, found.place, found.id).flags
+    plain = found.bodies.model.flags
     text = overlay(
         found,
         [f for f in report.facts if not (f.flag.startswith(_OBSERVED) and is_assumed(plain, f))],

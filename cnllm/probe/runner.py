@@ -11,14 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.probe.approach import approach
-from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.claims import is_assumed
 from cnllm.probe.exchange import ProbeExchange
 from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observed
-from cnllm.probe.place import assumed_at, model_at
+from cnllm.probe.place import assumed_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.report import Report
@@ -76,9 +75,9 @@ def investigate(run: ProbeState, on_step: OnStep | None) -> Report:
         if not is_proven(run.learnt, facts, run.exchanges):
             facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
         facts = _by_mode(facts, run.known)
-        model = model_at(run.registry, run.found.place, run.found.id)
-        limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")
-        facts |= {fact.flag: fact for fact in observed(model.flags, run.learnt, run.exchanges, limit)}
+        bodies = run.found.bodies
+        limit = run.known.get("params.max_tokens") or bodies.path("max_tokens")
+        facts |= {fact.flag: fact for fact in observed(bodies.model.flags, run.learnt, run.exchanges, limit)}
     return Report(
         "",
         [fact for fact in facts.values() if not fact.flag.startswith("_")],
@@ -122,23 +121,20 @@ class _Interview:
         self.asked: set[str] = set()
         self.later: list[_OpenQuestion] = []
         self.joined: set[str] = set()
-        place, id = run.found.place, run.found.id
-        self.bodies = Bodies(model_at(run.registry, place, id), run.found.base, run.found.drop)
-        self.assumed = assumed_at(run.registry, place, id).flags
-        candidates = collect(run.registry, place.protocol)
+        self.found = found = run.found
+        self.assumed = assumed_at(run.registry, found.place, found.id).flags
+        candidates = collect(run.registry, found.place.protocol)
         self.candidates = candidates if run.target.claims is None else with_claims(candidates, run.target.claims)
 
     def context(self) -> ProbeContext:
         """Return what the next question gets."""
-        assert self.run.found is not None
-        known = {key: value for found in self.likely.values() for key, value in found.items()} | self.known
-        found = self.run.found
+        known = {key: value for likely in self.likely.values() for key, value in likely.items()} | self.known
         return ProbeContext(
-            self.bodies,
+            self.found.bodies,
             self.candidates,
             known,
-            window=found.context,
-            is_own=found.place.is_own,
+            window=self.found.context,
+            is_own=self.found.place.is_own,
             learnt=self.run.learnt,
             assumed=self.assumed,
         )
@@ -252,8 +248,7 @@ def _needs_another(question: Question, runs: Sequence[Sequence[Finding]]) -> boo
 
 def _is_expected(findings: Sequence[Finding], assumed: Flags) -> bool:
     """Whether the findings of a run say only what is assumed of any endpoint of the wire."""
-    facts = (FlagFact(finding.flag, finding.value, finding.answer) for finding in findings)
-    return all(fact.flag.startswith("_") or is_assumed(assumed, fact) for fact in facts)
+    return all(finding.flag.startswith("_") or is_assumed(assumed, finding) for finding in findings)
 
 
 def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:

@@ -94,10 +94,11 @@ class ProbeState:
         if ask.control and (known := self.controls.get(ask.identity)) is not None:
             self.current.append(known.number)
             return known.answer
-        if place is None:
+        if place is not None:
+            model = model_at(self.registry, place, id)
+        else:
             assert self.found is not None
-            place, id = self.found.place, self.found.id
-        model = model_at(self.registry, place, id)
+            place, model = self.found.place, self.found.bodies.model
         plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
         words = ""  # of the last failure of the server
         for attempt in range(_ATTEMPTS):

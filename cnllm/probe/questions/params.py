@@ -345,36 +345,24 @@ def _range(
         return answer if answer.refused else []
     fixed = hints.get(f"{flag}.fixed")
     upper: ProvenBound | ProbeAnswer | None = None
-    high = fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below")
-    if not hints or high is not None:
-        upper = (
-            yield from find_bound(
-                ask, values.high, values.step, known=values.known_high, hint=None if high is None else high.value
-            )
-            if high is not None
-            else _first_bound(ask, values)
-        )
+    if high := fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below"):
+        upper = yield from find_bound(ask, values.high, values.step, hint=high.value)
+    elif not hints:
+        upper = yield from _first_bound(ask, values)
     if isinstance(upper, ProbeAnswer):
         return upper
     lower: ProvenBound | ProbeAnswer | None = None
     low = fixed or hints.get(f"{flag}.min") or hints.get(f"{flag}.above")
-    if not hints or low is not None:
+    if low or not hints:
         lower = yield from find_bound(
-            ask, values.low, values.step, known=values.known_low, hint=None if low is None else low.value
+            ask, values.low, values.step, known=values.known_low, hint=low.value if low else None
         )
     found: list[Finding] = []
-    if (
-        isinstance(upper, ProvenBound)
-        and isinstance(lower, ProvenBound)
-        and upper.value == lower.value
-        and not upper.open
-    ):
-        found.append(Finding(f"{flag}.fixed", upper.value, "refused", upper.quote))
-    else:
-        if isinstance(upper, ProvenBound):
-            found.append(Finding(f"{flag}.{'below' if upper.open else 'max'}", upper.value, "refused", upper.quote))
-        if isinstance(lower, ProvenBound):
-            found.append(Finding(f"{flag}.{'above' if lower.open else 'min'}", lower.value, "refused", lower.quote))
+    for bound, closed, open in ((upper, "max", "below"), (lower, "min", "above")):
+        if isinstance(bound, ProvenBound):
+            found.append(Finding(f"{flag}.{open if bound.open else closed}", bound.value, "refused", bound.quote))
+    if len(found) == 2 and found[0].value == found[1].value and found[0].flag.endswith(".max"):
+        found = [replace(found[0], flag=f"{flag}.fixed")]
     return [Finding(f"{flag}.as", path, "works"), *found] if found else []
 
 
@@ -397,9 +385,6 @@ def _first_bound(
 
 _TEMPERATURE = _Range("temperature", -1, 0.7, 3, 0.01, (0,), (2, 1.5, 1))
 _TOP_P = _Range("top_p", -1, 0.9, 2, 0.001, (0, 0.01), (1,))
-_SEED = _Range("seed", -1, 7, 2**64, 1, (0,), (2**31 - 1, 2**32 - 1, 2**63 - 1))
-_PRESENCE = _Range("presence_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
-_FREQUENCY = _Range("frequency_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
 
 
 def _range_question(values: _Range, mode: str = "") -> Question:
@@ -418,9 +403,9 @@ def _refusable(name: str, value: Any, other: Any) -> Question:
     return question(name, f"params.{name}", requests=3, proof=proof)(_plain(name, value, other))
 
 
-SEED = _range_question(_SEED)
-PRESENCE_PENALTY = _range_question(_PRESENCE)
-FREQUENCY_PENALTY = _range_question(_FREQUENCY)
+SEED = _range_question(_Range("seed", -1, 7, 2**64, 1, (0,), (2**31 - 1, 2**32 - 1, 2**63 - 1)))
+PRESENCE_PENALTY = _range_question(_Range("presence_penalty", -3, 0.5, 3, 0.01, (-2,), (2,)))
+FREQUENCY_PENALTY = _range_question(_Range("frequency_penalty", -3, 0.5, 3, 0.01, (-2,), (2,)))
 TEMPERATURE = _range_question(_TEMPERATURE)
 TOP_P = _range_question(_TOP_P)
 TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get, leaves, merge_patch, set_value
+from cnllm.jsonpath import get, leaves, merge_patch, nest
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.joint import is_named
@@ -318,9 +318,7 @@ def late_off(context: ProbeContext) -> Steps:
         ("reasoning.budget.at", 4096),
     ):
         if flag in context.known and value is not None:
-            patch: dict[str, Any] = {}
-            set_value(patch, context.known[flag], value)
-            on.append(patch)
+            on.append(nest(context.known[flag], value))
     groups: dict[int, list[dict[str, Any]]] = {}
     for off in context.candidates_for("reasoning.off.set", context.candidates.off):
         index = next((n for n, p in enumerate(on) if p and not _shares(p, off)), None)
