@@ -233,7 +233,7 @@ def _stated_remarks(answers: list[ProbeAnswer]) -> Iterator[str]:
 
 # ── the first request ────────────────────────────────────────────────────────
 def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodies, bool] | None:
-    """Return what builds the request that a refusal asks for, and whether it streams; None where it asks for nothing."""
+    """Return what builds the request that a refusal asks for, and whether it streams; None where nobody knows."""
     words = answer.message.casefold()
     if answer.status in (404, 405):
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,9 +14,10 @@ from cnllm.jsonpath import get, remove, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange
 from cnllm.probe.question import Steps
 
-__all__ = ["is_named", "joint_answers"]
+__all__ = ["grouped", "is_named", "joint_answers"]
 
 Exchanger = Callable[[Ask], ProbeExchange]
+Item = TypeVar("Item")
 
 
 class _JointAsk(Struct, frozen=True):
@@ -24,6 +25,17 @@ class _JointAsk(Struct, frozen=True):
 
     ask: Ask
     steps: Steps
+
+    def fits(self, other: _JointAsk) -> bool:
+        """Whether one request may ask for both: they have all but their values in common."""
+        return self.ask.joint != other.ask.joint and _rest(self.ask) == _rest(other.ask)
+
+
+def _rest(ask: Ask) -> tuple[Any, ...]:
+    """Return what a request has beside the value that it asks for."""
+    body = copy.deepcopy(ask.body or {})
+    remove(body, ask.joint)
+    return body, ask.stream, ask.most
 
 
 def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> list[tuple[Ask, ProbeExchange]]:
@@ -35,7 +47,7 @@ def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> list[tuple[Ask,
     parts = [_JointAsk(ask, steps) for steps in runs if (ask := next(steps, None)) is not None and ask.joint]
     while len(parts) > 1:
         later: list[_JointAsk] = []
-        for group in _groups(parts):
+        for group in grouped(parts, _JointAsk.fits):
             for part, exchanged in _answers(group, exchange) if len(group) > 1 else ():
                 found.append((part.ask, exchanged))
                 following = _following(part.steps, exchanged.answer)
@@ -52,19 +64,16 @@ def _following(steps: Steps, answer: ProbeAnswer) -> Ask | None:
         return None
 
 
-def _groups(parts: Sequence[_JointAsk]) -> list[list[_JointAsk]]:
-    """Return the parts by what their requests have in common, each path once in a group."""
-    groups: list[tuple[Any, list[_JointAsk]]] = []
-    for part in parts:
-        rest = copy.deepcopy(part.ask.body or {})
-        remove(rest, part.ask.joint)
-        common = (rest, part.ask.stream, part.ask.most)
-        group = next((g for key, g in groups if key == common and all(p.ask.joint != part.ask.joint for p in g)), None)
+def grouped(items: Iterable[Item], fits: Callable[[Item, Item], bool]) -> list[list[Item]]:
+    """Return the items in groups, each in the first one where it fits every other."""
+    groups: list[list[Item]] = []
+    for item in items:
+        group = next((group for group in groups if all(fits(item, other) for other in group)), None)
         if group is None:
-            groups.append((common, [part]))
+            groups.append([item])
         else:
-            group.append(part)
-    return [group for _, group in groups]
+            group.append(item)
+    return groups
 
 
 def _answers(parts: list[_JointAsk], exchange: Exchanger) -> list[tuple[_JointAsk, ProbeExchange]]:

@@ -26,6 +26,7 @@ __all__ = [
     "learn_usage",
     "message_of",
     "observed",
+    "pieces_of",
     "repeats",
     "tagged",
     "with_learnt",
@@ -94,17 +95,22 @@ def message_of(data: Any) -> dict[str, Any]:
     """Return the message of a reply of the flat wire, put together where it came in pieces; {} where there is none."""
     if isinstance(data, dict):
         return _object(data, "choices.0.message")
+    message: dict[str, Any] = {}
+    for path, items in pieces_of(data).items():
+        texts = [item for item in items if isinstance(item, str)]
+        set_value(message, path, items if len(texts) < len(items) else texts[-1] if repeats(texts) else "".join(texts))
+    return message
+
+
+def pieces_of(data: Any) -> dict[str, list[Any]]:
+    """Return the pieces of the message of a stream by path; a list is taken item by item."""
     pieces: dict[str, list[Any]] = {}
     for chunk in data if isinstance(data, list) else ():
         for path, piece in leaves(_delta(chunk)).items():
             pieces.setdefault(path, []).extend(
                 [piece] if isinstance(piece, str) and piece else piece or () if isinstance(piece, list) else ()
             )
-    message: dict[str, Any] = {}
-    for path, items in pieces.items():
-        texts = [item for item in items if isinstance(item, str)]
-        set_value(message, path, items if len(texts) < len(items) else texts[-1] if repeats(texts) else "".join(texts))
-    return message
+    return pieces
 
 
 def _object(data: Any, path: str) -> dict[str, Any]:
@@ -116,20 +122,17 @@ def _delta(chunk: Any) -> dict[str, Any]:
     return _object(chunk, "choices.0.delta")
 
 
-def repeats(pieces: list[str]) -> bool:
+def repeats(pieces: list[Any]) -> bool:
     """Whether each piece of a text holds what came before it."""
+    if not all(isinstance(piece, str) for piece in pieces):
+        return False
     grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(pieces))
     return len(pieces) > 2 and grows and len(pieces[-1]) > len(pieces[0])
 
 
 def _has_repeats(data: Any) -> bool:
     """Whether the pieces of some text of a stream hold what came before them."""
-    pieces: dict[str, list[str]] = {}
-    for chunk in data if isinstance(data, list) else ():
-        for path, piece in leaves(_delta(chunk)).items():
-            if isinstance(piece, str) and piece and path != "role":
-                pieces.setdefault(path, []).append(piece)
-    return any(map(repeats, pieces.values()))
+    return any(repeats(pieces) for path, pieces in pieces_of(data).items() if path != "role")
 
 
 def tagged(text: str) -> tuple[str, str, bool] | None:

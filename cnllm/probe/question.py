@@ -77,6 +77,11 @@ class ProbeContext(Struct, frozen=True):
         """Return the values to try for a flag: the one that the first run found, else all."""
         return [self.hints[flag].value] if flag in self.hints else values
 
+    @property
+    def max_tokens_path(self) -> str:
+        """Return where the endpoint reads the most tokens of a reply, as far as is known."""
+        return self.known.get("params.max_tokens") or self.bodies.path("max_tokens")
+
     # ── the modes of reasoning ───────────────────────────────────────────────
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from cnllm.probe.run import ProbeSettings, run_target
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["Verification", "patch", "place_of", "verify"]
+__all__ = ["Verification", "place_of", "verify"]
 
 _OURS = (".otherwise", ".step", ".default", ".drop", "_budgets")
 """Endings of flags that say what cnllm does, which no endpoint can be asked."""
@@ -54,7 +53,11 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
     """Ask the questions of a probe, the model's own switches first, and compare. Raises as `run` does."""
     report = run_target(replace(target, provider=model.provider, claims=model), registry, settings)
     verdicts = judged(model, report.facts)
-    wrong = verdicts["contradicted"]
+    wrong, patch = verdicts["contradicted"], ""
+    if wrong and report.found is not None:
+        facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in wrong]
+        today = datetime.date.today()
+        patch = overlay(report.found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
     return Verification(
         model.name,
         agreed=tuple(verdict.flag for verdict in verdicts["agreed"]),
@@ -63,16 +66,9 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
         not_asked=tuple(_not_asked(model, report.facts)),
         requests=report.requests,
         stopped=report.stopped,
-        patch=patch(report.found, wrong, model) if wrong and report.found is not None else "",
+        patch=patch,
         spent=report.spent,
     )
-
-
-def patch(found: Any, verdicts: Iterable[ClaimVerdict], model: Model) -> str:
-    """Return a registry file that says what was seen where the registry was contradicted."""
-    facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in verdicts]
-    today = datetime.date.today()
-    return overlay(found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
 
 
 def _not_asked(model: Model, facts: Iterable[FlagFact]) -> Iterable[str]:

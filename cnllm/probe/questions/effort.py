@@ -241,7 +241,7 @@ def budget_under(context: ProbeContext) -> Steps:
     Proof: more tokens of reasoning than max_tokens are refused.
     """
     at = context.known["reasoning.budget.at"]
-    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    path = context.max_tokens_path
     least = int(context.known.get("reasoning.budget.min") or 0)
     tokens = max(2000, least)
     patch = _switch(context, at)

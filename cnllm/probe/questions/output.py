@@ -145,7 +145,7 @@ def output_limit(context: ProbeContext) -> Steps:
 
     Proof: so many tokens pass, one more is refused; the probe hangs up after 4 kB.
     """
-    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    path = context.max_tokens_path
 
     def ask(tokens: float) -> Ask:
         return context.ask(
@@ -173,7 +173,7 @@ def window(context: ProbeContext) -> Steps:
     Proof: a prompt that is far too long is refused in words that name one limit.
     """
     count = (_WORDS if context.window is None else context.window * 5 // 4 + 1000) + context.run
-    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    path = context.max_tokens_path
     answer = yield context.ask(
         [Message("user", "a " * count)], why=f"a prompt of {count} words", stream=True, most=_HANG_UP, set={path: 16}
     )

@@ -97,7 +97,7 @@ def unread(context: ProbeContext) -> Steps:
             if others == names:
                 return []
             names = others
-    limit = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    limit = context.max_tokens_path
     if not names or not (yield replace(ask([limit]), control=True)).refused:
         return []
     return [Finding(f"params.{name}", "ignored", "ignored") for name in names]
@@ -237,7 +237,10 @@ def logprobs(context: ProbeContext) -> Steps:
 
 
 # ── refused or not ───────────────────────────────────────────────────────────
-def _plain(name: str, value: Any, other_value: Any) -> Callable[[ProbeContext], Steps]:
+def _refusable(name: str, value: Any, other_value: Any) -> Question:
+    proof = "the endpoint refuses the parameter with two values"
+
+    @question(name, f"params.{name}", requests=3, proof=proof)
     def run(context: ProbeContext) -> Steps:
         paths = _paths(context, name)
         answer = yield context.ask([HELLO], why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
@@ -286,10 +289,18 @@ class _Range(Struct, frozen=True):
     known_high: tuple[float, ...]
 
 
-def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
+def _range_question(values: _Range, mode: str = "") -> Question:
     prefix = f"when.{mode}." if mode else ""
     flag = f"{prefix}params.{values.name}"
+    settings = {"applies": reasons_by_choice} if mode else {}
 
+    @question(
+        f"{values.name} while it reasons" if mode else values.name,
+        flag,
+        requests=8,
+        proof="a value out of range is refused, the bound passes, the next value does not",
+        **settings,
+    )
     def run(context: ProbeContext) -> Steps:
         refusal: ProbeAnswer | None = None
         for path in context.candidates_for(f"{flag}.as", _paths(context, values.name)):
@@ -385,22 +396,6 @@ def _first_bound(
 
 _TEMPERATURE = _Range("temperature", -1, 0.7, 3, 0.01, (0,), (2, 1.5, 1))
 _TOP_P = _Range("top_p", -1, 0.9, 2, 0.001, (0, 0.01), (1,))
-
-
-def _range_question(values: _Range, mode: str = "") -> Question:
-    settings = {"applies": reasons_by_choice} if mode else {}
-    return question(
-        f"{values.name} while it reasons" if mode else values.name,
-        f"when.{mode}.params.{values.name}" if mode else f"params.{values.name}",
-        requests=8,
-        proof="a value out of range is refused, the bound passes, the next value does not",
-        **settings,
-    )(_bounded(values, mode))
-
-
-def _refusable(name: str, value: Any, other: Any) -> Question:
-    proof = "the endpoint refuses the parameter with two values"
-    return question(name, f"params.{name}", requests=3, proof=proof)(_plain(name, value, other))
 
 
 SEED = _range_question(_Range("seed", -1, 7, 2**64, 1, (0,), (2**31 - 1, 2**32 - 1, 2**63 - 1)))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cnllm.jsonpath import get, leaves, merge_patch, nest
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.joint import is_named
+from cnllm.probe.joint import grouped, is_named
 from cnllm.probe.observed import THINKING, message_of, tagged
 from cnllm.probe.question import (
     SUM,
@@ -237,7 +237,7 @@ def _search(
                     return (yield from within(rest, is_known=True)) if works(answer) else None
         return None
 
-    for group in _groups(patches):
+    for group in grouped(patches, _is_apart):
         found = yield from within(group)
         if found is not None:
             return found, refusals
@@ -261,19 +261,6 @@ def _bare(refusal: ProbeAnswer, patches: list[dict[str, Any]]) -> set[str]:
     """Return the words of a refusal without the keys of patches."""
     keys = {key for patch in patches for path in leaves(patch) for key in path.split(".")}
     return set(re.findall(r"\w+", refusal.message)) - keys
-
-
-def _groups(patches: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the patches in groups in which each sets other keys."""
-    groups: list[list[dict[str, Any]]] = []
-    for patch in patches:
-        paths = leaves(patch).keys()
-        group = next((g for g in groups if all(paths.isdisjoint(leaves(p)) for p in g)), None)
-        if group is None:
-            groups.append([patch])
-        else:
-            group.append(patch)
-    return groups
 
 
 def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAnswer | None]:
@@ -321,7 +308,7 @@ def late_off(context: ProbeContext) -> Steps:
             on.append(nest(context.known[flag], value))
     groups: dict[int, list[dict[str, Any]]] = {}
     for off in context.candidates_for("reasoning.off.set", context.candidates.off):
-        index = next((n for n, p in enumerate(on) if p and not _shares(p, off)), None)
+        index = next((n for n, p in enumerate(on) if p and _is_apart(p, off)), None)
         if index is not None:
             groups.setdefault(index, []).append(off)
     text = [SUM]
@@ -345,6 +332,6 @@ def late_off(context: ProbeContext) -> Steps:
     return []
 
 
-def _shares(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two patches set the same value of the body."""
-    return not leaves(first).keys().isdisjoint(leaves(second))
+def _is_apart(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two patches set no value of the body both."""
+    return leaves(first).keys().isdisjoint(leaves(second))

@@ -7,9 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.observed import counts_in, repeats
+from cnllm.probe.observed import counts_in, pieces_of, repeats
 from cnllm.probe.question import (
     ASK_WEATHER,
     HELLO,
@@ -44,7 +43,8 @@ def stream(context: ProbeContext) -> Steps:
     plain = yield context.ask([HELLO], why="a stream", stream=True)
     if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
         return []
-    found = [Finding("stream.deltas", "cumulative", "works")] if repeats(_texts(plain)) else []
+    has_repeats = repeats(pieces_of(plain.data).get("content", []))  # that two streams have none proves nothing
+    found = [Finding("stream.deltas", "cumulative", "works")] if has_repeats else []
     if plain.done and (plain.reply is None or not plain.reply.raw_finish):
         found.append(Finding("stream.terminator", "done", "works"))
     if not context.is_flat:
@@ -61,12 +61,6 @@ def stream(context: ProbeContext) -> Steps:
     if place == "none" and (whole.reply is None or whole.reply.usage.input is None) and _has_numbers(answer.data):
         return found  # the places of this endpoint's counts are not known
     return [*found, Finding("simulator.stream_usage", place, "works")]
-
-
-def _texts(answer: ProbeAnswer) -> list[str]:
-    """Return the pieces of the text. That two streams do not repeat it proves nothing."""
-    texts = [get(chunk, "choices.0.delta.content") for chunk in answer.data]
-    return [text for text in texts if isinstance(text, str) and text]
 
 
 def _usage_place(context: ProbeContext, chunks: list[Any]) -> str:
@@ -97,14 +91,8 @@ def whole_in_other_mode(context: ProbeContext) -> Steps:
 
     Proof: the whole answer comes, so that the refusal was one of a request in the other mode.
     """
-    mode, patch = (
-        ("no-reasoning", context.off)
-        if context.known.get("reasoning.default") == "on"
-        else (
-            "reasoning",
-            context.on,
-        )
-    )
+    is_on = context.known.get("reasoning.default") == "on"
+    mode, patch = ("no-reasoning", context.off) if is_on else ("reasoning", context.on)
     flag = f"when.{mode}.stream.required"
     whole = replace(context, known={**context.known, flag: False})
     answer = yield whole.ask([HELLO], why=f"a whole answer, {mode}", patch=patch)
