@@ -7,10 +7,10 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, cast
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
@@ -28,6 +28,9 @@ from cnllm.errors import CnllmError
 from cnllm.system.closing import AsyncClosing
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
 
+if TYPE_CHECKING:
+    from types import AsyncGeneratorType
+
 __all__ = ["AsyncRun"]
 
 
@@ -35,16 +38,11 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
     def _begin(self) -> None:
-        self._effects = self._loop.effects()
-        self._outcome: Any = None
-        self._pending_events: deque[Event] = deque()
-        self._current_call: tuple[Any, Any] | None = None  # the open call, and its events
+        self._events = self._drive()
+        self._outcome: Any = None  # the reply to the last call of the model, or its error
         self._cancel_scope: Any = None  # around the current await
         self._post: Callable[..., Any] | None = None
         self._thread = 0
-        self._exhausted = False
-        self._busy = False  # some task awaits a step
-        self._error: CnllmError | None = None  # raised after the events before it are delivered
 
     def cancel(self) -> None:
         """Stop at once, from any task or thread. Running work is cancelled; a running tool's result says so."""
@@ -65,106 +63,89 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
     async def aclose(self) -> None:
         """End the run at any point."""
         self.cancel()
-        if not self._busy:  # otherwise the busy task sees the cancellation itself
-            await self._shut_down()
+        if not cast("AsyncGeneratorType[Event]", self._events).ag_running:  # a busy task sees the cancellation itself
+            await self._events.aclose()
+            await self._end()
 
-    async def _shut_down(self) -> None:
+    async def _end(self) -> None:
         import anyio
 
-        self._exhausted = True
-        self._pending_events.clear()
-        current, self._current_call = self._current_call, None
-        try:
-            if current is not None:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-                    await current[1].aclose()
-        finally:
-            if inspect.getgeneratorstate(self._effects) != inspect.GEN_RUNNING:
-                self._effects.close()
-            self._loop.end()
-            self._report_end()
-            await self._release_tools()
-
-    async def _release_tools(self) -> None:
-        import anyio
-
+        self._loop.end()
+        self._report_end()
         if (held := self._held) is not None:
             with anyio.CancelScope(shield=True):
                 await run_in_thread(held.release)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        if self._post is None:
-            self._post, self._thread = loop_scheduler(), threading.get_ident()
-        self._busy = True
-        try:
-            while True:
-                if self._loop.cancelled:
-                    self._pending_events.clear()
-                if self._pending_events:
-                    return self._pending_events.popleft()
-                if self._exhausted:
-                    raise StopAsyncIteration
-                if self._error is not None:
-                    raise self._error
-                try:
-                    await self._advance()
-                except CnllmError as error:
-                    self._error = error
-                    self._pending_events.extend(self._flush_sentence())
-        except CnllmError as error:
-            error.run = self
-            await self._shut_down()
-            raise
-        except StopAsyncIteration:
-            raise
-        except BaseException as error:
-            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
-            await self._shut_down()
-            raise
-        finally:
-            self._busy = False
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
 
     # ── driving ──────────────────────────────────────────────────────────────
 
-    async def _advance(self) -> None:
-        """Carry out the next effect, or read the next event."""
-        if self._current_call is not None:
-            await self._read_event(*self._current_call)
-            return
-        outcome, self._outcome = self._outcome, None
+    async def _drive(self) -> AsyncGenerator[Event]:
+        self._post, self._thread = loop_scheduler(), threading.get_ident()
+        effects = self._loop.effects()
         try:
-            effect = self._effects.send(outcome)
-        except StopIteration:
-            self._exhausted = True
-            self._report_end()
-            await self._release_tools()
-            return
-        match effect:
-            case CallModel():
-                begin = partial(self._begin_call, effect)
-                if self._held is not None:  # its servers may have to start
-                    setup = await self._await_unless_cancelled(run_in_thread, begin)
-                    if self._loop.cancelled:
-                        return
-                else:
-                    setup = begin()
-                runner = AsyncCallRun(setup)
-                self._current_call = runner, single_events(runner.batches())
-            case ApproveCalls():
-                self._outcome = await self._await_unless_cancelled(_call_back, self._options.approve, effect.call)
-            case ExecuteCalls():
-                await self._await_unless_cancelled(self._execute, effect)
-            case ReportStep():
-                self._report_tools(effect.step)
-                if self._options.on_step is not None:
-                    await _call_back(self._options.on_step, effect.step)
-            case list():
-                self._pending_events.extend(self._deliver(effect))
+            while True:
+                outcome, self._outcome = self._outcome, None
+                try:
+                    effect = effects.send(outcome)
+                except StopIteration:
+                    return
+                match effect:
+                    case CallModel():
+                        async with contextlib.aclosing(self._call_model(effect)) as events:
+                            async for event in events:
+                                yield event
+                    case ApproveCalls():
+                        self._outcome = await self._unless_cancelled(_call_back, self._options.approve, effect.call)
+                    case ExecuteCalls():
+                        await self._unless_cancelled(self._execute, effect)
+                    case ReportStep():
+                        self._report_tools(effect.step)
+                        if self._options.on_step is not None:
+                            await _call_back(self._options.on_step, effect.step)
+                    case list():
+                        for event in self._deliver(effect):
+                            yield event
+        except CnllmError as error:
+            error.run = self
+            for event in self._flush_sentence():
+                yield event
+            raise
+        except BaseException as error:
+            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
+            raise
+        finally:
+            effects.close()
+            await self._end()
 
-    async def _await_unless_cancelled(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    async def _call_model(self, effect: CallModel) -> AsyncGenerator[Event]:
+        """Call the model and yield its events. The wait for each can end at any time."""
+        import anyio
+
+        begin = partial(self._begin_call, effect)
+        if self._held is not None:  # its servers may have to start
+            setup = await self._unless_cancelled(run_in_thread, begin)
+            if self._loop.cancelled:
+                return
+        else:
+            setup = begin()
+        runner = AsyncCallRun(setup)
+        events = single_events(runner.batches())
+        try:
+            while (event := await self._unless_cancelled(anext, events, None)) is not None:
+                if type(event) is not Finished:
+                    self._loop.observe(event)
+                    for part in self._deliver([event]):
+                        yield part
+            self._outcome = None if self._loop.cancelled else runner.finished
+        except CnllmError as error:
+            self._outcome = error
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                await events.aclose()
+
+    async def _unless_cancelled(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Await a call; None when the run is cancelled meanwhile. The scope never spans the delivery of events."""
         import anyio
 
@@ -176,23 +157,6 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             finally:
                 self._cancel_scope = None
         return None
-
-    async def _read_event(self, runner: AsyncCallRun, events: Any) -> None:
-        """Read the next event of the model's call."""
-        try:
-            event = await self._await_unless_cancelled(anext, events, None)
-        except CnllmError as error:
-            self._outcome, self._current_call = error, None
-            return
-        if event is None:
-            self._current_call = None
-            if self._loop.cancelled:
-                await events.aclose()
-            else:
-                self._outcome = runner.finished
-        elif type(event) is not Finished:
-            self._loop.observe(event)
-            self._pending_events.extend(self._deliver([event]))
 
     async def _execute(self, effect: ExecuteCalls) -> None:
         import anyio

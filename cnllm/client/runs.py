@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -198,10 +198,14 @@ class RunState(Generic[Answer_co]):
         vars(self).update(state)
         self._begin()
 
-    def _deliver(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events to deliver: unchanged, or by sentence."""
-        sentences = self._sentences
-        return events if sentences is None else [part for event in events for part in sentences.feed(event)]
+    def _deliver(self, events: Sequence[Event]) -> Iterator[Event]:
+        """Yield the events to deliver, unchanged or by sentence, until the run is cancelled."""
+        if (sentences := self._sentences) is not None:
+            events = [part for event in events for part in sentences.feed(event)]
+        for event in events:
+            if self._loop.cancelled:
+                return
+            yield event
 
     def _flush_sentence(self) -> Sequence[Event]:
         """Return the withheld beginning of a sentence whose rest will not arrive."""

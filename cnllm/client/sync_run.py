@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ class Run(RunState[Answer_co], Closing):
                         if self._options.on_step is not None:
                             call_now(self._options.on_step(effect.step))
                     case list():
-                        yield from self._until_cancelled(self._deliver(effect))
+                        yield from self._deliver(effect)
         except CnllmError as error:
             error.run = self
             yield from self._flush_sentence()
@@ -95,12 +95,6 @@ class Run(RunState[Answer_co], Closing):
     def _release_tools(self) -> None:
         if self._held is not None:
             self._held.release()
-
-    def _until_cancelled(self, events: Sequence[Event]) -> Iterator[Event]:
-        for event in events:
-            if self._loop.cancelled:
-                return
-            yield event
 
     def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
         """Call the model in its own thread, so that the wait for it can end at any time."""
@@ -134,7 +128,7 @@ class Run(RunState[Answer_co], Closing):
                     return outcome
                 if type(event) is not Finished:
                     self._loop.observe(event)
-                    yield from self._until_cancelled(self._deliver([event]))
+                    yield from self._deliver([event])
         finally:
             runner.leave()
 
