@@ -270,7 +270,7 @@ class Watch:
             usage=reply.usage,
             cost=reply.cost,
             response_model=reply.model,
-            id=reply.id,
+            response_id=reply.id,
             registry=reply.registry,
             notes=reply.notes,
         )
@@ -285,12 +285,12 @@ class Watch:
         charged = error.meaning.charged
         self._end(error=type(error).__name__, status=status, usage=usage, cost=error.cost, charged=charged)
 
-    def _end(self, *, id: str | None = None, notes: Sequence[Note] = (), **fields: Any) -> None:
+    def _end(self, *, notes: Sequence[Note] = (), **fields: Any) -> None:
         if self._ended:
             return
         self._ended = True
         seconds = time.monotonic() - self._start
-        ended = self.emit(CallEnded, attempts=self._attempt, seconds=seconds, response_id=id, **fields)
+        ended = self.emit(CallEnded, attempts=self._attempt, seconds=seconds, **fields)
         if self._record is not None and self._attempt:  # otherwise nothing was sent
             self._record(ended, self._plan, notes)
 

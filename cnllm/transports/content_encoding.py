@@ -6,6 +6,8 @@ coding takes without giving content: empty members, blocks and frames. A body en
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
@@ -166,38 +168,40 @@ def _begin_deflate(head: bytes, is_first: bool) -> Any:
     return zlib.decompressobj()
 
 
-def _brotli_layer() -> _Layer | None:
-    for name in ("brotli", "brotlicffi"):
-        try:
-            package: Any = __import__(name)
-        except ImportError:
-            continue
-
-        def begin(head: bytes, is_first: bool, package: Any = package) -> Any:
-            if not is_first:
-                raise CodingEnd
-            return package.Decompressor()
-
-        def expand(frame: Any, data: bytes, package: Any = package) -> _Rest:
-            decompress = getattr(frame, "process", None) or frame.decompress
-            for index in range(len(data)):  # one byte expands to megabytes, and there is no limit
-                try:
-                    if plain := decompress(data[index : index + 1]):
-                        yield plain
-                except package.error as error:
-                    raise DecodingError(str(error)) from error
-                if frame.is_finished():
-                    return data[index + 1 :]
-            return None
-
-        return _Layer(begin, expand)
+def _package(*names: str) -> Any:
+    """Return the first of these packages that is installed, or None."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
     return None
 
 
+def _brotli_layer() -> _Layer | None:
+    package = _package("brotli", "brotlicffi")
+
+    def begin(head: bytes, is_first: bool) -> Any:
+        if not is_first:
+            raise CodingEnd
+        return package.Decompressor()
+
+    def expand(frame: Any, data: bytes) -> _Rest:
+        decompress = getattr(frame, "process", None) or frame.decompress
+        for index in range(len(data)):  # one byte expands to megabytes, and there is no limit
+            try:
+                if plain := decompress(data[index : index + 1]):
+                    yield plain
+            except package.error as error:
+                raise DecodingError(str(error)) from error
+            if frame.is_finished():
+                return data[index + 1 :]
+        return None
+
+    return None if package is None else _Layer(begin, expand)
+
+
 def _zstd_layer() -> _Layer | None:
-    try:
-        package: Any = __import__("zstandard")
-    except ImportError:
+    package = _package("zstandard")
+    if package is None:
         return None
     decompressor = package.ZstdDecompressor()
 

@@ -373,34 +373,28 @@ class _FastBody(FastBody):
             start = start or time.monotonic()
 
     def _receive(self, connection: _Connection, idle: float | None) -> None:
-        """Read once from the socket and feed the parser."""
-        reader = connection.reader
+        """Read once from the socket, before the deadline, and feed the parser."""
+        reader, remaining = connection.reader, self._remaining
+        if remaining is not None:
+            if remaining <= 0:
+                raise TimeoutError
+            idle = remaining if idle is None else min(remaining, idle)
+        connection.wait(idle)
+        start = time.monotonic()
         try:
-            if self._remaining is None:
-                connection.wait(idle)
-                data = connection.sock.recv(_SIZE)
-            else:
-                data = self._receive_before_deadline(connection, self._remaining, idle)
+            data = connection.sock.recv(_SIZE)
         except TimeoutError:
             raise
         except OSError as error:
             reader.connection_lost(str(error) or type(error).__name__)
             data = b""
+        finally:
+            if remaining is not None:
+                self._remaining = remaining - (time.monotonic() - start)
         if data:
             reader.feed(data)
         else:
             reader.end()
-
-    def _receive_before_deadline(self, connection: _Connection, remaining: float, idle: float | None) -> bytes:
-        """Read once before the deadline."""
-        if remaining <= 0:
-            raise TimeoutError
-        connection.wait(remaining if idle is None else min(remaining, idle))
-        start = time.monotonic()
-        try:
-            return connection.sock.recv(_SIZE)
-        finally:
-            self._remaining = remaining - (time.monotonic() - start)
 
     def _release(self, *, reusable: bool) -> None:
         connection = self._connection

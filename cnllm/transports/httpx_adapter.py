@@ -18,7 +18,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
+from cnllm.transports.content_encoding import CodingEnd, Decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED, SENDING
 from cnllm.transports.httpx_parts import (
@@ -28,7 +28,6 @@ from cnllm.transports.httpx_parts import (
     TransportTable,
     error_before_status,
 )
-from cnllm.transports.sockets import Sends
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +45,6 @@ class Httpx(HttpxAdapter["_SyncState"]):
 
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
         super().__init__(_SyncState, transport, family)
-        self._sends = Sends()
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -57,10 +55,6 @@ class Httpx(HttpxAdapter["_SyncState"]):
         finally:
             SENDING.set(None)
             self._sends.end(plan)
-
-    def interrupt(self, plan: Plan) -> None:
-        """End a request whose response has not begun, from any thread. One of a caller's transport goes on."""
-        self._sends.interrupt(plan)
 
     def _send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         state = self._state()
@@ -119,7 +113,7 @@ class _HttpxBody(HttpxBody):
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
         super().__init__(httpx, response, idle)
-        self._bytes = _body_pieces(response, self.headers, idle)
+        self._bytes: Iterator[bytes] = self._pieces(Iterable, response.iter_bytes, iter, _plain_pieces)
         self._lock = fork_safe(threading.Lock())  # held while the socket is shut down: it may serve others later
         self._timer: threading.Timer | None = None  # for a connection that is not watched
         self._interrupted = False
@@ -179,20 +173,6 @@ class _HttpxBody(HttpxBody):
         with self._lock:
             self._check_leftovers()
             self._response.close()
-
-
-def _body_pieces(response: httpx.Response, headers: dict[str, str], idle: float | None) -> Iterator[bytes]:
-    """Return the body, decompressed in bounded pieces. httpx would expand each compressed piece as a whole.
-
-    A body without compression is read from the transport's own stream, which saves two generators for each piece.
-    """
-    encoding = headers.get("content-encoding")
-    decode = body_decoder(encoding)
-    if response.is_stream_consumed or not isinstance(response.stream, Iterable):
-        return response.iter_bytes()  # a caller's transport may have read it
-    if decode is not None:
-        return _plain_pieces(response.stream, decode, idle)
-    return iter(response.stream)
 
 
 def _plain_pieces(stream: Iterable[bytes], decode: Decoder, idle: float | None) -> Iterator[bytes]:

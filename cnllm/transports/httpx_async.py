@@ -18,7 +18,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import CodingEnd, Decoder, body_decoder
+from cnllm.transports.content_encoding import CodingEnd, Decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
@@ -28,7 +28,6 @@ from cnllm.transports.httpx_parts import (
     TransportTable,
     error_before_status,
 )
-from cnllm.transports.sockets import Sends
 
 if TYPE_CHECKING:
     import httpx
@@ -41,7 +40,6 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
         super().__init__(_AsyncState, transport, family)
-        self._sends = Sends()
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -55,10 +53,6 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
         finally:
             self._sends.end(plan)
         raise errors.interrupted()
-
-    def interrupt(self, plan: Plan) -> None:
-        """End a request whose response has not begun, from another task."""
-        self._sends.interrupt(plan)
 
     async def _send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         state = self._state()
@@ -172,7 +166,7 @@ class _AsyncHttpxBody(HttpxBody):
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
         super().__init__(httpx, response, idle)
-        self._bytes = _body_pieces(response, self.headers, idle)
+        self._bytes: AsyncIterator[bytes] = self._pieces(AsyncIterable, response.aiter_bytes, aiter, plain_pieces)
         self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
         self._interrupted = False
 
@@ -229,17 +223,6 @@ class _AsyncHttpxBody(HttpxBody):
         """Stop reading and release the connection."""
         self._check_leftovers()
         await self._response.aclose()
-
-
-def _body_pieces(response: httpx.Response, headers: dict[str, str], idle: float | None) -> AsyncIterator[bytes]:
-    """Return the body for async iteration, decompressed in bounded pieces; see `cnllm.transports.httpx_adapter`."""
-    encoding = headers.get("content-encoding")
-    decode = body_decoder(encoding)
-    if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
-        return response.aiter_bytes()
-    if decode is not None:
-        return plain_pieces(response.stream, decode, idle)
-    return aiter(response.stream)
 
 
 async def plain_pieces(stream: AsyncIterable[bytes], decode: Decoder, idle: float | None) -> AsyncIterator[bytes]:

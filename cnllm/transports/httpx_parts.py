@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -16,10 +17,10 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.system.processes import generation
 from cnllm.transports import address, errors
 from cnllm.transports.address import MAX_URLS, proxy_for, read_url
-from cnllm.transports.content_encoding import DecodingError
+from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.headers import FRAMING, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
-from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE
+from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE, Sends
 
 __all__ = [
     "HttpxAdapter",
@@ -131,6 +132,11 @@ class HttpxAdapter(Generic[State]):
         self._family = family
         self._home = generation()
         self._states: dict[int, State] = {}  # one for each process, which never touches those of its parents
+        self._sends = Sends()
+
+    def interrupt(self, plan: Plan) -> None:
+        """End a request whose response has not begun. A caller's blocking transport goes on."""
+        self._sends.interrupt(plan)
 
     def _state(self) -> State:
         """Return the state of this process. Raise `TransportError` where the caller's transport is a parent's."""
@@ -156,6 +162,18 @@ class HttpxBody:
         self._response = response
         self._idle = idle
         self._errors = (httpx.HTTPError, httpx.StreamError, DecodingError, TimeoutError)
+
+    def _pieces(
+        self, kind: type, read: Callable[[], Any], begin: Callable[[Any], Any], decode: Callable[..., Any]
+    ) -> Any:
+        """Return the body, decompressed in bounded pieces: httpx would expand each compressed piece as a whole.
+
+        A body without compression is read from the transport's own stream, which saves two generators for each piece.
+        """
+        decoder, stream = body_decoder(self.headers.get("content-encoding")), self._response.stream
+        if self._response.is_stream_consumed or not isinstance(stream, kind):
+            return read()  # a caller's transport may have read it
+        return begin(stream) if decoder is None else decode(stream, decoder, self._idle)
 
     def _check_leftovers(self) -> None:
         """Let a connection with unread bytes serve no other request."""
