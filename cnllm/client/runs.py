@@ -73,9 +73,8 @@ class LoopSettings(Struct, frozen=True):
     def __post_init__(self) -> None:
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
-            if type(value) is not int and (value is not None or name != "max_repeats"):
-                raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
-            if value is not None and value < least:
+            is_unlimited = value is None and name == "max_repeats"
+            if not is_unlimited and (type(value) is not int or value < least):
                 raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
         check_seconds("tool_timeout", self.tool_timeout)
         for name in ("on_step", "approve"):

@@ -215,16 +215,9 @@ def is_proven(learnt: Learnt, facts: Mapping[str, FlagFact], exchanges: Sequence
 
 def _comes_first(chunks: list[Any], fields: tuple[str, ...]) -> bool:
     """Whether the pieces of a field arrive before the pieces of the text, and there are several of both."""
-    order = [
-        "field" if any(get(d, f) for f in fields) else "text"
-        for c in chunks
-        if (d := _delta(c)) and _is_text(d, fields)
-    ]
+    deltas = [(any(get(delta, field) for field in fields), delta.get("content")) for delta in map(_delta, chunks)]
+    order = ["field" if has_field else "text" for has_field, content in deltas if has_field or content]
     return order.count("field") > 1 and order.count("text") > 0 and order == sorted(order)
-
-
-def _is_text(delta: dict[str, Any], fields: tuple[str, ...]) -> bool:
-    return bool(delta.get("content")) or any(get(delta, field) for field in fields)
 
 
 def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model:

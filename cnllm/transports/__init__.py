@@ -50,8 +50,8 @@ class AsyncTransport(Protocol):
 
 def default_transport() -> Transport:
     """Return the default transport of a `Client`. Raise `CnllmError` when CNLLM_TRANSPORT is not available."""
-    if not _use_fast():
-        return Httpx(family=_family())
+    if (name := _adapter()) != "fast":
+        return Httpx(family=name)
     from cnllm.transports.fast_sync import Fast  # not from `fast`, which imports asyncio
 
     return Fast(idle=read_setting("idle_connections"))
@@ -59,25 +59,26 @@ def default_transport() -> Transport:
 
 def default_async_transport() -> AsyncTransport:
     """Return the default transport of an `AsyncClient`. Raise as `default_transport` does."""
-    if not _use_fast():
-        return AsyncHttpx(family=_family())
+    if (name := _adapter()) != "fast":
+        return AsyncHttpx(family=name)
     from cnllm.transports.fast_async import AsyncFast
 
     return AsyncFast(idle=read_setting("idle_connections"))
 
 
-def _use_fast() -> bool:
-    name = read_setting("transport")
-    if name == "fast" and not _has_httptools():
+def _adapter() -> str:
+    """Return the adapter that is used: "fast", or a family of httpx."""
+    name: str | None = read_setting("transport")
+    if name in ("httpx", "httpx2"):
+        return name
+    if _has_httptools():
+        return "fast"
+    if name == "fast":
         raise CnllmError(
             "CNLLM_TRANSPORT=fast: httptools, which it needs, is not installed",
             hint=f"{install_command('fast')}, or CNLLM_TRANSPORT=httpx",
         )
-    return name not in ("httpx", "httpx2") and _has_httptools()
-
-
-def _family() -> str:
-    return "httpx2" if read_setting("transport") == "httpx2" else "httpx"
+    return "httpx"
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from cnllm.errors import TransportError
 from cnllm.system.files import open_private
+from cnllm.system.processes import fork_safe
 from cnllm.transports import errors
 
 if TYPE_CHECKING:
@@ -78,11 +79,7 @@ class Destinations:
     def __init__(self) -> None:
         self.known: dict[str, Destination] = {}
         self._tls_context: ssl.SSLContext | None = None
-        self.renew_lock()
-
-    def renew_lock(self) -> None:
-        """Replace the lock, which in a child process belongs to the parent."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def find(self, url: str) -> Destination:
         """Return where a URL leads. Raise `TransportError` for one that is not an HTTP URL."""

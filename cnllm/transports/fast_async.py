@@ -12,7 +12,7 @@ from typing import Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.system.processes import drop_after_fork
+from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
 from cnllm.transports.headers import (
@@ -44,7 +44,7 @@ class AsyncFast:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._httpx = AsyncHttpx()
         self._destinations = Destinations()
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._sends = Sends()
         drop_after_fork(self)
 
@@ -104,9 +104,7 @@ class AsyncFast:
         await self._httpx.aclose()
 
     def drop_inherited(self) -> None:
-        """Start empty in a child process: connections, loops and locks belong to the parent."""
-        self._lock = threading.Lock()
-        self._destinations.renew_lock()
+        """Start empty in a child process: connections and loops belong to the parent."""
         loops, self._loops = self._loops, weakref.WeakKeyDictionary()
         for pool in list(loops.values()):
             pool.drop_inherited()

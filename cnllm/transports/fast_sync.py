@@ -255,7 +255,6 @@ class Fast:
 
     def drop_inherited(self) -> None:
         """Start empty in a child process: connections and locks belong to the parent."""
-        self._destinations.renew_lock()
         self._pool.drop_inherited()
 
     def _connect(self, address: Address, seconds: float | None) -> _Connection:
@@ -379,9 +378,9 @@ class _FastBody(FastBody):
             if remaining <= 0:
                 raise TimeoutError
             idle = remaining if idle is None else min(remaining, idle)
-        connection.wait(idle)
         start = time.monotonic()
         try:
+            connection.wait(idle)
             data = connection.sock.recv(_SIZE)
         except TimeoutError:
             raise
@@ -426,4 +425,5 @@ class _FastBody(FastBody):
 
     def close(self) -> None:
         """Stop reading and close the connection."""
-        self._release(reusable=False)
+        if self._connection is not None:
+            self._release(reusable=False)
