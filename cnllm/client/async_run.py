@@ -7,10 +7,10 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
@@ -76,8 +76,11 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             with anyio.CancelScope(shield=True):
                 await run_in_thread(held.release)
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[Event]:
+        return self._events.__anext__()
 
     # ── driving ──────────────────────────────────────────────────────────────
 

@@ -160,6 +160,24 @@ def test_from_another_task(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_that_is_left_goes_on_with_the_next_event(backend: Backend) -> None:
+    async def main(peer: Peer) -> list[str]:
+        async with AsyncClient(registry()) as client, client.run_stream(at(peer), "hi") as run:
+            texts: list[str] = []
+            async for event in run:
+                if type(event) is cnllm.TextDelta:
+                    texts.append(event.text)
+                    break
+            while (following := await anext(run, None)) is not None:
+                texts += [following.text] if type(following) is cnllm.TextDelta else []
+            assert run.reply.text == "The sky"
+            return texts
+
+    with Peer([stream(delta("The"), delta(" sky"))]) as peer:
+        assert anyio.run(main, peer, backend=backend) == ["The", " sky"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_task_that_is_cancelled_itself_leaves_a_legal_history(backend: Backend) -> None:
     runs: list[Any] = []
 
