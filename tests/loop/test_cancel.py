@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from client.peer import Stay, Wait, delta, refused, stream
+from client.peer import Stay, Wait, delta, refused, said, stream
 
 import cnllm
 from cnllm import AsyncClient
@@ -173,7 +173,7 @@ def test_a_loop_that_is_left_goes_on_with_the_next_event(backend: Backend) -> No
             assert run.reply.text == "The sky"
             return texts
 
-    with Peer([stream(delta("The"), delta(" sky"))]) as peer:
+    with Peer([stream(*said("The", " sky"))]) as peer:
         assert anyio.run(main, peer, backend=backend) == ["The", " sky"]
 
 
