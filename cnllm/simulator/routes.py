@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
+from cnllm.protocols.server_interface import ModelCard, write_models
 from cnllm.registry.model import Model
 from cnllm.simulator.batch import BatchRequest, BatchStep, BatchStore, answer_step
 from cnllm.simulator.respond import Endpoints, ModelLookup, SimulatedResponse, json_response, reject
@@ -209,12 +210,9 @@ def _list(catalog: ServedModels, method: str, provider: str | None) -> Simulated
         names = [n for n in catalog.registry.names() if provider is None or n.partition("/")[0] == provider]
     if not names:
         return reject(Violation("path", f"There is no provider {provider}."), status=404)
-    data = []
-    for name in names:
-        owner, _, id = name.partition("/")
-        data.append({"id": name if provider is None else id, "object": "model", "created": 0, "owned_by": owner})
-    body = msgspec.json.encode({"object": "list", "data": data})
-    return json_response(body)
+    owners = [(name, *name.partition("/")[::2]) for name in names]
+    cards = [ModelCard(name if provider is None else id, owner) for name, owner, id in owners]
+    return json_response(msgspec.json.encode(write_models(cards, {})))
 
 
 def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:

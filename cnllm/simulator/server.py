@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, NO_FAULT, InjectedFault, read_fault
@@ -348,30 +348,9 @@ def _quarters(body: bytes) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def running(
-    registry: ModelLookup,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    pace: float = 0.0,
-    *,
-    strict: bool = False,
-    neutral: bool = False,
-    models: Sequence[str] = (),
-    unfaithful: str = "",
-    on_request: Observer | None = None,
-) -> Iterator[Server]:
-    """Run a server in a thread of its own while the block runs."""
-    server = Server(
-        registry,
-        host,
-        port,
-        pace,
-        strict=strict,
-        neutral=neutral,
-        models=models,
-        unfaithful=unfaithful,
-        on_request=on_request,
-    )
+def running(registry: ModelLookup, **options: Any) -> Iterator[Server]:
+    """Run a server in a thread of its own while the block runs. The options are those of `Server`."""
+    server = Server(registry, **options)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
