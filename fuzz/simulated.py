@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from cnllm import engine
 from cnllm.registry.model import Model
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 from .given import pack
 from .models import SCHEMA, TOOLS, covering
@@ -35,5 +35,5 @@ def _answers(model: Model, stream: bool) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes, each with the mode that asks for it (see `fuzz.models.request`)."""
     for mode, options in _ASKED:
         plan = engine.build_request(model, "Hi. Do it in parallel.", stream=stream, **options)
-        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+        answered = Endpoints().respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
         yield mode, b"".join(answered.pieces)

@@ -14,7 +14,7 @@ from cnllm import Registry
 from cnllm.jsonpath import leaves, set_value
 from cnllm.simulator.codec import read_request
 from cnllm.simulator.request import flags_for
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 _PATCHES = ("reasoning.on.set.", "reasoning.off.set.", "reasoning.effort.", "reasoning.budget.")
 
@@ -146,7 +146,7 @@ def _takes_the_key(endpoint: Endpoint, facts: Sequence[Any]) -> bool:
     first = endpoint.first
 
     def status(headers: dict[str, str]) -> int:
-        return respond(model, headers, first.content, first.path, strict=True, public_name="m").status
+        return Endpoints(strict=True).respond(model, headers, first.content, first.path, public_name="m").status
 
     return status(headers) == status(dict(first.headers)) != status({})
 
@@ -164,12 +164,11 @@ def _does_the_same(endpoint: Endpoint, flag: str, facts: Sequence[Any]) -> bool:
     body = dict(hi)
     for path, value in patch.items():
         set_value(body, path, value)
-    response = respond(
+    response = Endpoints(strict=True).respond(
         model,
         dict(endpoint.first.headers),
         json.dumps(body).encode(),
         endpoint.first.path,
-        strict=True,
         public_name="m",
     )
     if response.status != 200:

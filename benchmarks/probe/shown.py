@@ -14,7 +14,7 @@ from benchmarks.probe.requests import Request, plain_model, requests
 from benchmarks.probe.variants import Tree
 from cnllm import Registry
 from cnllm.registry.model import Model
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 _TIMES = re.compile(rb'"(?:created_at|completed_at)":\d+,?')
 _NEVER = ("keys", "path", "limits.context")
@@ -101,5 +101,7 @@ class Endpoint:
 
 def _answer(model: Model, request: Request) -> tuple[int, bytes]:
     headers = dict(request.headers)
-    response = respond(model, headers, request.content, unquote(request.path), strict=True, public_name="model-1")
+    response = Endpoints(strict=True).respond(
+        model, headers, request.content, unquote(request.path), public_name="model-1"
+    )
     return response.status, _TIMES.sub(b"", b"".join(response.pieces))

@@ -28,7 +28,6 @@ __all__ = [
     "error_body",
     "json_response",
     "reject",
-    "respond",
 ]
 
 MARK = "x-cnllm-simulated"
@@ -66,19 +65,31 @@ class Endpoints(Struct, frozen=True):
     change: Change | None = None
 
     def respond(
-        self, model: Model, headers: Mapping[str, str], content: bytes, path: str, public_name: str | None = None
+        self, model: Model, headers: Mapping[str, str], content: bytes, path: str = "", public_name: str | None = None
     ) -> SimulatedResponse:
-        """Return the response of a model's endpoint."""
-        return respond(
-            model,
-            headers,
-            content,
-            path,
-            strict=self.strict,
-            unlisted=self._is_unlisted(model),
-            public_name=public_name,
-            change=self.change,
-        )
+        """Return the response of a model's endpoint to these bytes at this path.
+
+        `public_name`: the name that replaces the model's in the response; errors then use general words without names.
+        """
+        try:
+            body = msgspec.json.decode(content)
+        except RecursionError:
+            return _bad_request(model, _TOO_DEEP)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            return _bad_request(model, f"The body is not JSON: {error}")
+        if not isinstance(body, dict):
+            return _bad_request(model, "The body is not a JSON object.")
+        if (problem := _body_problem(content, body)) is not None:
+            return _bad_request(model, problem)
+        try:
+            request = read_request(model, body, path)
+            general, unlisted = public_name is not None, self._is_unlisted(model)
+            rejection = check_request(model, headers, request, strict=self.strict, general=general, unlisted=unlisted)
+            if rejection is not None:
+                return error_body(rejection)
+            return _success(model, request, public_name or model.id, self.change)
+        except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
+            return _bad_request(model, f"The body cannot be read: {error}")
 
     def _is_unlisted(self, model: Model) -> bool:
         """Whether the registry lists the endpoint's models but not this one."""
@@ -87,43 +98,6 @@ class Endpoints(Struct, frozen=True):
         if self.registry is None:
             return self.strict
         return any(name.startswith(f"{model.provider}/") for name in self.registry.names())
-
-
-def respond(
-    model: Model,
-    headers: Mapping[str, str],
-    content: bytes,
-    path: str = "",
-    *,
-    strict: bool = False,
-    unlisted: bool = False,
-    public_name: str | None = None,
-    change: Change | None = None,
-) -> SimulatedResponse:
-    """Return the endpoint's response to these bytes at this path.
-
-    `strict`: refuse everything that the flags deny. `unlisted`: the endpoint does not serve this model.
-    `public_name`: the name that replaces the model's in the response; errors then use general words without names.
-    `change` makes another reply of the one that the simulator would send.
-    """
-    try:
-        body = msgspec.json.decode(content)
-    except RecursionError:
-        return _bad_request(model, _TOO_DEEP)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return _bad_request(model, f"The body is not JSON: {error}")
-    if not isinstance(body, dict):
-        return _bad_request(model, "The body is not a JSON object.")
-    if (problem := _body_problem(content, body)) is not None:
-        return _bad_request(model, problem)
-    try:
-        request = read_request(model, body, path)
-        rejection = check_request(
-            model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
-        )
-        return _success(model, request, public_name or model.id, change) if rejection is None else error_body(rejection)
-    except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
-        return _bad_request(model, f"The body cannot be read: {error}")
 
 
 def _bad_request(model: Model, message: str) -> SimulatedResponse:

@@ -12,7 +12,7 @@ import msgspec
 
 import cnllm
 from cnllm import CannotSend, engine
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 from cnllm.types.messages import as_messages
 
 from ..given import given, pack
@@ -75,7 +75,7 @@ def check(data: bytes) -> None:
         again = cnllm.Message.from_dict(json.loads(json.dumps(message.to_dict())))
         assert _same(again, message), "a message does not survive being written down"
     if policy == "adjust" and not any(_callers_own(part) for message in read for part in message.parts):
-        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+        answered = Endpoints().respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
         assert answered.status == 200, b"".join(answered.pieces).decode()
 
 

@@ -11,7 +11,7 @@ from cases import each
 import cnllm
 from cnllm import engine
 from cnllm.protocols import PROTOCOLS
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 NAMES = ("openai-compatible/m", "chatgpt/gpt-5.2-codex", "google/gemini-2.5-pro", "anthropic/claude")
 
@@ -27,7 +27,7 @@ def test_a_conversation_of_system_messages_alone_is_sent_with_a_turn_in_it(proto
             continue  # it does not speak that one
         plan = engine.build_request(model, messages)
         assert plan.turns, (name, plan.body)
-        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+        answered = Endpoints().respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
         assert answered.status == 200, plan.body
         tried += 1
     assert tried

@@ -8,7 +8,7 @@ from builtin import BUILTIN
 from cases import each
 
 from cnllm import Message, Reasoning, Role, Text, engine
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 MODELS = {
     "openai-chat": "deepseek/deepseek-chat",
@@ -26,5 +26,5 @@ def test_thinking_of_others_is_left_out_and_noted(protocol: str, role: Role) -> 
     plan = engine.build_request(model, messages)
     assert b"secretly" not in plan.content
     assert [note.said for note in plan.notes if note.code == "reasoning-misplaced"] == [f"messages[0] by {role} thinks"]
-    answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+    answered = Endpoints().respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
     assert answered.status == 200, plan.body

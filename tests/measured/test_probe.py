@@ -16,7 +16,7 @@ from benchmarks.probe.shown import Endpoint
 from benchmarks.probe.table import LIMIT, Run, passes, report
 from cnllm import Registry, engine
 from cnllm.registry.model import Model, modes
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_an_invented_endpoint_takes_a_plain_request(tmp_path: Path, seed: int) -
         plan = engine.build_request(model, "Hi", stream=stream, max_tokens=500)
         headers = {name: value.replace("{key}", "k") for name, value in plan.headers.items()}
         path = plan.url.removeprefix("http://127.0.0.1:9/v1").partition("?")[0]
-        answer = respond(model, headers, plan.content, path, strict=True, public_name="m")
+        answer = Endpoints(strict=True).respond(model, headers, plan.content, path, public_name="m")
         assert answer.status == 200, b"".join(answer.pieces)
 
 

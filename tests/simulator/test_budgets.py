@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from builtin import BUILTIN
 
 from cnllm import engine
-from cnllm.simulator.respond import respond
+from cnllm.simulator.respond import Endpoints
 
 
 def test_no_thinking_is_no_budget_that_is_too_small() -> None:
@@ -21,6 +21,10 @@ def test_no_thinking_is_no_budget_that_is_too_small() -> None:
         for level in ("off", "on"):
             plan = engine.build_request(model, "hi", reasoning=level)
             path = unquote(urlsplit(plan.url).path)
-            assert respond(plan.model, plan.headers, plan.content, path).status == 200, (model.name, level, plan.body)
+            assert Endpoints().respond(plan.model, plan.headers, plan.content, path).status == 200, (
+                model.name,
+                level,
+                plan.body,
+            )
             tried += 1
     assert tried
