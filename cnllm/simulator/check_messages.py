@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Patch, ReasoningFlags
+from cnllm.registry.flags import Messages, Patch, ReasoningFlags, Simulator, Tools
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas.patterns import matches_whole
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
@@ -24,73 +25,52 @@ _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 
 def message_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations in the messages."""
-    yield from _roles(context)
-    yield from _order(context)
-    yield from _results(context)
-    yield from _result_names(context)
-    yield from _calls(context)
-    yield from _content(context)
-    yield from _keys(context)
-    yield from _reasoning(context)
-    yield from _seals(context)
+    checks = (_roles, _order, _results, _result_names, _calls, _content, _keys, _reasoning, _seals)
+    return chain.from_iterable(check(context) for check in checks)
 
 
 def _seals(context: RequestContext) -> Iterator[Violation]:
     """Yield seals that this endpoint did not issue: another's signature, or a changed one."""
-    missing = context.flags.reasoning.if_missing if context.flags.reasoning is not None else None
+    missing = (context.flags.reasoning or ReasoningFlags()).if_missing
     substitute = missing.set if isinstance(missing, Patch) else None
     for index, turn in enumerate(context.request.turns):
         if not all(data == substitute or is_genuine_seal(context.model, data) for data in turn.seals):
             path = f"messages[{index}]"
-            message = f"{path}: invalid signature in a block of reasoning"
-            yield Violation("reasoning-sent", message, param=path, index=index)
+            yield Violation("reasoning-sent", f"{path}: invalid signature in a block of reasoning", path, index=index)
 
 
 def _roles(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.messages
-    roles = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
-    if rules is not None and rules.developer:
-        roles.append("developer")
+    rules = context.flags.messages or Messages()
+    roles = [r for r in _ROLES if r != "system" or rules.system != "user"]
+    roles += ["developer"] if rules.developer else []
     for index, turn in enumerate(context.request.turns):
         if turn.role not in roles:
-            path = f"messages[{index}].role"
             message = f"unknown role {turn.role}, expected one of {', '.join(roles)}"
-            yield Violation("role", message, param=path, value=turn.role, role=str(turn.role), index=index)
+            yield Violation("role", message, f"messages[{index}].role", turn.role, str(turn.role), index)
 
 
 def _order(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.messages
-    if rules is None:
-        return
-    turns = context.request.turns
-    for index, turn in enumerate(turns):
-        if rules.system == "first" and turn.role in ("system", "developer") and index:
+    rules = context.flags.messages or Messages()
+    roles = [turn.role for turn in context.request.turns]
+    for index, (previous, role) in enumerate(pairwise([None, *roles])):
+        place = f"messages[{index}]"
+        if rules.system == "first" and role in ("system", "developer") and index:
             message = "A system message must be the first message."
-            yield Violation("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
-        if (
-            rules.consecutive_roles == "join"
-            and index
-            and turn.role == turns[index - 1].role
-            and turn.role in ("user", "assistant")
-        ):
+            yield Violation("system-place", message, place, role=role, index=index)
+        if rules.consecutive_roles == "join" and role == previous and role in ("user", "assistant"):
             message = "Roles user and assistant must alternate."
-            yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
-        if (
-            rules.after_results
-            and context.strict  # recordings show endpoints of these models that take it
-            and index
-            and turn.role == "user"
-            and turns[index - 1].role == "tool"
-        ):
+            yield Violation("alternation", message, place, role=role, index=index)
+        # Recordings show endpoints of these models that take it.
+        if rules.after_results and context.strict and role == "user" and previous == "tool":
             message = "Unexpected role 'user' after role 'tool'"
-            yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
-    start = next((t for t in turns if t.role not in ("system", "developer")), None)
-    if rules.first_user and start is not None and start.role != "user":
+            yield Violation("alternation", message, place, role=role, index=index)
+    start = next((index for index, role in enumerate(roles) if role not in ("system", "developer")), None)
+    if rules.first_user and start is not None and roles[start] != "user":
         message = "The first message after system must be the user's."
-        yield Violation("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
-    if rules.last_user and turns and turns[-1].role == "assistant":
+        yield Violation("alternation", message, "messages", role=str(roles[start]), index=start)
+    if rules.last_user and roles[-1:] == ["assistant"]:
         message = "This model does not support prefill. The conversation must end with a user message."
-        yield Violation("alternation", message, param="messages", role="assistant", index=len(turns) - 1)
+        yield Violation("alternation", message, "messages", role="assistant", index=len(roles) - 1)
 
 
 def _results(context: RequestContext) -> Iterator[Violation]:
@@ -116,7 +96,7 @@ def _result_names(context: RequestContext) -> Iterator[Violation]:
 
     Recordings show endpoints that accept both, so that only a strict one refuses it.
     """
-    required = context.flags.tools.result_name if context.flags.tools is not None else None
+    required = (context.flags.tools or Tools()).result_name
     if required is None or not context.strict or not server_codec(context.model.protocol).result_names:
         return
     for index, turn in enumerate(context.request.turns):
@@ -137,30 +117,30 @@ def _missing_result(pending: list[Any], index: int) -> Violation:
 
 
 def _calls(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.tools
-    objects = context.flags.simulator is not None and context.flags.simulator.object_arguments is True
-    objects = objects or (rules is not None and rules.arguments == "object")
+    rules = context.flags.tools or Tools()
+    must_be_object = rules.arguments == "object"
+    may_be_object = must_be_object or (context.flags.simulator or Simulator()).object_arguments is True
     for index, turn in enumerate(context.request.turns):
         if turn.calls == ():
             path = f"messages[{index}].tool_calls"
-            yield Violation("empty-tools", f"[] is too short - '{path}'", param=path, index=index)
+            yield Violation("empty-tools", f"[] is too short - '{path}'", path, index=index)
         for number, call in enumerate(turn.calls or ()):
             path = f"messages[{index}].tool_calls[{number}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
-                yield Violation("param", f"{path} has no id or no name.", param=path, index=index)
-            elif rules is not None and rules.call_id_pattern and not matches_whole(rules.call_id_pattern, call.id):
+                yield Violation("param", f"{path} has no id or no name.", path, index=index)
+            elif rules.call_id_pattern and not matches_whole(rules.call_id_pattern, call.id):
                 message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
-                yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
-            elif rules is not None and rules.name_pattern and not matches_whole(rules.name_pattern, call.name):
+                yield Violation("results", message, f"{path}.id", call.id, index=index)
+            elif rules.name_pattern and not matches_whole(rules.name_pattern, call.name):
                 message = f"{path}: the name {call.name} must match {rules.name_pattern}"
-                yield Violation("param", message, param=f"{path}.function.name", value=call.name, index=index)
-            if rules is not None and rules.arguments == "object" and not isinstance(call.arguments, dict):
+                yield Violation("param", message, f"{path}.function.name", call.name, index=index)
+            if must_be_object and not isinstance(call.arguments, dict):
                 message = f"{path}: the arguments must be an object, not a text."
-                yield Violation("arguments", message, param=f"{path}.function.arguments", index=index)
-            elif not _is_object(call.arguments, may_be_object=objects):
+                yield Violation("arguments", message, f"{path}.function.arguments", index=index)
+            elif not _is_object(call.arguments, may_be_object=may_be_object):
                 message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
-                yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
+                yield Violation("arguments", message, f"{path}.function.arguments", value, index=index)
 
 
 def _is_object(arguments: Any, *, may_be_object: bool) -> bool:
@@ -176,30 +156,28 @@ def _is_object(arguments: Any, *, may_be_object: bool) -> bool:
 
 def _content(context: RequestContext) -> Iterator[Violation]:
     for index, turn in enumerate(context.request.turns):
-        problem = _content_problem(context, turn)
-        if problem is not None:
+        if (problem := _content_problem(context, turn)) is not None:
             path = f"messages[{index}].content"
             yield Violation("content", f"{path}: {problem}", param=path, role=str(turn.role), index=index)
 
 
 def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None:
     """Return why the content of a message is not accepted, or None if it is."""
-    rules = context.flags.messages
+    rules = context.flags.messages or Messages()
     strict = "content" in context.worded  # an endpoint with a text for this error refuses empty text too
     if turn.form == "other":
         return "must be a string or a list of parts"
-    if turn.form == "parts" and not turn.media and rules is not None and rules.content == "string":
+    if turn.form == "parts" and not turn.media and rules.content == "string":
         return "must be a string"
     if strict and turn.blank:
         return "text content is empty"
     unsupported = [m for m in turn.media if m != "other" and not _reads(context, m)]
     if unsupported:
         return f"this model does not read {unsupported[0]}"
-    accepts_media = context.flags.tools is not None and context.flags.tools.result_media
-    if turn.role == "tool" and turn.media and not accepts_media:
+    if turn.role == "tool" and turn.media and not (context.flags.tools or Tools()).result_media:
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
-        return _content_with_calls(turn, rules.empty if rules is not None else None)
+        return _content_with_calls(turn, rules.empty)
     if turn.form in ("null", "absent") and not turn.has_other_content:
         return "must not be null"
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
@@ -209,11 +187,9 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
 
 def _reads(context: RequestContext, kind: str) -> bool:
     """Whether the model reads a kind of media, or the endpoint reads files for it."""
-    reads, rules = context.flags.input, context.flags.messages
-    files = rules.files if rules is not None else None
-    if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
-        return True
-    return reads is None or kind in reads
+    reads, files = context.flags.input, (context.flags.messages or Messages()).files
+    has_file_reader = files == "all" or (files == "vision" and (reads is None or "image" in reads))
+    return reads is None or kind in reads or (kind == "file" and has_file_reader)
 
 
 def _content_with_calls(turn: ParsedMessage, empty: str | None) -> str | None:
@@ -232,14 +208,9 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
     """Yield unknown keys. An endpoint that refuses reasoning by the name of its field checks every name."""
     if not context.refuses("reasoning-sent"):
         return
-    rules = context.flags.messages
-    reasoning = context.flags.reasoning
-    allowed = {
-        *_KEYS,
-        *CONTENT_SUBSTITUTES,
-        *(path.partition(".")[0] for path in (rules and rules.fields) or ()),
-        *(path.partition(".")[0] for path in (reasoning and reasoning.fields) or ()),
-    }
+    messages, reasoning = context.flags.messages or Messages(), context.flags.reasoning or ReasoningFlags()
+    declared = [path.partition(".")[0] for path in (*(messages.fields or ()), *(reasoning.fields or ()))]
+    allowed = {*_KEYS, *CONTENT_SUBSTITUTES, *declared}
     for index, turn in enumerate(context.request.turns):
         for key in set(turn.keys) - allowed:
             path = f"messages[{index}].{key}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
-from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, Param, ReasoningFlags, Tools
+from cnllm.registry.flags import LEVELS, Body, BudgetFlags, Flags, LimitFlags, Param, ReasoningFlags, Tools
 from cnllm.schemas.patterns import matches_whole
 from cnllm.schemas.subschemas import children
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
@@ -62,11 +62,9 @@ def _old_name(context: RequestContext, name: str, path: str | None) -> Iterator[
 def _first_keys(flags: Flags) -> set[str]:
     """Return the keys of a body under which some flag puts a value."""
     paths = [p for name in flags.params or {} if (p := param_path(flags, name)) is not None]
-    reasoning = flags.reasoning
-    if reasoning is not None:
-        paths += [place.at for place in (reasoning.effort, reasoning.budget) if place is not None and place.at]
-        paths += [path for patch in (reasoning.on, reasoning.off) if patch is not None for path in patch.set or {}]
-    paths += list((flags.body.set if flags.body is not None else None) or {})
+    reasoning = flags.reasoning or ReasoningFlags()
+    paths += [place.at for place in (reasoning.effort, reasoning.budget) if place is not None and place.at]
+    paths += [path for patch in (reasoning.on, reasoning.off, flags.body) if patch for path in patch.set or ()]
     return {path.partition(".")[0] for path in paths}
 
 
@@ -80,11 +78,10 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
 
 def _dropped(context: RequestContext) -> Iterator[Violation]:
     """Yield the keys that the endpoint never takes. One that it takes in another mode is of no use, but not refused."""
-    body, reasoning = context.flags.body, context.flags.reasoning
-    is_always = reasoning is not None and reasoning.mode == "never"
-    for path in (body.drop if body is not None else None) or ():
+    body, reasoning = context.flags.body or Body(), context.flags.reasoning or ReasoningFlags()
+    for path in body.drop or ():
         value = get(context.body, path)
-        is_own = not is_always and body is not None and get(body.set or {}, path) is not None
+        is_own = reasoning.mode != "never" and get(body.set or {}, path) is not None
         if value is not None and not is_own and context.refuses_by_name:
             yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
@@ -93,7 +90,7 @@ def _output_limit(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation of the limit of output tokens."""
     path = param_path(context.flags, "max_tokens") or "max_tokens"
     tokens = get(context.body, path)
-    maximum = context.flags.limits.output if context.flags.limits is not None else None
+    maximum = (context.flags.limits or LimitFlags()).output
     if tokens is not None and (type(tokens) is not int or tokens < 1):
         yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=tokens)
     elif tokens is not None and maximum is not None and tokens > maximum:
@@ -103,7 +100,7 @@ def _output_limit(context: RequestContext) -> Iterator[Violation]:
 
 def context_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation if the prompt is longer than the window. Tokens are estimated, as in the usage."""
-    window = context.flags.limits.most_input if context.flags.limits is not None else None
+    window = (context.flags.limits or LimitFlags()).most_input
     if window is None:
         return
     tokens = input_tokens(context.request)
@@ -194,46 +191,40 @@ def _bound_problem(rule: Param | BudgetFlags, value: Any) -> str | None:
 
 def tool_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations in the tools, then in tool_choice."""
-    tools = context.request.tools
+    rules, tools = context.flags.tools or Tools(), context.request.tools
     if tools is not None:
-        yield from _list(context, tools)
-        functions = [tool for tool in tools if tool.kind == "function"]
-        for index, tool in enumerate(functions):
-            yield from _function(context.flags.tools, tool, index)
+        if not tools:
+            yield Violation("empty-tools", "[] is too short - 'tools'", param="tools")
+        if rules.supported is False:
+            yield Violation("param", "This model does not take tools.", param="tools")
+        for index, tool in enumerate([tool for tool in tools if tool.kind == "function"]):
+            yield from _function(rules, tool, index)
     yield from _choice(context)
-    yield from _parallel(context)
+    if rules.parallel is False and context.refuses_by_name:
+        for path in _PARALLEL:
+            if (value := get(context.body, path)) is not None:
+                yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
 
-def _list(context: RequestContext, tools: tuple[ParsedTool, ...]) -> Iterator[Violation]:
-    if not tools:
-        yield Violation("empty-tools", "[] is too short - 'tools'", param="tools")
-    if context.flags.tools is not None and context.flags.tools.supported is False:
-        yield Violation("param", "This model does not take tools.", param="tools")
-
-
-def _function(rules: Tools | None, tool: ParsedTool, index: int) -> Iterator[Violation]:
+def _function(rules: Tools, tool: ParsedTool, index: int) -> Iterator[Violation]:
     path = f"tools[{index}].function"
-    if not isinstance(tool.name, str) or not tool.name:
-        yield Violation("param", f"{path}.name is missing.", param=f"{path}.name", index=index)
+    name, parameters = tool.name, tool.parameters
+    if not isinstance(name, str) or not name:
+        yield Violation("param", f"{path}.name is missing.", f"{path}.name", index=index)
         return
-    if rules is not None and rules.name_max_length is not None and len(tool.name) > rules.name_max_length:
+    if rules.name_max_length is not None and len(name) > rules.name_max_length:
         message = f"{path}.name is longer than {rules.name_max_length} characters."
-        yield Violation("param", message, param=f"{path}.name", value=tool.name, index=index)
-    if rules is not None and rules.name_pattern is not None and not matches_whole(rules.name_pattern, tool.name):
-        message = f"{path}.name does not match {rules.name_pattern}"
-        yield Violation("param", message, param=f"{path}.name", value=tool.name, index=index)
-    if rules is not None and rules.strict is False and tool.strict:
-        yield Violation("param", f"{path}.strict is not supported.", param=f"{path}.strict", value=True, index=index)
-    parameters = tool.parameters
-    required = rules is not None and rules.parameters
-    if (parameters is not None and not isinstance(parameters, dict)) or (required and not parameters):
+        yield Violation("param", message, f"{path}.name", name, index=index)
+    if rules.name_pattern is not None and not matches_whole(rules.name_pattern, name):
+        yield Violation("param", f"{path}.name does not match {rules.name_pattern}", f"{path}.name", name, index=index)
+    if rules.strict is False and tool.strict:
+        yield Violation("param", f"{path}.strict is not supported.", f"{path}.strict", True, index=index)
+    if (parameters is not None and not isinstance(parameters, dict)) or (rules.parameters and not parameters):
         message = f"{path}.parameters is not a JSON Schema."
-        yield Violation("parameters", message, param=f"{path}.parameters", value=tool.name, index=index)
-    elif parameters and rules is not None:
-        problem = _schema_violation(parameters, rules.schema or (), rules.schema_drop or ())
-        if problem is not None:
-            message = f"Invalid schema for function '{tool.name}': {problem}."
-            yield Violation("parameters", message, param=f"{path}.parameters", value=tool.name, index=index)
+        yield Violation("parameters", message, f"{path}.parameters", name, index=index)
+    elif parameters and (problem := _schema_violation(parameters, rules.schema or (), rules.schema_drop or ())):
+        message = f"Invalid schema for function '{name}': {problem}."
+        yield Violation("parameters", message, f"{path}.parameters", name, index=index)
 
 
 def _choice(context: RequestContext) -> Iterator[Violation]:
@@ -250,14 +241,6 @@ def _choice(context: RequestContext) -> Iterator[Violation]:
     elif choice == "named" and all(t.name != context.request.named for t in context.request.tools):
         message = f"tool_choice names {context.request.named}, which is not among the tools."
         yield Violation("tool-choice", message, param="tool_choice", value=context.request.named, choice=choice)
-
-
-def _parallel(context: RequestContext) -> Iterator[Violation]:
-    if context.flags.tools is None or context.flags.tools.parallel is not False or not context.refuses_by_name:
-        return
-    for path in _PARALLEL:
-        if (value := get(context.body, path)) is not None:
-            yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
 
 # ── schemas ──────────────────────────────────────────────────────────────────

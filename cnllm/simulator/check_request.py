@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Flags, RefusalWords
+from cnllm.registry.flags import Flags, RefusalWords, Schema, Simulator
 from cnllm.registry.model import Model
-from cnllm.simulator import check_messages
+from cnllm.simulator.check_messages import message_violations
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations, tool_violations
 from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
 from cnllm.simulator.violations import RequestContext, Violation, refusals_of
@@ -116,15 +116,10 @@ def _violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations, in the order in which an endpoint checks."""
     if (no_key := _key_violation(context.flags, context.model.protocol, context.headers)) is not None:
         yield no_key
-    yield from _header_violations(context)
-    yield from _shape_violations(context)
-    yield from check_messages.message_violations(context)
-    yield from tool_violations(context)
-    yield from param_violations(context)
-    yield from reasoning_violations(context)
-    yield from _schema_violations(context)
-    yield from _mode_violations(context)
-    yield from context_violations(context)
+    checks = (_header_violations, _shape_violations, message_violations, tool_violations, param_violations)
+    later = (reasoning_violations, _schema_violations, _mode_violations, context_violations)
+    for check in (*checks, *later):
+        yield from check(context)
 
 
 def _key_violation(flags: Flags, protocol: str, headers: Mapping[str, str]) -> Violation | None:
@@ -161,35 +156,30 @@ def _shape_violations(context: RequestContext) -> Iterator[Violation]:
     in_path = "{model}" in (context.flags.path or "")
     if name is None and not in_path:
         yield Violation("model", "You must provide a model parameter.", param="model")
-    elif context.unlisted or (name is not None and str(name).casefold() != context.model.id.casefold()):
-        requested_name = context.model.id if name is None else name
-        yield Violation("model", f"The model {requested_name} does not exist.", param="model", value=requested_name)
+    name = context.model.id if name is None else name
+    if context.unlisted or str(name).casefold() != context.model.id.casefold():
+        yield Violation("model", f"The model {name} does not exist.", param="model", value=name)
     elif context.strict and context.flags.status is not None and context.flags.status.is_ == "retired":
-        requested_name = context.model.id if name is None else name
-        yield Violation("model", f"The model {requested_name} has been retired.", param="model", value=requested_name)
+        yield Violation("model", f"The model {name} has been retired.", param="model", value=name)
     if request.broken is not None:
         yield Violation("param", f"{request.broken} is missing or malformed.", param=request.broken)
 
 
 def _schema_violations(context: RequestContext) -> Iterator[Violation]:
     kind = context.request.answer
-    rules = context.flags.schema
     if kind is None:
         return
-    methods: list[str] = list((rules and rules.methods) or ("json_schema", "json_object"))
+    methods: list[str] = list((context.flags.schema or Schema()).methods or ("json_schema", "json_object"))
     # An endpoint that accepts a schema accepts a bare object too; the list holds the best methods for a schema.
     accepted = kind in methods or (kind == "json_object" and "json_schema" in methods)
     if not accepted or (kind == "json_schema" and not isinstance(context.request.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Violation("schema", message, param="response_format", value=kind)
-    word = context.flags.simulator.json_word if context.flags.simulator is not None else None
-    if kind == "json_object" and word and not _contains(context.request, word):
+    word = (context.flags.simulator or Simulator()).json_word
+    texts = [turn.text.casefold() for turn in context.request.turns]
+    if kind == "json_object" and word and not any(word.casefold() in text for text in texts):
         message = f"The messages must contain the word '{word}' to use this response_format."
         yield Violation("schema", message, param="response_format", value=kind)
-
-
-def _contains(request: ParsedRequest, word: str) -> bool:
-    return any(word.casefold() in t.text.casefold() for t in request.turns)
 
 
 def _mode_violations(context: RequestContext) -> Iterator[Violation]:
