@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get, set_value
-from cnllm.registry.flags import Flags, ReasoningFlags
+from cnllm.registry.flags import Body, Flags, ReasoningFlags, Simulator, StreamFlags, Tools, UsagePaths
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
 from cnllm.simulator.chat_paths import place_choice, place_message
@@ -103,7 +103,8 @@ def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
 # ── deltas ───────────────────────────────────────────────────────────────────
 def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     shape = _shape(flags.reasoning)
-    cumulative = flags.stream is not None and flags.stream.deltas == "cumulative"
+    stream, tools = flags.stream or StreamFlags(), flags.tools or Tools()
+    cumulative = stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
     tagged = shape.kind == "tags"
     for text in _steps("" if tagged or shape.kind == "none" else reply.reasoning, cumulative=cumulative):
@@ -115,8 +116,7 @@ def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
         yield delta
     for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative=cumulative):
         yield {"content": text}
-    whole_calls = flags.stream is not None and flags.stream.tools is False
-    whole_calls = whole_calls or (flags.tools is not None and flags.tools.arguments == "object")
+    whole_calls = stream.tools is False or tools.arguments == "object"
     for index, call in enumerate(reply.calls):
         first = {"name": call.name, "arguments": call.arguments if whole_calls else ""}
         yield {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": first}]}
@@ -170,32 +170,29 @@ def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
 # ── ending ───────────────────────────────────────────────────────────────────
 def _put_usage(target: dict[str, Any], flags: Flags, reply: SimulatedReply, *, in_choice: bool = False) -> None:
     """Write the token counts into a body or a chunk, or into its choice."""
-    paths = (flags.usage.at if flags.usage is not None else None) or []
+    paths = (flags.usage or UsagePaths()).at or ()
     path = next((p for p in paths if p.startswith("choices.") is in_choice), "usage")
+    counts = _usage(flags.usage or _USUAL_USAGE, reply)
     if path == ".":
-        target.update(_usage(flags, reply))
+        target.update(counts)
     else:
-        set_value(target, path.split(".", 2)[2] if path.startswith("choices.") else path, _usage(flags, reply))
+        set_value(target, path.split(".", 2)[2] if path.startswith("choices.") else path, counts)
 
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
     """Return the place of usage in a stream. If the registry sets a switch for usage, none comes without it."""
-    place = (flags.simulator.stream_usage if flags.simulator is not None else None) or "chunk"
-    defaults = (flags.body.set if flags.body is not None else None) or {}
+    place = (flags.simulator or Simulator()).stream_usage or "chunk"
+    defaults = (flags.body or Body()).set or {}
     switch = "stream_options.include_usage"
     return "none" if get(defaults, switch) is True and get(request.body, switch) is not True else place
 
 
-def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
+_USUAL_USAGE = UsagePaths(input=["prompt_tokens"], output=["completion_tokens"], total=["total_tokens"])
+
+
+def _usage(rules: UsagePaths, reply: SimulatedReply) -> dict[str, Any]:
     """Return token counts at the first of the registry's paths, without those that the endpoint excludes."""
-    rules = flags.usage
     counts = reply.usage
-    if rules is None:
-        return {
-            "prompt_tokens": counts.input,
-            "completion_tokens": counts.output,
-            "total_tokens": counts.total,
-        }
     excluded = rules.excluded_from_totals or []
     values = {
         "input": (counts.input or 0) - ((counts.cached or 0) if "cached" in excluded else 0),

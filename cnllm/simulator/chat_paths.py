@@ -11,14 +11,14 @@ import json
 from typing import Any
 
 from cnllm.jsonpath import get, remove, set_value
-from cnllm.registry.flags import CallPaths, Flags, Messages, ReplyPaths, Tools
+from cnllm.registry.flags import Body, CallPaths, Flags, Messages, ReplyPaths, Tools
 
 __all__ = ["place_choice", "place_message", "usual_body", "usual_messages"]
 
 
 def usual_body(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str | None]:
     """Return a body with the keys of its wire, and the first key that is not at the endpoint's own path."""
-    paths = (flags.body.rename if flags.body is not None else None) or {}
+    paths = (flags.body or Body()).rename or {}
     if not paths:
         return body, None
     out = copy.deepcopy(body)

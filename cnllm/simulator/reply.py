@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import LEVELS, Flags, ReasoningFlags
+from cnllm.registry.flags import LEVELS, Effort, Flags, Messages, ReasoningFlags, Tools
 from cnllm.simulator.request import (
     ParsedMessage,
     ParsedRequest,
@@ -130,9 +130,8 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
     kind = "-result" if results else "-call" if tools else ""
     reasoning = ""
     if thinks:
-        reasoning = _reasoning_text(
-            flags.reasoning, request.body, texts["think" + kind].format(**values), texts["step"]
-        )
+        start = texts["think" + kind].format(**values)
+        reasoning = _reasoning_text(flags.reasoning or ReasoningFlags(), request.body, start, texts["step"])
     text = texts["result" if results else "say"].format(**values)
     if tools:
         text = ""
@@ -151,7 +150,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
 
 def _after_prefill(flags: Flags, request: ParsedRequest, text: str) -> str:
     """Return the text after the beginning of the reply, if the request ends with that beginning."""
-    prefill = flags.messages.prefill if flags.messages is not None else None
+    prefill = (flags.messages or Messages()).prefill
     last = request.last
     if prefill is None or last is None or last.role != "assistant":
         return text
@@ -200,7 +199,7 @@ def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> 
 
 def _call_id(flags: Flags, seed: str, number: int) -> str:
     default = f"call_{number}_{hashlib.sha256(f'{seed}{number}'.encode()).hexdigest()[:20]}"
-    pattern = flags.tools.call_id_pattern if flags.tools is not None else None
+    pattern = (flags.tools or Tools()).call_id_pattern
     return default if pattern is None else sample_match(pattern, f"{seed}{number}")[0] or default
 
 
@@ -234,21 +233,19 @@ def _schema_in_text(text: str) -> dict[str, Any] | None:
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def _reasoning_text(reasoning: ReasoningFlags | None, body: dict[str, Any], start: str, step: str) -> str:
+def _reasoning_text(reasoning: ReasoningFlags, body: dict[str, Any], start: str, step: str) -> str:
     """Return `start` and further steps: more for a higher effort or a larger budget, within the budget."""
-    budget = reasoning.budget if reasoning is not None else None
-    tokens = get(body, budget.at) if budget is not None and budget.at else None
-    steps = _effort_steps(reasoning, body)
+    tokens = get(body, reasoning.budget.at) if reasoning.budget is not None and reasoning.budget.at else None
+    steps = _effort_steps(reasoning.effort or Effort(), body)
     if type(tokens) is int and tokens > 0:
         steps = min(_MAX_STEPS, tokens // _TOKENS_PER_STEP)
     text = start + "".join(step.format(n=n + 1) for n in range(steps))
     return "".join(split_pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
 
 
-def _effort_steps(reasoning: ReasoningFlags | None, body: dict[str, Any]) -> int:
-    effort = reasoning.effort if reasoning is not None else None
-    word = get(body, effort.at) if effort is not None and effort.at else None
-    if effort is None or not isinstance(word, str):
+def _effort_steps(effort: Effort, body: dict[str, Any]) -> int:
+    word = get(body, effort.at) if effort.at else None
+    if not isinstance(word, str):
         return 0
     words = {level: own for level in LEVELS if (own := getattr(effort, level)) is not None}
     levels = [level for level, own in words.items() if own == word]
@@ -368,7 +365,8 @@ def _holds_text(schema: Any) -> bool:
 
 def _writes_calls_as_text(flags: Flags) -> bool:
     """Whether this model writes its calls as text."""
-    return flags.tools is not None and flags.tools.supported is False and flags.tools.otherwise == "prompt"
+    rules = flags.tools or Tools()
+    return rules.supported is False and rules.otherwise == "prompt"
 
 
 def _described_tools(request: ParsedRequest) -> ParsedRequest:
