@@ -6,7 +6,6 @@ answered as single requests are. `cnllm.simulator.faults` lists what a test may 
 """
 
 from cnllm.simulator.batch.answer import BatchRequest, answer_step
-from cnllm.simulator.batch.steps import BatchStep
-from cnllm.simulator.batch.store import BatchStore
+from cnllm.simulator.batch.store import BatchStep, BatchStore
 
 __all__ = ["BatchRequest", "BatchStep", "BatchStore", "answer_step"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.parser import BytesParser
@@ -13,15 +14,32 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import contains, get, merge_patch, set_value
+from cnllm.jsonpath import contains, get, merge_patch, nest, set_value
 from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResult, BatchResults, BatchUpload
-from cnllm.simulator.batch.rows import RowOutcome, RowProblem, answer_row
-from cnllm.simulator.batch.steps import BatchStep, Interface
-from cnllm.simulator.batch.store import BatchStore, Phase, RefusedStep, SimulatedJob, StoredFile, read_submission
+from cnllm.simulator.batch.store import (
+    BatchStep,
+    BatchStore,
+    Interface,
+    JobRow,
+    Phase,
+    RowProblem,
+    SimulatedJob,
+    StoredFile,
+)
+from cnllm.simulator.batch.submission import RefusedStep, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
-from cnllm.simulator.respond import MARK, SimulatedResponse, error_body, json_response, reject
+from cnllm.simulator.respond import (
+    MARK,
+    Endpoints,
+    ModelLookup,
+    SimulatedResponse,
+    error_body,
+    json_response,
+    reject,
+)
 from cnllm.simulator.violations import Violation
+from cnllm.types.checks import unfit_id
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
@@ -67,18 +85,17 @@ def answer_step(store: BatchStore, step: BatchStep, request: BatchRequest) -> Si
 
 
 def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
-    form = _read_form(_header(request.headers, "content-type"), request.content)
-    expected = (offer.flags.upload.set if offer.flags.upload is not None else None) or {}
-    for name, value in expected.items():
-        if form.fields.get(name) != value:
+    content_type = next((value for key, value in request.headers.items() if key.lower() == "content-type"), "")
+    fields, file = _read_form(content_type, request.content)
+    for name, value in ((offer.flags.upload or BatchUpload()).set or {}).items():
+        if fields.get(name) != value:
             raise RefusedStep(f"The field {name} must be {value}.", param=name)
-    if form.filename is None:
+    if file is None:
         raise RefusedStep("The form has no file.", param="file")
-    limit = offer.flags.max_bytes
-    if limit is not None and len(form.content) > limit:
-        raise RefusedStep(f"The file has {len(form.content)} bytes; the limit is {limit}.", status=413, param="file")
-    file = store.add_file(offer.model.provider, form.filename, form.content)
-    return _json(describe_file(offer, file))
+    size, limit = len(file[1]), offer.flags.max_bytes
+    if limit is not None and size > limit:
+        raise RefusedStep(f"The file has {size} bytes; the limit is {limit}.", status=413, param="file")
+    return _json(describe_file(offer, store.add_file(offer.model.provider, *file)))
 
 
 def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
@@ -99,9 +116,9 @@ def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> Simula
 
 
 def _list(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
-    flags = offer.flags.list_
+    flags = offer.flags.list_ or BatchList()
     query = {name: values[-1] for name, values in parse_qs(urlsplit(request.target).query).items()}
-    start = query.pop((flags.parameter if flags is not None else None) or "after", None)
+    start = query.pop(flags.parameter or "after", None)
     wanted = next((int(value) for name, value in query.items() if _is_size(name) and value.isdecimal()), _PAGE)
     jobs = [finish(store, job) for job in store.jobs(offer.model.provider)]
     described = [describe_job(job, store.clock(), request.base_url) for job in jobs]
@@ -144,10 +161,6 @@ def _cancel(store: BatchStore, job: SimulatedJob, request: BatchRequest) -> Simu
     return _json(describe_job(job, store.clock(), request.base_url))
 
 
-def _header(headers: Mapping[str, str], name: str) -> str:
-    return next((value for key, value in headers.items() if key.lower() == name), "")
-
-
 def _refuse(offer: Interface, error: RefusedStep) -> SimulatedResponse:
     violation = Violation("param", error.message, param=error.param)
     return reject(violation, status=error.status, protocol=offer.model.protocol)
@@ -162,16 +175,8 @@ def _lines(content: bytes) -> SimulatedResponse:
 
 
 # ── forms ────────────────────────────────────────────────────────────────────
-class UploadForm(Struct, frozen=True):
-    """The fields of a form, and its one file. `filename` is None if there is no file."""
-
-    fields: dict[str, str]
-    content: bytes = b""
-    filename: str | None = None
-
-
-def _read_form(content_type: str, body: bytes) -> UploadForm:
-    """Return the fields and the file of a form. Raise `ValueError` for a body that is none."""
+def _read_form(content_type: str, body: bytes) -> tuple[dict[str, str], tuple[str, bytes] | None]:
+    """Return the fields of a form, and the name and content of its file. Raise `ValueError` for a body that is none."""
     kind = _part_headers(b"content-type: " + content_type.encode("latin-1", "replace"))
     boundary = kind.get_boundary()
     if kind.get_content_type() != "multipart/form-data" or not boundary:
@@ -181,7 +186,7 @@ def _read_form(content_type: str, body: bytes) -> UploadForm:
     if not parts or not parts[-1].startswith(b"--"):
         raise ValueError("the form has no end")
     fields: dict[str, str] = {}
-    file: tuple[bytes, str] | None = None
+    file: tuple[str, bytes] | None = None
     for part in parts[:-1]:
         head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         headers = _part_headers(head)
@@ -189,21 +194,27 @@ def _read_form(content_type: str, body: bytes) -> UploadForm:
         if not isinstance(name, str):
             raise ValueError("a part of the form has no name")
         if name == "file":
-            file = (content, headers.get_filename() or "")
+            file = (headers.get_filename() or "", content)
         else:
             fields[name] = content.decode("utf-8", "replace")
-    return UploadForm(fields) if file is None else UploadForm(fields, *file)
+    return fields, file
 
 
 def _part_headers(text: bytes) -> EmailMessage:
-    from email.message import EmailMessage  # slow to import, and few need it
-
-    message = BytesParser(policy=HTTP).parsebytes(text + b"\r\n\r\n", headersonly=True)
-    assert isinstance(message, EmailMessage)
-    return message
+    """Return the head of a part of a form."""
+    return BytesParser(policy=HTTP).parsebytes(text + b"\r\n\r\n", headersonly=True)
 
 
 # ── the results of a job ─────────────────────────────────────────────────────
+
+
+class RowOutcome(Struct, frozen=True):
+    """The outcome of a row: the status and body of its response, or why it was not served."""
+
+    id: str
+    status: int = 200
+    body: Any = None
+    unserved: str | None = None
 
 
 def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
@@ -216,30 +227,53 @@ def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
     else:
         served = len(job.rows) - min(job.faults.expired, len(job.rows))
         outcomes = [
-            answer_row(store.registry, job.offer, row, job.headers, strict=store.strict) for row in job.rows[:served]
+            _answer_row(store.registry, job.offer, row, job.headers, strict=store.strict) for row in job.rows[:served]
         ]
         outcomes += [RowOutcome(row.id, unserved="expired") for row in job.rows[served:]]
     for index in range(min(job.faults.failed_rows, len(outcomes))):
         outcomes[index] = RowOutcome(outcomes[index].id, 500, _FAILURE)
-    counts = _counts(outcomes)
+    counts = Counter(outcome.unserved or ("served" if outcome.status == 200 else "refused") for outcome in outcomes)
     if job.faults.shuffled:
         outcomes = outcomes[1::2][::-1] + outcomes[::2]
     outcomes = outcomes[job.faults.missing_rows :] + outcomes[: job.faults.duplicate_rows]
     return store.save(_with_results(store, replace(job, counts=counts), outcomes))
 
 
-def _counts(outcomes: list[RowOutcome]) -> dict[str, int]:
-    """Return how many rows were served, refused, expired and cancelled."""
-    counts = {"served": 0, "refused": 0, "expired": 0, "cancelled": 0}
-    for outcome in outcomes:
-        counts[outcome.unserved or ("served" if outcome.status == 200 else "refused")] += 1
-    return counts
+def _answer_row(
+    registry: ModelLookup, offer: Interface, row: JobRow, headers: Mapping[str, str], *, strict: bool = False
+) -> RowOutcome:
+    """Return the outcome of a row: the endpoint's own response to its body."""
+    if (problem := unfit_id(row.model)) is not None:
+        return _refused_row(offer, row, f"The model {row.model!a} is none: {problem}.")
+    model = registry.resolve(f"{offer.model.provider}/{row.model}", protocol=offer.model.protocol)
+    path = (model.flags.path or "").partition("?")[0].replace("{model}", row.model)
+    body = {key: value for key, value in row.body.items() if key != "stream"}  # nothing streams in a batch
+    if "{model}" not in (model.flags.path or "") and "model" not in body:
+        body["model"] = row.model
+    try:
+        content = msgspec.json.encode(body)
+    except (UnicodeError, RecursionError) as error:
+        return _refused_row(offer, row, f"The body cannot be read: {error}")
+    return _outcome(row, Endpoints(registry, strict).respond(model, headers, content, path))
+
+
+def _refused_row(offer: Interface, row: JobRow, message: str) -> RowOutcome:
+    """Return the outcome of a row that the endpoint cannot read."""
+    return _outcome(row, reject(Violation("param", message), protocol=offer.model.protocol))
+
+
+def _outcome(row: JobRow, response: SimulatedResponse) -> RowOutcome:
+    text = b"".join(response.pieces)
+    try:
+        return RowOutcome(row.id, response.status, msgspec.json.decode(text))
+    except msgspec.DecodeError:  # an endpoint that refuses in plain text
+        return RowOutcome(row.id, response.status, text.decode())
 
 
 def _with_results(store: BatchStore, job: SimulatedJob, outcomes: list[RowOutcome]) -> SimulatedJob:
     """Return a job with the results as its vendor has them: in its files, or in the job itself."""
     rows = [(_write(store, job.offer, outcome), outcome) for outcome in outcomes]
-    paths = (job.offer.flags.results.files if job.offer.flags.results is not None else None) or []
+    paths = (job.offer.flags.results or BatchResults()).files or ()
     files: dict[str, str] = {}
     for index, path in enumerate(paths):
         is_error_file = index > 0
@@ -251,13 +285,11 @@ def _with_results(store: BatchStore, job: SimulatedJob, outcomes: list[RowOutcom
         if lines:
             name = f"{job.id}_{'error' if is_error_file else 'output'}.jsonl"
             files[path] = store.add_file(job.provider, name, b"".join(lines)).id
-    has_none = job.phase(store.clock()) in ("expired", "cancelled") and not _tells_unserved(job.offer)
+    # Where results do not say which rows were not served, a job that was not done has none.
+    has_none = (
+        job.phase(store.clock()) in ("expired", "cancelled") and not (job.offer.flags.result or BatchResult()).unserved
+    )
     return replace(job, results=() if has_none else tuple(row for row, _ in rows), files=files)
-
-
-def _tells_unserved(offer: Interface) -> bool:
-    """Whether results say which rows were not served. Where they do not, a job that was not done has none."""
-    return bool(offer.flags.result is not None and offer.flags.result.unserved)
 
 
 def _write(store: BatchStore, offer: Interface, outcome: RowOutcome) -> dict[str, Any]:
@@ -314,10 +346,7 @@ def describe_file(offer: Interface, file: StoredFile) -> dict[str, Any]:
         **(flags.set or {}),
         last: file.id,
     }
-    out: dict[str, Any] = {}
-    if parent:
-        set_value(out, parent, described)
-    return out or described
+    return nest(parent, described) if parent else described
 
 
 def describe_job(job: SimulatedJob, now: float, base_url: str) -> dict[str, Any]:
@@ -366,14 +395,13 @@ def _time(offer: Interface, seconds: float) -> int | str:
 def _set_counts(out: dict[str, Any], job: SimulatedJob, phase: Phase) -> None:
     """Set the counts of rows at the paths that the flags and the wire name."""
     form = job.offer.form
-    counts = dict(job.counts)
-    paths = (job.offer.flags.job.finished if job.offer.flags.job is not None else None) or []
+    paths = (job.offer.flags.job or BatchJob()).finished or ()
     named = {path: next((w for w in ("expir", "cancel", "fail", "err") if w in path), "served") for path in paths}
     for path, word in named.items():
         keys = {"expir": ["expired"], "cancel": ["cancelled"], "served": ["served"]}.get(word, ["refused"])
         if word == "fail" and not {"expir", "cancel"} & set(named.values()):
             keys += ["expired", "cancelled"]
-        set_value(out, path, sum(counts.get(key, 0) for key in keys))
+        set_value(out, path, sum(job.counts.get(key, 0) for key in keys))
     if form.total is not None:
         set_value(out, form.total, len(job.rows))
     if form.remaining is not None:
@@ -394,7 +422,7 @@ def _set_errors(out: dict[str, Any], path: str, problems: tuple[RowProblem, ...]
 def describe_page(offer: Interface, jobs: list[dict[str, Any]], start: str | None, size: int) -> dict[str, Any]:
     """Return the page of a list that begins at `start`: a token, the id of the job before it, or a number."""
     flags = offer.flags.list_ or BatchList()
-    id_path = (offer.flags.job.id if offer.flags.job is not None else None) or "id"
+    id_path = (offer.flags.job or BatchJob()).id or "id"
     first = 0
     if start and flags.pages == "last-id":
         first = next((n + 1 for n, job in enumerate(jobs) if get(job, id_path) == start), len(jobs))

@@ -1,27 +1,116 @@
-"""Hold the files and jobs of one server in memory, and read the request that starts a job."""
+"""Hold the files and jobs of one server in memory, and tell which step of a batch interface a request is."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get
-from cnllm.registry.flags.batch import BatchSubmit
-from cnllm.simulator.batch.rows import JobRow, RowProblem, read_lines, read_rows
-from cnllm.simulator.batch.steps import BatchStep, Interface, find_step, provider_interfaces
-from cnllm.simulator.faults import JobFaults, read_job_faults
+from cnllm.errors import UnknownModel
+from cnllm.protocols import PROTOCOLS, server_codec
+from cnllm.protocols.server_interface import BatchForm
+from cnllm.registry.flags import Batch
+from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResults, BatchSubmit, BatchUpload
+from cnllm.registry.model import Model
+from cnllm.simulator.faults import JobFaults
 from cnllm.simulator.respond import ModelLookup
-from cnllm.types.checks import unfit_id
 
-__all__ = ["BatchStore", "Phase", "RefusedStep", "SimulatedJob", "StoredFile", "read_submission"]
+__all__ = ["BatchStep", "BatchStore", "Interface", "JobRow", "Phase", "RowProblem", "SimulatedJob", "StoredFile"]
 
 Phase = Literal["pending", "done", "failed", "cancelled", "expired"]
+StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
+
+
+class Interface(Struct, frozen=True):
+    """A provider's batch interface on one wire. `model` is the endpoint; its id does not count."""
+
+    model: Model
+    flags: Batch
+
+    @property
+    def form(self) -> BatchForm:
+        """Return the words of the wire's own interface."""
+        return server_codec(self.model.protocol).batch
+
+    @property
+    def paths(self) -> dict[StepName, tuple[str, str | None]]:
+        """Return method and path of each step in the order in which they are tried: paths that name more come first."""
+        flags, job, upload = self.flags, self.flags.job or BatchJob(), (self.flags.upload or BatchUpload()).path
+        return {
+            "upload": ("POST", upload),
+            "submit": ("POST", (flags.submit or BatchSubmit()).path),
+            "cancel": ("POST", job.cancel),
+            "list": ("GET", (flags.list_ or BatchList()).path),
+            "results": ("GET", (flags.results or BatchResults()).path),
+            "file": ("GET", f"{upload}/{{file}}" if upload else None),
+            "poll": ("GET", job.path),
+        }
+
+    def match(self, step: StepName, method: str, path: str) -> re.Match[str] | None:
+        """Return the match of a request with the path of a step, with what the path names."""
+        verb, own = self.paths[step]
+        return _compile(own.partition("?")[0]).fullmatch(path) if own and verb == method else None
+
+
+class BatchStep(Struct, frozen=True):
+    """A step: the interfaces of the provider that have it at this path, and what the path names."""
+
+    name: StepName
+    interfaces: tuple[Interface, ...]
+    names: dict[str, str] = {}
+
+
+def _interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
+    """Return a provider's batch interfaces, one per wire: that of its first model that is served in batches."""
+    found: dict[str, Interface] = {}
+    names = [f"{provider}/any", *(name for name in registry.names() if name.startswith(f"{provider}/"))]
+    for protocol in (None, *PROTOCOLS):
+        for name in names:
+            try:
+                model = registry.resolve(name, protocol=protocol)
+            except UnknownModel:
+                break  # there is no such provider, or it does not speak this protocol
+            flags = model.flags.batch
+            if flags is not None and flags.available and flags.submit is not None and flags.input != "calls":
+                found.setdefault(model.protocol, Interface(model, flags))
+                break
+    return tuple(found.values())
+
+
+@cache
+def _compile(path: str) -> re.Pattern[str]:
+    """Return the pattern of a path with names in braces. A name that is a whole path has a slash in it."""
+    is_whole = path in ("/{id}", "/{id}:cancel")
+    texts = {"model": ".+", "id": r"[^/]+/[^/:]+" if is_whole else "[^/]+"}
+    pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: f"(?P<{name[1]}>{texts.get(name[1], '[^/]+')})", re.escape(path))
+    return re.compile(pattern)
+
+
+# ── files and jobs ───────────────────────────────────────────────────────────
+
+
+class JobRow(Struct, frozen=True):
+    """A row: its id, the model that answers it, and the body of its request."""
+
+    id: str
+    model: str
+    body: dict[str, Any]
+
+
+class RowProblem(Struct, frozen=True):
+    """The reason why a job cannot be run. `line` counts from 1; None where no single row is at fault."""
+
+    code: str
+    message: str
+    line: int | None = None
+    param: str | None = None
 
 
 class StoredFile(Struct, frozen=True):
@@ -94,8 +183,13 @@ class BatchStore:
     def find_step(self, provider: str, method: str, path: str) -> BatchStep | None:
         """Return the step that a request to one of a provider's paths is, or None. Providers are looked up once."""
         if provider not in self._interfaces:
-            self._interfaces[provider] = provider_interfaces(self.registry, provider)
-        return find_step(self._interfaces[provider], method, path)
+            self._interfaces[provider] = _interfaces(self.registry, provider)
+        interfaces = self._interfaces[provider]
+        for step in interfaces[0].paths if interfaces else ():
+            hits = [(found, match) for found in interfaces if (match := found.match(step, method, path)) is not None]
+            if hits:
+                return BatchStep(step, tuple(found for found, _ in hits), hits[0][1].groupdict())
+        return None
 
     def new_id(self, prefix: str) -> str:
         """Return an id that no file and no job has."""
@@ -128,103 +222,3 @@ class BatchStore:
                 seen = self.save(replace(job, lists=job.lists + 1))
                 if seen.lists > seen.faults.unlisted:
                     yield seen
-
-
-# ── the request that starts a job ────────────────────────────────────────────
-
-
-class RefusedStep(Exception):
-    """A request that the interface refuses at once."""
-
-    def __init__(self, message: str, *, status: int = 400, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-        self.param = param
-
-
-def read_submission(
-    store: BatchStore,
-    offer: Interface,
-    body: dict[str, Any],
-    model_in_path: str | None,
-    headers: Mapping[str, str],
-    size: int,
-) -> SimulatedJob:
-    """Return the job that a request starts. Raise `RefusedStep`.
-
-    What is wrong with rows in a file fails the job later, in its validation. Rows in the body are refused at once.
-    """
-    flags = offer.flags.submit or BatchSubmit()
-    for key, value in (flags.set or {}).items():
-        if isinstance(value, str) and value.startswith("/") and key not in body:  # the path of the calls
-            raise RefusedStep(f"{key} is missing; it may be {value}.", param=key)
-    job_model = model_in_path or (_text(body, flags.model) if flags.model is not None else None)
-    rows, problems = read_rows(offer, _lines(store, offer, flags, body), job_model)
-    problems += _limits(offer, size) + _unsupported(store.registry, offer, rows)
-    if problems and flags.rows is not None:
-        where = "" if problems[0].line is None else f"{flags.rows}[{problems[0].line - 1}]: "
-        raise RefusedStep(where + problems[0].message, param=problems[0].param)
-    faults = read_job_faults(headers)
-    if faults.invalid:
-        problems.insert(0, RowProblem("invalid_request", "This failure was asked for.", faults.invalid))
-    kept = dict(body)
-    if flags.rows is not None:
-        kept.pop(flags.rows.partition(".")[0], None)
-    mark = get(body, flags.mark) if flags.mark is not None else None
-    return SimulatedJob(
-        id=store.new_id(offer.form.prefix),
-        offer=offer,
-        created=store.clock(),
-        body=kept,
-        headers=dict(headers),
-        rows=tuple(rows),
-        faults=faults,
-        problems=tuple(problems),
-        mark=mark if isinstance(mark, str) else None,
-    )
-
-
-def _lines(store: BatchStore, offer: Interface, flags: BatchSubmit, body: dict[str, Any]) -> Iterable[tuple[int, Any]]:
-    """Return the rows that the body has or names, with their numbers."""
-    if flags.rows is not None:
-        rows = get(body, flags.rows)
-        if not isinstance(rows, list):
-            raise RefusedStep(f"{flags.rows} must be a list of requests.", param=flags.rows)
-        return enumerate(rows, start=1)
-    if flags.files is not None:
-        ids = get(body, flags.files)
-        if not isinstance(ids, list) or len(ids) != 1:
-            raise RefusedStep(f"{flags.files} must be a list of one file.", param=flags.files)
-        return read_lines(_file(store, offer, ids[0], flags.files).content)
-    path = flags.file or "input_file_id"
-    return read_lines(_file(store, offer, get(body, path), path).content)
-
-
-def _file(store: BatchStore, offer: Interface, id: Any, path: str) -> StoredFile:
-    file = store.file(offer.model.provider, id) if isinstance(id, str) else None
-    if file is None:
-        raise RefusedStep(f"There is no file {id}.", param=path)
-    return file
-
-
-def _text(body: dict[str, Any], path: str) -> str | None:
-    value = get(body, path)
-    return value if isinstance(value, str) and value else None
-
-
-def _unsupported(registry: ModelLookup, offer: Interface, rows: Iterable[JobRow]) -> list[RowProblem]:
-    """Return which models of the rows the interface does not serve."""
-    names = sorted({row.model for row in rows if unfit_id(row.model) is None})
-    provider, protocol = offer.model.provider, offer.model.protocol
-    batches = {name: registry.resolve(f"{provider}/{name}", protocol=protocol).flags.batch for name in names}
-    refused = [name for name, batch in batches.items() if batch is not None and batch.available is False]
-    return [RowProblem("model_not_supported", f"The model {name} is not served in batches.") for name in refused]
-
-
-def _limits(offer: Interface, size: int) -> list[RowProblem]:
-    """Return what is wrong with the size of a request that holds its rows."""
-    limit = offer.flags.max_bytes
-    if offer.flags.input != "inline" or limit is None or size <= limit:
-        return []
-    return [RowProblem("too_large", f"The request has {size} bytes; the limit is {limit}.")]
