@@ -7,6 +7,8 @@ neither hides an error.
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -15,10 +17,20 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get, set_value
-from cnllm.registry.flags import Body, Flags, ReasoningFlags, Simulator, StreamFlags, Tools, UsagePaths
+from cnllm.registry.flags import (
+    Body,
+    CallPaths,
+    Flags,
+    Messages,
+    ReasoningFlags,
+    ReplyPaths,
+    Simulator,
+    StreamFlags,
+    Tools,
+    UsagePaths,
+)
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
-from cnllm.simulator.chat_paths import place_choice, place_message
 from cnllm.simulator.reply import SimulatedReply, finish_word
 from cnllm.simulator.request import ParsedRequest, split_pieces
 
@@ -60,9 +72,9 @@ def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: Simul
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
             for c in reply.calls
         ]
-    message = place_message(message, flags)
+    message = _place_message(message, flags)
     choice = {"index": 0, "message": message, "finish_reason": finish_word(flags, reply.finish)}
-    body = place_choice(_head(reply, "chat.completion"), choice, flags)
+    body = _place_choice(_head(reply, "chat.completion"), choice, flags)
     _put_usage(body, flags, reply)
     return msgspec.json.encode(body)
 
@@ -72,14 +84,14 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     head = _head(reply, "chat.completion.chunk")
 
     def frame(choice: dict[str, Any] | None, *, has_usage: bool = False) -> bytes:
-        chunk = place_choice(head, choice, flags)
+        chunk = _place_choice(head, choice, flags)
         if has_usage:
             _put_usage(chunk, flags, reply)
         return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
     yield _KEEP_ALIVE
     for delta in _deltas(flags, reply):
-        yield frame({"index": 0, "delta": place_message(delta, flags), "finish_reason": None})
+        yield frame({"index": 0, "delta": _place_message(delta, flags), "finish_reason": None})
     last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": finish_word(flags, reply.finish)}
     place = _stream_usage(flags, request)
     if place == "choice":
@@ -206,3 +218,60 @@ def _usage(rules: UsagePaths, reply: SimulatedReply) -> dict[str, Any]:
         for path in (getattr(rules, name) or [])[:1]:
             set_value(out, path, value)
     return out
+
+
+# ── an endpoint's own paths ───────────────────────────────────────────────────
+
+
+def _place_message(message: dict[str, Any], flags: Flags) -> dict[str, Any]:
+    """Return a message or a delta of a reply with the endpoint's own paths."""
+    messages, tools = flags.messages or Messages(), flags.tools or Tools()
+    out: dict[str, Any] = {}
+    for key, value in message.items():
+        if key == "content":
+            set_value(out, messages.answer_field or key, value)
+        elif key == "tool_calls":
+            set_value(out, tools.calls_field or key, [_place_call(call, tools) for call in value])
+        elif isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] |= value
+        else:
+            out[key] = value
+    return out
+
+
+def _place_call(call: dict[str, Any], tools: Tools) -> dict[str, Any]:
+    """Return a call, or a piece of one, with the endpoint's own paths."""
+    paths = tools.call_paths or CallPaths()
+    function = dict(call["function"])
+    if tools.arguments == "object":
+        function["arguments"] = json.loads(function["arguments"] or "{}")
+    if paths == CallPaths():
+        return {**call, "function": function}
+    out = {} if "index" not in call else {"index": call["index"]}
+    places = {"id": paths.id or "id", "name": paths.name or "function.name"}
+    places["arguments"] = paths.arguments or "function.arguments"
+    for key, value in {**call, **function}.items():
+        if key in places:
+            set_value(out, places[key], value)
+    return out
+
+
+def _place_choice(body: dict[str, Any], choice: dict[str, Any] | None, flags: Flags) -> dict[str, Any]:
+    """Return a body or a chunk with its only choice at the endpoint's own path; None: a chunk without a choice."""
+    paths = flags.reply or ReplyPaths()
+    if paths == ReplyPaths():
+        return {**body, "choices": [] if choice is None else [choice]}
+    if choice is None:
+        return body
+    own = {"message": paths.message, "delta": paths.delta, "finish_reason": paths.finish}
+    out: dict[str, Any] = {}
+    for key, value in choice.items():
+        path = own.get(key) or key
+        if path == ".":
+            out |= value
+        else:
+            set_value(out, path, value)
+    if paths.choices == ".":
+        return {**body, **{key: value for key, value in out.items() if key != "index"}}
+    set_value(body := copy.deepcopy(body), paths.choices or "choices", [out])
+    return body

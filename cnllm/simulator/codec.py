@@ -17,8 +17,7 @@ from cnllm.protocols.event_order import reply_events
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
-from cnllm.simulator import chat_request
-from cnllm.simulator.chat_paths import usual_body, usual_messages
+from cnllm.simulator.chat_request import read_chat_request, usual_body, usual_messages
 from cnllm.simulator.reply import SimulatedReply, finish_word
 from cnllm.simulator.request import (
     Form,
@@ -62,7 +61,7 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
     body, misplaced = usual_body(body, model.flags)
     if codec.dialects:
         body, unread = usual_messages(body, model.flags)
-        parsed = chat_request.read_chat_request(body)
+        parsed = read_chat_request(body)
         misplaced = misplaced or unread
         return parsed if misplaced is None else msgspec.structs.replace(parsed, broken=misplaced)
     if misplaced is not None:
