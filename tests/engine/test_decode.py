@@ -15,7 +15,8 @@ import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.encode.plan import unknown_plan
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
+from cnllm.protocols.chat.client_decode import ChatDecoder
+from cnllm.protocols.chat.client_fast import fast_decoder
 from cnllm.protocols.pieces import ANSWERED, CallPieces, Head, ReasoningPiece, TextPiece
 from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 

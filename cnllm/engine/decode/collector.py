@@ -11,7 +11,7 @@ from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.parts import Parts
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
 from cnllm.engine.encode.plan import Plan
-from cnllm.protocols.call_ids import ReplyIds
+from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.pieces import (
     FINISH_RANKS,
     Annotations,

@@ -29,7 +29,7 @@ from cnllm.engine.encode.plan import Plan, unknown_plan
 from cnllm.engine.history.prompted_tools import is_prompted
 from cnllm.engine.options import read_options
 from cnllm.protocols import wire
-from cnllm.protocols.call_ids import ReplyIds
+from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.pieces import (
     FACTS,
     CallPieces,

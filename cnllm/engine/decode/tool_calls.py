@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.protocols.call_ids import ReplyIds
+from cnllm.protocols.identifiers import ReplyIds
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 from cnllm.types.lenient_json import JsonNesting
 

@@ -13,7 +13,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
-from cnllm.protocols.tool_names import accepted_name, distinct_name
+from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict

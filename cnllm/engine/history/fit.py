@@ -15,8 +15,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning, repair
 from cnllm.engine.history.repair import Turn
 from cnllm.protocols import Wire, wire
-from cnllm.protocols.call_ids import UniqueIds
-from cnllm.protocols.tool_names import accepted_name
+from cnllm.protocols.identifiers import UniqueIds, accepted_name
 from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model

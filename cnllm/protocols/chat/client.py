@@ -1,9 +1,9 @@
 """Register the client side of OpenAI chat completions."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
+from cnllm.protocols.chat.client_decode import ChatDecoder
 from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
-from cnllm.protocols.chat.client_usual import usual_reader
+from cnllm.protocols.chat.client_fast import fast_decoder, usual_reader
 from cnllm.types.media import media_kind
 
 __all__ = ["WIRE"]

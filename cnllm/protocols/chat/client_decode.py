@@ -7,15 +7,11 @@ the fields of the reasoning, the places of usage and errors.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols import FastDecoder
-from cnllm.protocols.chat.client_custom import as_functions, end_inputs
 from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.pieces import (
     ANSWERED,
@@ -45,8 +41,9 @@ from cnllm.protocols.reported import (
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
+from cnllm.types.tools import custom_arguments
 
-__all__ = ["EXTRA_KEYS", "ChatDecoder", "fast_decoder", "find_fault"]
+__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_fault"]
 
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
@@ -60,8 +57,6 @@ _SOUNDS = {
     "ZkxhQw": "audio/flac",
 }
 """Types of sounds by the beginning of their data in base64."""
-_BEGINNINGS = ("", "{")  # of arguments; a piece of white space alone is as rare as one that begins an object
-_FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
 
 
 class ChatDecoder:
@@ -150,7 +145,7 @@ class ChatDecoder:
         word = choice.get("finish_reason")
         if word is not None and (finish := read_finish(word, self._flags)) is not None:
             if self._open_inputs:
-                out.append(CallPieces(end_inputs(self._open_inputs), False))
+                out.append(CallPieces(_end_inputs(self._open_inputs), False))
             out.append(finish)
             if finish.kind in FINISH_RANKS:
                 out.append(ENDED)
@@ -235,7 +230,7 @@ class ChatDecoder:
             calls = [{"index": 0, "function": old}]
         if calls:
             self._has_answer = self._has_calls = True
-            out.append(CallPieces(as_functions(calls, self._open_inputs, whole=whole), whole))
+            out.append(CallPieces(_as_functions(calls, self._open_inputs, whole=whole), whole))
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
@@ -381,111 +376,40 @@ def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     return None if data.get("choices") else find_error(data)
 
 
-@lru_cache(maxsize=256)
-def fast_decoder(flags: Flags) -> FastDecoder | None:
-    """Return the fast decoder; None where the endpoint has paths of its own.
+# ── custom tools ──────────────────────────────────────────────────────────────
 
-    It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
-    """
-    reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
-    paths = [
-        *((flags.usage.at if flags.usage else None) or ()),
-        *((flags.error.at if flags.error else None) or ()),
-        *((flags.citations.at if flags.citations else None) or ()),
-        *((flags.web_search.uses if flags.web_search else None) or ()),
-    ]
-    if "." in paths or chunk_reader(flags) is not None:
-        return None
-    keys = [path.split(".") for path in paths]
-    choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
-    delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
-    top_fields = {path[0] for path in keys} - {"choices"}
-    rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
-    return _chunk_decoder(
-        reasoning_fields,
-        ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields)),
-        tuple(sorted(rare_choice)),
-        tuple(sorted(top_fields)),
-    )
+# The input of a custom tool, a plain text, is one argument of a function. A stream has an input in pieces, and no mark
+# of its end: the indexes of calls whose input may go on are kept.
 
 
-class _Arguments(msgspec.Struct, gc=False):
-    """A piece of a call's arguments, without a name."""
-
-    arguments: str
-    name: Literal[""] | None = None
-
-
-class _CallPiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A piece of a call that has begun: it has no id and no other data."""
-
-    index: int
-    function: _Arguments
-    id: Literal[""] | None = None
-    type: Any = None
+def _as_functions(items: Any, open_inputs: set[Any], *, whole: bool) -> Any:
+    """Return the items of a message or a delta; those of custom tools are ones of functions."""
+    if type(items) is not list or not any(map(_is_custom, items)):
+        return items
+    return [_as_function(item, open_inputs, whole=whole) if _is_custom(item) else item for item in items]
 
 
-@lru_cache(maxsize=64)
-def _chunk_decoder(
-    reasoning_fields: tuple[str, ...],
-    rare_delta: tuple[str, ...],
-    rare_choice: tuple[str, ...],
-    rare_top: tuple[str, ...],
-) -> Callable[[bytes], tuple[str, str | int | None] | None]:
-    """Return a decoder for the most common chunks of a chat stream: one choice, with one piece of one kind.
-
-    The decoder returns the piece and its kind: the field of the reasoning, None for the answer, or the index of the
-    call whose arguments go on. It returns None for a chunk with anything else in it, or with a piece that may begin
-    another call; the full decoder reads that then. The rare names are those that a full decoding would use: they may
-    only be null, which the decoder itself checks while it skips all other undeclared fields.
-    """
-    reasoning_fields = tuple(dict.fromkeys(reasoning_fields))
-    fields = (*reasoning_fields[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(reasoning_fields))])
-    first, second = fields
-    delta = _optional_struct(
-        [
-            ("content", str | None),
-            ("calls", list[_CallPiece] | None),
-            *[(f"f{i}", str | None) for i in range(_FIELDS)],
-        ],
-        {"calls": "tool_calls", **{f"f{i}": name for i, name in enumerate(fields)}},
-        (*rare_delta, *reasoning_fields[_FIELDS:]),
-    )
-    choice = _optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
-    chunk = _optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
-    decode = msgspec.json.Decoder(chunk).decode
-
-    def read(text: bytes) -> tuple[str, str | int | None] | None:
-        """Decode one chunk."""
-        try:
-            [choice] = decode(text).choices
-        except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no choice, several, or no UTF-8
-            return None
-        delta_data = choice.delta
-        if delta_data is None:
-            return None
-        if delta_data.calls:
-            [call, *others] = delta_data.calls
-            piece = call.function.arguments
-            if others or delta_data.content or delta_data.f0 or delta_data.f1 or piece.lstrip()[:1] in _BEGINNINGS:
-                return None
-            return piece, call.index
-        if delta_data.content:
-            return None if delta_data.f0 or delta_data.f1 else (delta_data.content, None)
-        if delta_data.f0:
-            return None if delta_data.f1 else (delta_data.f0, first)
-        return (delta_data.f1, second) if delta_data.f1 else None
-
-    return read
+def _end_inputs(open_inputs: set[Any]) -> list[dict[str, Any]]:
+    """Return the items that end the calls whose input is open, and close these."""
+    items = [{"index": index, "function": {"arguments": '"}'}} for index in open_inputs]
+    open_inputs.clear()
+    return items
 
 
-def _optional_struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
-    """Return a Struct with these optional fields, and with rare ones that may only be null."""
-    declared = {*rename.values(), *(name for name, _ in fields if name not in rename)}
-    names = {f"r{i}": name for i, name in enumerate(dict.fromkeys(rare)) if name not in declared}
-    return msgspec.defstruct(
-        "FastChunk",
-        [*[(n, t, [] if n == "choices" else None) for n, t in fields], *[(n, None, None) for n in names]],
-        rename={**rename, **names},
-        gc=False,
-    )
+def _is_custom(item: Any) -> bool:
+    """Whether an item is a call of a custom tool, or a piece of one."""
+    return type(item) is dict and type(item.get("custom")) is dict
+
+
+def _as_function(item: dict[str, Any], open_inputs: set[Any], *, whole: bool) -> dict[str, Any]:
+    """Return the item of a function for one of a custom tool."""
+    custom, index = item["custom"], item.get("index")
+    input = custom.get("input")
+    index = index if type(index) is int else None
+    arguments = custom_arguments(input if type(input) is str else "")[1]
+    if not whole:
+        head, _, text = arguments[:-2].partition(':"')  # without the end of the text and of the object
+        arguments = text if index in open_inputs else f'{head}:"{text}'
+        open_inputs.add(index)
+    rest = {key: value for key, value in item.items() if key not in ("type", "custom")}
+    return {**rest, "function": {"name": custom.get("name"), "arguments": arguments}}

@@ -1,14 +1,21 @@
-"""Make ids of calls that are unique in a conversation and match the endpoint's pattern."""
+"""Make ids of calls and names of tools that the endpoint accepts.
+
+An id is unique in its conversation. A name gets the same form each time, so that prompt caches hit.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
+from cnllm.registry.flags import Tools
 from cnllm.types import Message, ToolCall, ToolResult
 
-__all__ = ["ReplyIds", "UniqueIds", "matches_pattern"]
+__all__ = ["ReplyIds", "UniqueIds", "accepted_name", "distinct_name", "matches_pattern"]
 
 _MAX_ATTEMPTS = 100  # attempts to make an id that matches a pattern and is unused
+_USUAL_LENGTH = 64  # where a name has to be changed and no limit is known
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class UniqueIds:
@@ -134,3 +141,41 @@ def matches_pattern(pattern: str | None, text: str) -> bool:
     from cnllm.schemas.patterns import matches_whole  # most programs make no call with a pattern
 
     return matches_whole(pattern, text)
+
+
+# ── names of tools ───────────────────────────────────────────────────────────
+
+
+def accepted_name(name: str, rules: Tools) -> tuple[str, str] | None:
+    """Return a form of a name that the endpoint accepts, and the flag that requires it; None for an accepted name.
+
+    Characters that may not stand in a name become an underscore. Where letters are lost in that way, or the name is
+    too long, it ends with digits of its own.
+    """
+    longest, pattern = rules.name_max_length, rules.name_pattern
+    is_long = longest is not None and len(name) > longest
+    if matches_pattern(pattern, name):
+        return (distinct_name(name, rules), "tools.name_max_length") if is_long else None
+    has_lost = is_long or any(char.isalnum() for text in _REFUSED.findall(name) for char in text)
+    short = _plain_form(name, pattern)
+    if has_lost or (longest is not None and len(short) > longest):
+        short = distinct_name(name, rules)
+    return (short, "tools.name_pattern") if matches_pattern(pattern, short) else None  # nothing is known to match
+
+
+def distinct_name(name: str, rules: Tools) -> str:
+    """Return a form of a name that no other name has."""
+    import hashlib  # loads OpenSSL, so only where it is needed
+
+    longest = rules.name_max_length if rules.name_max_length is not None else _USUAL_LENGTH
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    if longest <= 9:
+        return digest[:longest]
+    plain = name if matches_pattern(rules.name_pattern, name) else _plain_form(name, rules.name_pattern)
+    return f"{plain[: longest - 9]}_{digest}"
+
+
+def _plain_form(name: str, pattern: str | None) -> str:
+    """Return a name without the characters that endpoints refuse; it begins with a letter where it has to."""
+    plain = _REFUSED.sub("_", name)
+    return plain if matches_pattern(pattern, plain) else f"tool_{plain}"
