@@ -8,20 +8,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import merge_patch
 from cnllm.types import Part, Seal
 
 __all__ = [
+    "TokenField",
     "reply_id",
     "stream_id",
-    "token_reader",
-    "token_writer",
     "with_counts",
 ]
 
@@ -67,24 +67,43 @@ _STANDARD = str.maketrans("-_", "+/")
 # ── opaque tokens ────────────────────────────────────────────────────────────
 
 
-def token_reader(
-    protocol: str, kinds: Iterable[type], *fields: str, is_bytes: bool = False
-) -> Callable[[Part], str | None]:
-    """Return a function that reads the token of a part of these kinds, from the first of the fields that has one.
+class TokenField(Struct, frozen=True):
+    """The field of a token in parts of some kinds: a token is read from the first name that has one.
 
-    `is_bytes`: the fields hold bytes in base64, which clients decode and encode again.
+    It is written to the first name.
+
+    `is_bytes`: the field holds bytes in base64, which clients decode and encode again. `base` returns the other data of
+    the new seal of a part.
     """
-    carriers = frozenset(kinds)
 
-    def read_token(part: Part) -> str | None:
+    protocol: str
+    kinds: frozenset[type]
+    names: tuple[str, ...]
+    is_bytes: bool = False
+    base: Callable[[Any], Mapping[str, Any]] = lambda part: {}
+
+    def read(self, part: Part) -> str | None:
         """Return the token of a part, or None."""
         seal = part.seal
-        if type(part) not in carriers or seal is None or seal.protocol != protocol or not isinstance(seal.data, dict):
+        if (
+            type(part) not in self.kinds
+            or seal is None
+            or seal.protocol != self.protocol
+            or type(seal.data) is not dict
+        ):
             return None
-        token = next((value for field in fields if isinstance(value := seal.data.get(field), str) and value), None)
-        return _decode(token) if is_bytes and token is not None else token
+        token = next((value for name in self.names if isinstance(value := seal.data.get(name), str) and value), None)
+        return _decode(token) if self.is_bytes and token is not None else token
 
-    return read_token
+    def write(self, part: Part, token: str) -> Part:
+        """Return a part with a token, without its own seal, which belongs to somebody else.
+
+        It is the part itself if it has no field for one.
+        """
+        if type(part) not in self.kinds:
+            return part
+        value = base64.b64encode(token.encode()).decode() if self.is_bytes else token
+        return replace(part, seal=Seal(self.protocol, "", "", {**self.base(part), self.names[0]: value}))
 
 
 def _decode(text: str) -> str:
@@ -93,29 +112,3 @@ def _decode(text: str) -> str:
         return base64.b64decode(text.translate(_STANDARD), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         return text
-
-
-def token_writer(
-    protocol: str,
-    kinds: Iterable[type],
-    field: str,
-    base: Callable[[Any], Mapping[str, Any]] | None = None,
-    *,
-    is_bytes: bool = False,
-) -> Callable[[Part, str], Part]:
-    """Return a function that writes a token into a field of a part of these kinds.
-
-    The part loses its own seal, which belongs to somebody else. `base` returns the other data of the new seal.
-    `is_bytes`: the field holds bytes in base64.
-    """
-    carriers = frozenset(kinds)
-
-    def write_token(part: Part, token: str) -> Part:
-        """Return the part with the token; the part itself if it has no field for one."""
-        if type(part) not in carriers:
-            return part
-        value = base64.b64encode(token.encode()).decode() if is_bytes else token
-        data = {**(base(part) if base is not None else {}), field: value}
-        return replace(part, seal=Seal(protocol, "", "", data))
-
-    return write_token

@@ -12,16 +12,15 @@ from typing import Any
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.gemini.server_decode import read_request, read_search
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
-from cnllm.protocols.reply_fields import token_reader, token_writer
+from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm, ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning, Text, ToolCall
 
 __all__ = ["API", "CODEC"]
 
-_PROTOCOL = "gemini"
 _PAGE = 50  # models of a page where the client names no number
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
-_CARRIERS = (Reasoning, Text, ToolCall)
+_TOKEN = TokenField("gemini", frozenset([Reasoning, Text, ToolCall]), ("thoughtSignature",), is_bytes=True)
 
 CODEC = ServerCodec(
     takes_media=lambda media: True,
@@ -33,8 +32,8 @@ CODEC = ServerCodec(
     result_names=True,
     whole_calls=True,
     takes_raw=lambda call, request: False,
-    read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
-    write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
+    read_token=_TOKEN.read,
+    write_token=_TOKEN.write,
     paths=tuple(
         f"/{version}/models/{{model}}:{method}"
         for version in ("v1beta", "v1")

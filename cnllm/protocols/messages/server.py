@@ -8,13 +8,13 @@ from typing import Any
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request, read_search
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
-from cnllm.protocols.reply_fields import token_reader, token_writer
+from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm, ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning
 
 __all__ = ["API", "CODEC"]
 
-_PROTOCOL = "anthropic-messages"
+_TOKEN = TokenField("anthropic-messages", frozenset([Reasoning]), ("signature", "data"))
 _PAGE = 20  # models of a page where the client names no number
 
 CODEC = ServerCodec(
@@ -26,8 +26,8 @@ CODEC = ServerCodec(
     bearer=True,
     one_block=True,
     takes_raw=lambda call, request: False,
-    read_token=token_reader(_PROTOCOL, [Reasoning], "signature", "data"),
-    write_token=token_writer(_PROTOCOL, [Reasoning], "signature"),
+    read_token=_TOKEN.read,
+    write_token=_TOKEN.write,
     feature_headers=("anthropic-beta",),
     paths=("/v1/messages",),
     seal_example=lambda token, text: {"signature": token},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.protocols import ServerCodec
-from cnllm.protocols.reply_fields import token_reader, token_writer
+from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, takes_raw, token_fields, write_reply
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
@@ -13,7 +13,7 @@ from cnllm.types import Reasoning
 
 __all__ = ["API", "CODEC"]
 
-_PROTOCOL = "openai-responses"
+_TOKEN = TokenField("openai-responses", frozenset([Reasoning]), ("encrypted_content",), base=token_fields)
 
 
 def _seal_example(token: str, text: str) -> dict[str, Any]:
@@ -32,8 +32,8 @@ CODEC = ServerCodec(
     write_reply=write_reply,
     write_error=openai_error,
     stream=StreamEncoder,
-    read_token=token_reader(_PROTOCOL, [Reasoning], "encrypted_content"),
-    write_token=token_writer(_PROTOCOL, [Reasoning], "encrypted_content", token_fields),
+    read_token=_TOKEN.read,
+    write_token=_TOKEN.write,
     feature_headers=("openai-beta",),
     paths=("/v1/responses", "/responses"),
     json_mode=("text.format.type", "json_object"),
