@@ -71,13 +71,8 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
             extra["response_format"] = other
     if extra:
         options["extra_body"] = extra
-    model = body.get("model")
-    return Request(
-        model=model if isinstance(model, str) else None,
-        messages=messages_read,
-        stream=body.get("stream") is True,
-        options=options,
-    )
+    stream = body.get("stream") is True
+    return Request(model=body.get("model"), messages=messages_read, stream=stream, options=options)
 
 
 def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
@@ -93,12 +88,7 @@ def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
 def _tools(options: dict[str, Any]) -> None:
     """Decode custom tools as functions, and a choice of one, or among some."""
     if "tools" in options:
-        if not isinstance(options["tools"], list):
-            raise ValueError("tools is not a list")
-        for index, tool in enumerate(options["tools"]):
-            if not isinstance(tool, dict):
-                raise ValueError(f"tools[{index}] is not an object")
-        options["tools"] = [_tool(tool) for tool in options["tools"]]
+        options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
     match options.get("tool_choice"):
         case {"type": "custom", "custom": {"name": str(name)}}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -108,8 +98,10 @@ def _tools(options: dict[str, Any]) -> None:
             allow_tools(options, choice, "tool_choice.allowed_tools", named)
 
 
-def _tool(tool: Any) -> Any:
-    """Decode a tool: a custom one becomes a function."""
+def _tool(tool: Any, index: int) -> dict[str, Any]:
+    """Decode a tool: a custom one becomes a function. Raises `ValueError`."""
+    if not isinstance(tool, dict):
+        raise ValueError(f"tools[{index}] is not an object")
     match tool:
         case {"type": "custom", "custom": {"name": str(name)} as custom}:
             return custom_function(name, custom)

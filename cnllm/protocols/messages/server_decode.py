@@ -54,14 +54,8 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     _thinking(body, options, extra)
     if extra:
         options["extra_body"] = extra
-    model = body.get("model")
-    return Request(
-        model=model if isinstance(model, str) else None,
-        messages=messages,
-        stream=body.get("stream") is True,
-        options=options,
-        notes=notes,
-    )
+    stream = body.get("stream") is True
+    return Request(model=body.get("model"), messages=messages, stream=stream, options=options, notes=notes)
 
 
 def _without_billing_in(turn: Any, index: int, notes: list[Note]) -> Any:
@@ -218,7 +212,7 @@ def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:
     """Decode functions in the neutral form; the endpoint's own tools, and keys beside a function, are kept."""
     tools = body.get("tools")
     if tools is not None:
-        if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        if not all(isinstance(tool, dict) for tool in tools):
             raise ValueError("tools: a list of objects is required")
         options["tools"] = [_tool(tool, f"tools.{index}") for index, tool in enumerate(tools)]
     choice = body.get("tool_choice")

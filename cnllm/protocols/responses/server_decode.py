@@ -51,13 +51,8 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
     tools = ClientTools(body)
     messages += _messages(body, stamp, tools)
-    model = body.get("model")
-    return Request(
-        model=model if isinstance(model, str) else None,
-        messages=messages,
-        stream=body.get("stream") is True,
-        options=_options(body, tools),
-    )
+    stream = body.get("stream") is True
+    return Request(model=body.get("model"), messages=messages, stream=stream, options=_options(body, tools))
 
 
 # ── options ───────────────────────────────────────────────────────────────────
