@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -125,8 +126,8 @@ class KeyCounts:
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol
-        self.own: dict[tuple[str, str | None], int] = {}
-        self.dropped: dict[str, int] = {}
+        self.own: defaultdict[tuple[str, str | None], int] = defaultdict(int)
+        self.dropped: defaultdict[str, int] = defaultdict(int)
         self._added: set[str] = set()  # keys of the body whose counts were added
 
     def count(self, key: str, items: Sequence[Any]) -> None:
@@ -136,12 +137,10 @@ class KeyCounts:
     def add(self, key: str, other: KeyCounts) -> None:
         """Add the counts of items of the list that stands under a key of the body."""
         self._added.add(key)
-        if other.own:
-            for own, count in other.own.items():
-                self.own[own] = self.own.get(own, 0) + count
-        if other.dropped:
-            for dropped, count in other.dropped.items():
-                self.dropped[dropped] = self.dropped.get(dropped, 0) + count
+        for own, count in other.own.items():
+            self.own[own] += count
+        for dropped, count in other.dropped.items():
+            self.dropped[dropped] += count
 
     def count_rest(self, body: Mapping[str, Any]) -> None:
         """Count the keys of a body, except for those of lists whose counts were added."""
@@ -176,7 +175,7 @@ class KeyCounts:
         row = place.row(kind, key)
         path = f"{place.name}.{key}"
         if row is not None and row.outcome == "drop":
-            self.dropped[path] = self.dropped.get(path, 0) + 1
+            self.dropped[path] += 1
         elif row is None or row.outcome in (*_COUNTED, "return"):  # keys with `return` in a row of their own are silent
             meaning = row.meaning if row is not None and row.outcome == "forward" else None
-            self.own[path, meaning] = self.own.get((path, meaning), 0) + 1
+            self.own[path, meaning] += 1

@@ -56,22 +56,14 @@ def citations_by_part(
 
     A text has the sources of pieces that begin in it, and the last text all that are left.
     """
-    ends = [*accumulate(len(part.text) for part in parts if type(part) is Text and part.text)]
-    last = bisect_left(ends, length)
-    own: list[list[Citation]] = [[] for _ in ends]
+    ends = [*accumulate(len(part.text) if type(part) is Text else 0 for part in parts)]
+    last = bisect_left(ends, length or 1)
+    own: list[list[Citation]] = [[] for _ in parts]
     for citation in citations:
         place = last if citation.start is None else min(bisect_right(ends, citation.start), last)
         if place < len(own):
             own[place].append(citation)
-    number, offset = 0, 0
-    for part in parts:
-        begin = offset
-        if type(part) is Text and part.text:
-            offset = ends[number]
-            yield part, begin, own[number]
-            number += 1
-        else:
-            yield part, begin, []
+    yield from zip(parts, [0, *ends], own, strict=False)
 
 
 class EventOrder:
