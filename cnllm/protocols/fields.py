@@ -155,9 +155,7 @@ def require_types(body: Mapping[str, Any], fields: Fields) -> None:
         row = rows.get(name)
         if row is None or not row.types or value is None or type(value) in row.classes:  # most of them
             continue
-        if (kind := _kind(value)) in row.types:
-            continue
-        if kind == "integer" and "number" in row.types:
+        if (kind := _kind(value)) in row.types or (kind == "integer" and "number" in row.types):
             continue
         expected = " or ".join(map(_with_article, row.types))
         raise ValueError(f"{name}: {expected} is required, not {_with_article(kind)}")

@@ -8,7 +8,6 @@ from cnllm.types.media import media_kind
 
 __all__ = ["WIRE"]
 
-_FILE_PARTS = frozenset(["file"])
 WIRE = Wire(
     encode_body=encode_body,
     decoder=ChatDecoder,
@@ -20,7 +19,7 @@ WIRE = Wire(
     proof="word",
     takes_medium=takes_medium,
     takes_name=lambda media, in_result: media_kind(media) == "file",
-    file_parts=_FILE_PARTS,
+    file_parts=frozenset(["file"]),
     count_paths=("n", "best_of"),
     names=True,
     most_calls="max_tool_calls",

@@ -132,12 +132,9 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
     """
     reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
-    paths = [
-        *((flags.usage.at if flags.usage else None) or ()),
-        *((flags.error.at if flags.error else None) or ()),
-        *((flags.citations.at if flags.citations else None) or ()),
-        *((flags.web_search.uses if flags.web_search else None) or ()),
-    ]
+    groups = (flags.usage, flags.error, flags.citations)
+    paths = [path for group in groups if group is not None for path in group.at or ()]
+    paths += (flags.web_search.uses if flags.web_search else None) or ()
     if "." in paths or chunk_reader(flags) is not None:
         return None
     keys = [path.split(".") for path in paths]

@@ -7,7 +7,6 @@ from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
 
-_FILE_PARTS = frozenset(["document", "image"])
 WIRE = Wire(
     encode_body=encode_body,
     decoder=MessagesDecoder,
@@ -16,7 +15,7 @@ WIRE = Wire(
     separate_system=(None, "any", "first"),
     takes_medium=takes_medium,
     takes_name=lambda media, in_result: media_kind(media) != "image",
-    file_parts=_FILE_PARTS,
+    file_parts=frozenset(["document", "image"]),
     list_params=("stop",),
     no_blanks=("stop",),
     tool_keys=None,

@@ -232,19 +232,15 @@ class StreamEncoder:
             self._late.append(event)
             return []
         match event:
-            case TextDelta() if self._open == "text":
-                return [self._text_piece(_TEXT_PIECE, event.text)]
-            case ReasoningDelta() if self._open == "thinking":
-                return [self._text_piece(_THINKING_PIECE, event.text)]
             case TextDelta():
                 begin = self._begin_block({"type": "text", "text": ""})
-                return [*begin, self._delta("text_delta", "text", event.text), *self._write_citations()]
+                return [*begin, self._text_piece(_TEXT_PIECE, event.text), *self._write_citations()]
             case CitationAdded():
                 self._citations += [] if _is_own(event.citation.seal) else [event.citation]  # its block has it
                 return self._write_citations() if self._open == "text" else []
             case ReasoningDelta():
                 head = {"type": "thinking", "thinking": "", "signature": ""}
-                return [*self._begin_block(head), self._delta("thinking_delta", "thinking", event.text)]
+                return [*self._begin_block(head), self._text_piece(_THINKING_PIECE, event.text)]
             case BlockEnd():
                 return self._end_part(event.part)
             case ToolCallStart():

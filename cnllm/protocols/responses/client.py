@@ -7,7 +7,6 @@ from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
 
-_FILE_PARTS = frozenset(["file", "input_file", "input_image"])
 WIRE = Wire(
     encode_body=encode_body,
     decoder=ResponsesDecoder,
@@ -16,7 +15,7 @@ WIRE = Wire(
     separate_system=("first",),
     takes_medium=takes_medium,
     takes_name=lambda media, in_result: media_kind(media) == "file" and media.data is not None,
-    file_parts=_FILE_PARTS,
+    file_parts=frozenset(["file", "input_file", "input_image"]),
     reports_length=False,
     tool_keys=TOOL_KEYS,
     part_keys=frozenset(["detail", *NAME_KEYS]),
