@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from cnllm.jsonpath import get
+from cnllm.jsonpath import get, get_first
 from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
-from cnllm.registry.flags import Flags, UsagePaths
+from cnllm.registry.flags import ErrorPaths, Flags, UsagePaths
 from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
     "CountsReader",
+    "InvalidCounts",
     "ReplyStart",
     "add_counts",
     "as_count",
     "count_pieces",
     "counts_reader",
+    "declared_error",
     "find_error",
     "finish_kind",
     "finish_word",
-    "has_error_status",
     "is_error",
     "key_name",
     "known_keys",
@@ -44,6 +46,7 @@ _ERROR_CODES = ("errorcode", "errcode")
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
 _NONE = UsagePaths()
+_NO_ERROR = ErrorPaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
@@ -51,8 +54,11 @@ _Paths = tuple[tuple[str, str | None], ...]
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
 
 
-CountsReader = Callable[[dict[str, Any], set[str]], Usage]
-"""Returns the counts of a usage object; an invalid one is unknown, and its name is added to the set."""
+InvalidCounts = dict[str, list[tuple[str, Any]]]
+"""The paths and the values of invalid counts, by their names."""
+
+CountsReader = Callable[[dict[str, Any], InvalidCounts], Usage]
+"""Returns the counts of a usage object; an invalid one is unknown, and gets its path and its value under its name."""
 
 
 class ReplyStart:
@@ -88,6 +94,25 @@ def has_error_status(data: dict[str, Any]) -> bool:
         if isinstance(value, int | float) and 400 <= value <= 599:
             return True
     return False
+
+
+def declared_error(data: dict[str, Any], flags: Flags, *, has_reply: bool) -> Any:
+    """Return the error at one of the places that the flags declare, or None.
+
+    An object with 0 as its code reports success. A plain sentence, or a list of them, is no failure beside a reply.
+    """
+    paths = flags.error or _NO_ERROR
+    for path in paths.at or ():
+        error = get(data, path)
+        if not error:
+            continue
+        if type(error) is dict:
+            code, message = get_first(error, paths.code), get_first(error, paths.message)
+            if code not in (0, "0") and (message or code or has_error_status(error)):
+                return error
+        elif not has_reply:
+            return data
+    return None
 
 
 def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
@@ -151,15 +176,16 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
 
     `last` is the part of the object that came last; None where all of it came at once.
     """
-    read, invalid = counts_reader(flags), set[str]()
+    read = counts_reader(flags)
+    invalid: InvalidCounts = {}
     usage = read(data, invalid)
-    new = usage if last is None else read(last, set())
+    new = usage if last is None else read(last, {})
     has_output = bool(new.output) or (new.total or 0) > (new.input or 0)  # a 0 says nothing
     unknown = frozenset([name for name in invalid if getattr(usage, name, None) is None])
     yield Counts(usage, unknown, has_output)
     if others := other_counts(data, known_keys(flags)):
         yield ExtraPiece("usage", others)
-    for path, value in _invalid_counts(data, flags) if invalid else ():
+    for path, value in chain.from_iterable(invalid.values()):
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 
@@ -199,15 +225,6 @@ def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     return out
 
 
-def _invalid_counts(data: dict[str, Any], flags: Flags) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each count that was reported and is none."""
-    paths = flags.usage or _NONE
-    for path in (*_paths(flags), *(paths.cache_write_1h or ()), *(paths.tool_input or ())):
-        value = get(data, path)
-        if value is not None and as_count(value) is None:
-            yield path, value
-
-
 def as_count(value: Any) -> int | None:
     """Return a count of tokens; None for a value that is none."""
     if type(value) is float and value.is_integer():
@@ -222,7 +239,7 @@ def counts_reader(flags: Flags) -> CountsReader:
     places = tuple((name, _split(getattr(paths, name))) for name in _COUNTS)
     excluded = frozenset(paths.excluded_from_totals or ())
 
-    def read(data: dict[str, Any], invalid: set[str]) -> Usage:
+    def read(data: dict[str, Any], invalid: InvalidCounts) -> Usage:
         counts: list[int | None] = []
         for name, paths in places:
             found: int | None = None
@@ -234,7 +251,7 @@ def counts_reader(flags: Flags) -> CountsReader:
                     continue
                 count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
                 if count is None:
-                    invalid.add(name)
+                    invalid.setdefault(name, []).append((f"{outer}.{inner}" if inner else outer, value))
                 found = count if found is None else found
             counts.append(found)
         reasoning, cached, written, output, input, total, hourly, by_tools = counts
@@ -243,7 +260,7 @@ def counts_reader(flags: Flags) -> CountsReader:
             input = _plus(input, cached if "cached" in excluded else None)
             input = _plus(input, written if "cache_write" in excluded else None)
             input = _plus(input, by_tools if "tool_input" in excluded else None)
-            if unknown := invalid & excluded:  # a sum with an unknown part is unknown
+            if unknown := invalid.keys() & excluded:  # a sum with an unknown part is unknown
                 unknown &= {name for (name, _), count in zip(places, counts, strict=True) if count is None}
                 output = None if "reasoning" in unknown else output
                 input = None if unknown - {"reasoning"} else input

@@ -22,7 +22,7 @@ from cnllm.engine.decode.cost import (
     uncounted,
 )
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols.reported import as_count, counts_reader
+from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
 
@@ -166,7 +166,7 @@ class Meter:
             word = get(item, rules.kind) if type(item) is dict else None
             if word in (rules.included or ()):
                 continue
-            invalid = set[str]()
+            invalid: InvalidCounts = {}
             usage = self._read_counts(item, invalid) if word in (rules.excluded or ()) else None
             if usage is None or invalid or usage.input is None or usage.output is None:
                 total.miss("iterations", None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get_first
 from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.pieces import (
     ANSWERED,
@@ -33,12 +33,12 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import (
     add_counts,
+    declared_error,
     find_error,
-    has_error_status,
     is_error,
     read_finish,
 )
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import ErrorPaths, Flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
 from cnllm.types.tools import custom_arguments
@@ -356,24 +356,13 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def find_fault(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in a body or chunk, or None. An object with 0 as its code reports success."""
-    paths = flags.error
-    for path in (paths.at if paths else None) or ():
-        error = get(data, path)
-        if not error:
-            continue
-        if type(error) is dict:
-            code = get_first(error, paths.code if paths else None)
-            message = get_first(error, paths.message if paths else None)
-            if code not in (0, "0") and (message or code or has_error_status(error)):
-                return error
-        elif not data.get("choices"):  # a plain sentence; beside a choice it is no failure
-            return data
-    if not data.get("choices") and paths is not None:  # the error object may be the body itself
-        code = get_first(data, paths.code)
-        if code not in (None, 0, "0") and type(get_first(data, paths.message)) is str:
-            return data
-    return None if data.get("choices") else find_error(data)
+    """Return the error in a body or chunk, or None. The error object may be the body itself."""
+    has_reply = bool(data.get("choices"))
+    if (error := declared_error(data, flags, has_reply=has_reply)) is not None or has_reply:
+        return error
+    paths = flags.error or ErrorPaths()
+    is_error_object = get_first(data, paths.code) not in (None, 0, "0") and type(get_first(data, paths.message)) is str
+    return data if is_error_object else find_error(data)
 
 
 # ── custom tools ──────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder, UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import EXTRA_KEYS, find_fault
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.reported import counts_reader, known_keys, other_counts
+from cnllm.protocols.reported import InvalidCounts, counts_reader, known_keys, other_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
@@ -73,7 +73,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             if (not key or data.get(key)) and find_fault(data, flags) is not None:
                 return None
         usage = get_first(data, usage_at)
-        invalid = set[str]()
+        invalid: InvalidCounts = {}
         counts = read_usage(usage, invalid) if type(usage) is dict else _NO_USAGE
         if invalid:
             return None

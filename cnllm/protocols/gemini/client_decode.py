@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
 from cnllm.protocols.pieces import (
@@ -37,7 +37,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import as_count, count_pieces, find_error, merge_with_notes, read_finish
+from cnllm.protocols.reported import as_count, count_pieces, declared_error, find_error, merge_with_notes, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 
@@ -69,14 +69,17 @@ class GeminiDecoder:
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one chunk, or with `whole` of one body."""
         yield Head(data.get("responseId"), data.get("modelVersion"))
-        if (fault := _fault(data, self._flags)) is not None:
+        candidates = data.get("candidates")
+        fault = declared_error(data, self._flags, has_reply=bool(candidates))
+        if fault is None and not candidates:
+            fault = find_error(data)
+        if fault is not None:
             yield Fault(fault)
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:
             yield from self._merge_usage(usage)
         if status := data.get("modelStatus"):
             yield ExtraPiece("modelStatus", status)
-        candidates = data.get("candidates")
         is_read = False
         for position, candidate in enumerate(candidates if type(candidates) is list else ()):
             is_first = type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,))
@@ -285,17 +288,6 @@ def _token(candidate: dict[str, Any]) -> dict[str, Any]:
     token = token if type(token) is str else ""
     logprob = candidate.get("logProbability")
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
-
-
-def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in a body or chunk, or None."""
-    for path in (flags.error.at if flags.error else None) or ():
-        error = get(data, path)
-        if type(error) is dict and error:
-            return error
-        if type(error) is str and error and not data.get("candidates"):
-            return data
-    return None if data.get("candidates") else find_error(data)
 
 
 # ── the fast decoder ──────────────────────────────────────────────────────────

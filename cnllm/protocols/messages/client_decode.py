@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
     ANOTHER,
@@ -34,7 +34,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import ReplyStart, add_counts, find_error, has_error_status, read_finish
+from cnllm.protocols.reported import ReplyStart, add_counts, declared_error, find_error, read_finish
 from cnllm.registry.flags import Flags
 
 __all__ = ["MessagesDecoder", "fast_decoder"]
@@ -342,21 +342,11 @@ def _valid_position(position: Any) -> Any:
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in a body or an event, or None. An object with 0 as its code reports success."""
-    paths = flags.error
-    for path in (paths.at if paths else None) or ():
-        error = get(data, path)
-        if type(error) is dict:
-            code = get_first(error, paths.code if paths else None)
-            message = get_first(error, paths.message if paths else None)
-            if code not in (0, "0") and (message or code or has_error_status(error)):
-                return error
-        elif type(error) is str and error:
-            return data
+    """Return the error in a body or an event, or None."""
+    if (error := declared_error(data, flags, has_reply=False)) is not None:
+        return error
     kind = data.get("type")
-    if kind == "error":
-        return data
-    return find_error(data) if kind is None else None
+    return data if kind == "error" else find_error(data) if kind is None else None
 
 
 # ── the fast decoder ──────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
 )
-from cnllm.protocols.reported import add_counts, find_error, finish_word, read_finish
+from cnllm.protocols.reported import add_counts, declared_error, find_error, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
     OutputRecords,
     RecordMatcher,
@@ -153,14 +153,9 @@ def _error_event(data: dict[str, Any], flags: Flags, records: OutputRecords) -> 
 
 def _find_error(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in an object, or None."""
-    paths = flags.error
-    for path in (paths.at if paths else None) or ():
-        error = get(data, path)
-        if type(error) is dict and error:
-            return error
-        if error and type(data.get("output")) is not list:  # a plain sentence, or a list of them, without a reply
-            return data
-    return None if type(data.get("output")) is list else find_error(data)
+    has_reply = type(data.get("output")) is list
+    error = declared_error(data, flags, has_reply=has_reply)
+    return find_error(data) if error is None and not has_reply else error
 
 
 # ── items ─────────────────────────────────────────────────────────────────────
