@@ -24,8 +24,7 @@ __all__ = [
     "as_count",
     "count_pieces",
     "counts_reader",
-    "declared_error",
-    "find_error",
+    "find_fault",
     "finish_kind",
     "finish_word",
     "is_error",
@@ -96,10 +95,11 @@ def has_error_status(data: dict[str, Any]) -> bool:
     return False
 
 
-def declared_error(data: dict[str, Any], flags: Flags, *, has_reply: bool) -> Any:
-    """Return the error at one of the places that the flags declare, or None.
+def find_fault(data: dict[str, Any], flags: Flags, *, has_reply: bool, is_event: bool = False) -> Any:
+    """Return the error in a body or a chunk, or None: at a place that the flags declare, or by the names of its keys.
 
-    An object with 0 as its code reports success. A plain sentence, or a list of them, is no failure beside a reply.
+    An object with 0 as its code reports success. A plain sentence, or a list of them, is no failure beside a reply. The
+    names say nothing beside a reply, and in an event of a known type (`is_event`).
     """
     paths = flags.error or _NO_ERROR
     for path in paths.at or ():
@@ -112,10 +112,10 @@ def declared_error(data: dict[str, Any], flags: Flags, *, has_reply: bool) -> An
                 return error
         elif not has_reply:
             return data
-    return None
+    return None if has_reply or is_event else _find_error(data)
 
 
-def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
+def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return an object that is no part of a reply if it is an error: it names one, has a status, or says it failed."""
     if data.get("object") == "error" or data.get("success") is False:
         return data

@@ -33,17 +33,16 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import (
     add_counts,
-    declared_error,
-    find_error,
+    find_fault,
     is_error,
     read_finish,
 )
-from cnllm.registry.flags import ErrorPaths, Flags
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
 from cnllm.types.tools import custom_arguments
 
-__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_fault"]
+__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_chat_fault"]
 
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
@@ -98,7 +97,7 @@ class ChatDecoder:
             and self._choice_keys.isdisjoint(choices[0])
         )
         if has_more:
-            if (fault := find_fault(data, flags)) is not None:
+            if (fault := find_chat_fault(data, flags)) is not None:
                 out.append(Fault(fault))
             for key in EXTRA_KEYS:
                 if type(value := data.get(key)) in (str, dict) and value:
@@ -355,14 +354,13 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
     return plain, frozenset(keys[2] for keys in inner)
 
 
-def find_fault(data: dict[str, Any], flags: Flags) -> Any:
+def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in a body or chunk, or None. The error object may be the body itself."""
     has_reply = bool(data.get("choices"))
-    if (error := declared_error(data, flags, has_reply=has_reply)) is not None or has_reply:
-        return error
-    paths = flags.error or ErrorPaths()
-    is_error_object = get_first(data, paths.code) not in (None, 0, "0") and type(get_first(data, paths.message)) is str
-    return data if is_error_object else find_error(data)
+    fault, paths = find_fault(data, flags, has_reply=has_reply), flags.error
+    if fault is not None or has_reply or paths is None or get_first(data, paths.code) in (None, 0, "0"):
+        return fault
+    return data if type(get_first(data, paths.message)) is str else None
 
 
 # ── custom tools ──────────────────────────────────────────────────────────────

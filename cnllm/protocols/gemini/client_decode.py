@@ -37,7 +37,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import as_count, count_pieces, declared_error, find_error, merge_with_notes, read_finish
+from cnllm.protocols.reported import as_count, count_pieces, find_fault, merge_with_notes, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 
@@ -70,10 +70,7 @@ class GeminiDecoder:
         """Yield the pieces of one chunk, or with `whole` of one body."""
         yield Head(data.get("responseId"), data.get("modelVersion"))
         candidates = data.get("candidates")
-        fault = declared_error(data, self._flags, has_reply=bool(candidates))
-        if fault is None and not candidates:
-            fault = find_error(data)
-        if fault is not None:
+        if (fault := find_fault(data, self._flags, has_reply=bool(candidates))) is not None:
             yield Fault(fault)
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:

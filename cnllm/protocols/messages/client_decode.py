@@ -34,7 +34,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import ReplyStart, add_counts, declared_error, find_error, read_finish
+from cnllm.protocols.reported import ReplyStart, add_counts, find_fault, read_finish
 from cnllm.registry.flags import Flags
 
 __all__ = ["MessagesDecoder", "fast_decoder"]
@@ -69,9 +69,10 @@ class MessagesDecoder:
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one event of a stream, or with `whole` of one body."""
-        if (fault := _fault(data, self._flags)) is not None:
-            yield Fault(fault)
         kind = data.get("type")
+        fault = find_fault(data, self._flags, has_reply=False, is_event=kind is not None)
+        if fault is not None or kind == "error":
+            yield Fault(data if fault is None else fault)
         if whole or kind == "message":
             yield Head(data.get("id"), data.get("model"))
             yield from self._blocks(data.get("content"))
@@ -336,17 +337,6 @@ def _other_keys(block: dict[str, Any], *excluded: str) -> dict[str, Any]:
 def _valid_position(position: Any) -> Any:
     """Return a position, or None for an invalid one."""
     return None if type(position) in (list, dict) else position
-
-
-# ── failures ──────────────────────────────────────────────────────────────────
-
-
-def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in a body or an event, or None."""
-    if (error := declared_error(data, flags, has_reply=False)) is not None:
-        return error
-    kind = data.get("type")
-    return data if kind == "error" else find_error(data) if kind is None else None
 
 
 # ── the fast decoder ──────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
 )
-from cnllm.protocols.reported import add_counts, declared_error, find_error, finish_word, read_finish
+from cnllm.protocols.reported import add_counts, find_fault, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
     OutputRecords,
     RecordMatcher,
@@ -68,7 +68,7 @@ class ResponsesDecoder:
             yield from read(data, self._flags, self._records)
         elif whole or type(data.get("output")) is list:
             yield from _response(data, self._flags, self._records, is_final=True)
-        elif (fault := _find_error(data, self._flags)) is not None:
+        elif (fault := find_fault(data, self._flags, has_reply=False)) is not None:
             yield Fault(fault)
 
 
@@ -85,9 +85,9 @@ _ABOUT = (
 def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_final: bool) -> Iterator[Piece]:
     """Decode the reply as one object; `is_final`: this is its final version."""
     yield Head(data.get("id"), data.get("model"), data.get("created_at"))
-    if (fault := _find_error(data, flags)) is not None:
-        yield Fault(fault)
     output = data.get("output")
+    if (fault := find_fault(data, flags, has_reply=type(output) is list)) is not None:
+        yield Fault(fault)
     if type(output) is list:
         yield ANSWERED
         if is_final:
@@ -149,13 +149,6 @@ def _error_event(data: dict[str, Any], flags: Flags, records: OutputRecords) -> 
     """Decode an error event: the error is an object of its own, or stands in the event's own keys."""
     inner = data.get("error")
     yield Fault(inner if inner else {k: v for k, v in data.items() if k not in ("type", "sequence_number")})
-
-
-def _find_error(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in an object, or None."""
-    has_reply = type(data.get("output")) is list
-    error = declared_error(data, flags, has_reply=has_reply)
-    return find_error(data) if error is None and not has_reply else error
 
 
 # ── items ─────────────────────────────────────────────────────────────────────
