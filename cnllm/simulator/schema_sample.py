@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from cnllm.schemas.patterns import compile_pattern
+from cnllm.schemas.subschemas import resolve
 
 __all__ = [
     "sample_match",
@@ -106,7 +107,7 @@ def _flatten(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
     out = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
     ref = schema.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
-        out = _merge(_flatten(_target(root, ref), root, depth, hops + 1), out)
+        out = _merge(_flatten(resolve(ref, root.schema), root, depth, hops + 1), out)
     for part in schema.get("allOf") or []:
         out = _merge(out, _flatten(part, root, depth, hops + 1))
     for keyword in ("anyOf", "oneOf"):
@@ -126,14 +127,6 @@ def _without_mistakes(schema: dict[str, Any]) -> dict[str, Any]:
     if "required" in out:
         out["required"] = [name for name in out["required"] if isinstance(name, str)]
     return out
-
-
-def _target(root: _Root, ref: str) -> Any:
-    """Return the target of a JSON pointer within the schema."""
-    target = root.schema
-    for part in filter(None, ref[1:].split("/")):
-        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
-    return target
 
 
 def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -205,10 +198,8 @@ def _number(schema: dict[str, Any], kind: str, nth: int) -> float:
     step = schema.get("multipleOf", 0)
     if not (0 < step < math.inf):
         step = 1 if kind == "integer" else 0
-    low, high = (
-        _bound(schema, "minimum", "exclusiveMinimum", 1),
-        _bound(schema, "maximum", "exclusiveMaximum", -1),
-    )
+    low = _bound(schema, "minimum", "exclusiveMinimum", 1)
+    high = _bound(schema, "maximum", "exclusiveMaximum", -1)
     value: float = nth + 1
     if (low is not None and value < low[0]) or (high is not None and value > high[0]):
         value = low[0] if low is not None else high[0] if high is not None else value
