@@ -19,62 +19,59 @@ from cnllm.types.tools import custom_function, custom_input
 __all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
 
 Kind = Literal["function", "custom", "tool_search", "local_shell", "shell", "apply_patch"]
-ITEM_KINDS: dict[str, Kind] = {
-    "function_call": "function",
-    "custom_tool_call": "custom",
-    "tool_search_call": "tool_search",
-    "local_shell_call": "local_shell",
-    "shell_call": "shell",
-    "apply_patch_call": "apply_patch",
+_ITEMS: dict[Kind, tuple[str, str]] = {
+    "function": ("function_call", "fc"),
+    "custom": ("custom_tool_call", "ctc"),
+    "tool_search": ("tool_search_call", "tsc"),
+    "local_shell": ("local_shell_call", "lsh"),
+    "shell": ("shell_call", "sh"),
+    "apply_patch": ("apply_patch_call", "apc"),
 }
+"""The type of the item that calls a tool of a kind, and the beginning of the item's id."""
+ITEM_KINDS = {item: kind for kind, (item, _) in _ITEMS.items()}
 """The kind of tool that an item calls, by the type of the item."""
 _DEFAULT_NAMESPACE = "functions"  # its tools are called by their names alone
 _STRING = {"type": "string"}
 _FUNCTION_KEYS = ("description", "parameters", "strict")
 _OTHER_KEYS = ("defer_loading", "allowed_callers", "async", "output_schema")
-_BUILT_IN: dict[str, dict[str, Any]] = {
-    "local_shell": {
-        "description": "Run a command on the user's machine and return its output.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "command": {"type": "array", "items": _STRING, "description": "The program and its arguments."},
-                "working_directory": {"type": "string", "description": "The folder to run it in."},
-                "timeout_ms": {"type": "integer", "description": "The longest time it may run, in milliseconds."},
-                "env": {"type": "object", "description": "Environment variables.", "additionalProperties": _STRING},
-            },
-            "required": ["command"],
+
+
+def _function(description: str, required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the description and the parameters of a function."""
+    return {
+        "description": description,
+        "parameters": {"type": "object", "properties": properties, "required": required},
+    }
+
+
+_BUILT_IN = {
+    "local_shell": _function(
+        "Run a command on the user's machine and return its output.",
+        ["command"],
+        command={"type": "array", "items": _STRING, "description": "The program and its arguments."},
+        working_directory={"type": "string", "description": "The folder to run it in."},
+        timeout_ms={"type": "integer", "description": "The longest time it may run, in milliseconds."},
+        env={"type": "object", "description": "Environment variables.", "additionalProperties": _STRING},
+    ),
+    "shell": _function(
+        "Run commands in a shell on the user's machine and return the output of each.",
+        ["commands"],
+        commands={"type": "array", "items": _STRING, "description": "The commands, one line each."},
+        timeout_ms={"type": "integer", "description": "The longest time they may run, in milliseconds."},
+        max_output_length={"type": "integer", "description": "The most characters of output to return."},
+    ),
+    "apply_patch": _function(
+        "Create, update or delete a file on the user's machine.",
+        ["type", "path"],
+        type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+        path={"type": "string", "description": "The path of the file."},
+        diff={
+            "type": "string",
+            "description": "The change, without file names. Lines begin with + (new), - (gone) or a blank (unchanged); "
+            "a line with @@ and a text of the file begins each place. A new file has + lines alone. Deleting needs "
+            "none.",
         },
-    },
-    "shell": {
-        "description": "Run commands in a shell on the user's machine and return the output of each.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "commands": {"type": "array", "items": _STRING, "description": "The commands, one line each."},
-                "timeout_ms": {"type": "integer", "description": "The longest time they may run, in milliseconds."},
-                "max_output_length": {"type": "integer", "description": "The most characters of output to return."},
-            },
-            "required": ["commands"],
-        },
-    },
-    "apply_patch": {
-        "description": "Create, update or delete a file on the user's machine.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-                "path": {"type": "string", "description": "The path of the file."},
-                "diff": {
-                    "type": "string",
-                    "description": "The change, without file names. Lines begin with + (new), - (gone) or a blank "
-                    "(unchanged); a line with @@ and a text of the file begins each place. A new file has + lines "
-                    "alone. Deleting needs none.",
-                },
-            },
-            "required": ["type", "path"],
-        },
-    },
+    ),
 }
 """The functions for tools that clients execute and know by their types alone."""
 _HOSTED = ("container_auto", "container_reference")
@@ -207,29 +204,25 @@ class ClientTools:
         tool = self.tool(call.name)
         is_own = tool.namespace in (None, own_space(tool.kind))
         namespace = {} if is_own else {"namespace": tool.namespace}
-        head: dict[str, Any]
+        if tool.kind == "apply_patch" and status != "completed":
+            status = "in_progress"  # the item has no third one
+        kind, prefix = _ITEMS[tool.kind]
+        head = {"type": kind, "id": f"{prefix}_{id}", "status": status, "call_id": call.id}
         match tool.kind:
             case "custom":
                 input = custom_input(call) if call.raw or call.arguments else ""
-                head = {"type": "custom_tool_call", "id": f"ctc_{id}", "status": status, "call_id": call.id}
                 return {**head, "name": tool.name, **namespace, "input": input}
             case "tool_search":
-                head = {"type": "tool_search_call", "id": f"tsc_{id}", "call_id": call.id, "execution": "client"}
-                return {**head, "status": status, "arguments": _arguments(call)}
+                return {**head, "execution": "client", "arguments": _arguments(call)}
             case "local_shell":
-                head = {"type": "local_shell_call", "id": f"lsh_{id}", "call_id": call.id, "status": status}
                 return {**head, "action": _local_action(_arguments(call))}
             case "shell":
-                head = {"type": "shell_call", "id": f"sh_{id}", "call_id": call.id, "status": status}
                 return {**head, "action": _shell_action(_arguments(call))}
             case "apply_patch":
-                status = "completed" if status == "completed" else "in_progress"  # the item has no third one
-                head = {"type": "apply_patch_call", "id": f"apc_{id}", "call_id": call.id, "status": status}
                 return {**head, "operation": _operation(_arguments(call))}
         arguments = arguments_text(call) if status == "completed" else call.raw
-        item_keys = {"id": f"fc_{id}", "status": status, **keys}
         call_keys = {"call_id": call.id, "name": tool.name, **namespace, "arguments": arguments}
-        return {"type": "function_call", **item_keys, **call_keys}
+        return {**head, **keys, **call_keys}
 
 
 def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
