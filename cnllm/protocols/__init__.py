@@ -87,16 +87,18 @@ class ServerStream(Protocol):
     """An encoder of one stream. Each frame is (event name or None, data as JSON or as bytes)."""
 
     def expect_input(self, tokens: int) -> None:
-        """Set an estimate of the request's tokens, before the first frame."""
+        """Set an estimate of the request's tokens, before the first frame; most protocols count at the end only."""
 
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
+        return []
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
         """Return the frames of one event; `Finished` is the last and ends the stream."""
 
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return the bytes of deltas that continue the open part or a call; None where each has to be an `event`."""
+        return None
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""

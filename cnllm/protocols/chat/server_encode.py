@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import write_texts
+from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
 from cnllm.protocols.reply_fields import stream_id, with_counts
@@ -165,7 +165,7 @@ _DETAILS_OF_USAGE = {
 """The objects inside the counts, as Responses and as this protocol call them."""
 
 
-class StreamEncoder:
+class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
@@ -184,9 +184,6 @@ class StreamEncoder:
         """Return the bytes before and behind the delta of a chunk."""
         empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
         return empty.rsplit(b'"":""', 1)
-
-    def expect_input(self, tokens: int) -> None:
-        """Ignore the estimate: this protocol counts tokens at the end only."""
 
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
@@ -225,15 +222,14 @@ class StreamEncoder:
 
     def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
         """Return the frame that begins a call."""
-        head = {"index": event.index, "id": event.id}
+        kind, key = "function", "arguments"
         if event.name in self._custom:
+            kind, key = "custom", "input"
             self._inputs[event.index] = InputReader()
-            return self._chunk(
-                {"tool_calls": [{**head, "type": "custom", "custom": {"name": event.name, "input": ""}}]}
-            )
-        self._arguments[event.index] = ArgumentReader()
-        function = {"name": event.name, "arguments": ""}
-        return self._chunk({"tool_calls": [{**head, "type": "function", "function": function}]})
+        else:
+            self._arguments[event.index] = ArgumentReader()
+        head = {"index": event.index, "id": event.id, "type": kind}
+        return self._chunk({"tool_calls": [{**head, kind: {"name": event.name, key: ""}}]})
 
     def _call_piece(self, index: int, text: str) -> list[tuple[str | None, Any]]:
         """Return the frames of a piece of a call's arguments."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.protocols import ServerStream
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -29,7 +30,6 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.delivered import DeltaKey
 
 __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
@@ -196,7 +196,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     return {"error": error}
 
 
-class StreamEncoder:
+class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks. A call is sent when it is complete: the protocol has no pieces of one."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
@@ -207,13 +207,6 @@ class StreamEncoder:
         self._texts: list[str] = []
         self._extra: dict[str, Any] = {}
         self._has_unread = False  # whether a call was left out because its arguments cannot be read
-
-    def expect_input(self, tokens: int) -> None:
-        """Ignore the estimate: this protocol counts tokens at the end only."""
-
-    def begin(self) -> list[tuple[str | None, Any]]:
-        """Return no frames: the first piece is the first chunk."""
-        return []
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
         """Return the frames of one event."""
@@ -266,10 +259,6 @@ class StreamEncoder:
     def _chunk(self, part: dict[str, Any]) -> tuple[str | None, Any]:
         """Return one chunk."""
         return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
-
-    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
-        """Return None: each delta is an event of its own."""
-        return None
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import write_texts
+from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.client_tools import ArgumentReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import stream_id, with_counts
@@ -183,7 +183,7 @@ _BLOCKS = (TextDelta, ReasoningDelta, BlockEnd)
 _THINKING_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
 
 
-class StreamEncoder:
+class StreamEncoder(ServerStream):
     """The encoder of one reply's events: one block is open at a time, and closes before the next begins.
 
     A client takes a block of a call that has closed for a whole call. So a block whose input cannot be read stays open:

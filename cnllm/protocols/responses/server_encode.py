@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from cnllm.protocols import ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import reply_id, stream_id
@@ -35,7 +36,6 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import media_kind
 from cnllm.types.tools import custom_input
 
@@ -217,7 +217,7 @@ class _OpenItem:
         self.logprobs: list[Any] = []
 
 
-class StreamEncoder:
+class StreamEncoder(ServerStream):
     """The encoder of one reply's events. An item ends when its event says so, perhaps after the next one began."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
@@ -235,9 +235,6 @@ class StreamEncoder:
         self._usage: Usage = Usage()
         self._extra: dict[str, Any] = {}
         self._citations: list[Citation] = []  # that wait for a message
-
-    def expect_input(self, tokens: int) -> None:
-        """Ignore the estimate: this protocol counts tokens at the end only."""
 
     def begin(self) -> list[Frame]:
         """Return the frames before the first event."""
@@ -280,10 +277,6 @@ class StreamEncoder:
             case Finished():
                 return self._end(event)
         return []
-
-    def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
-        """Return None: each delta is an event of its own."""
-        return None
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """Return the frames of a failure in the middle."""
