@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import (
@@ -41,32 +40,15 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 _CREATED = 1_700_000_000  # fixed, so that the same request gets the same bytes
 
 
-class _Shape(Struct, frozen=True):
-    """The form of reasoning: a field, a list of details, content parts, tags, or none.
-
-    `twin` is a second field with the same text: if reasoning is sent back in another field than the first in which it
-    arrives, it arrives in both.
-    """
-
-    kind: str
-    key: str = ""
-    twin: str = ""
-    form: str = "parts"
-    open_tag: str = ""
-    close_tag: str = ""
-
-
 def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> bytes:
     """Return the body of a reply that is not streamed."""
-    shape = _shape(flags.reasoning)
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
-    if shape.kind == "tags":
-        message["content"] = _tagged_text(shape, reply) or message["content"]
-    elif reply.reasoning and shape.kind == "content-parts":
-        parts = [_part(shape, reply.reasoning)]
-        message["content"] = [*parts, {"type": "text", "text": reply.text}] if reply.text else parts
-    elif reply.reasoning:
-        _put_reasoning(message, shape, reply.reasoning)
+    rules = flags.reasoning or ReasoningFlags()
+    content = _tagged_text(rules, reply) or (None if reply.calls else "")
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if reply.reasoning:
+        message |= _reasoning_keys(rules, reply.reasoning)
+    if type(message["content"]) is list and reply.text:
+        message["content"].append({"type": "text", "text": reply.text})
     if reply.calls:
         message["tool_calls"] = [
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
@@ -114,19 +96,13 @@ def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
 
 # ── deltas ───────────────────────────────────────────────────────────────────
 def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
-    shape = _shape(flags.reasoning)
+    rules = flags.reasoning or ReasoningFlags()
     stream, tools = flags.stream or StreamFlags(), flags.tools or Tools()
     cumulative = stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
-    tagged = shape.kind == "tags"
-    for text in _steps("" if tagged or shape.kind == "none" else reply.reasoning, cumulative=cumulative):
-        delta: dict[str, Any] = {}
-        if shape.kind == "content-parts":
-            delta["content"] = [_part(shape, text)]
-        else:
-            _put_reasoning(delta, shape, text)
-        yield delta
-    for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative=cumulative):
+    for text in _steps("" if _shape(rules) in ("tags", "none") else reply.reasoning, cumulative=cumulative):
+        yield _reasoning_keys(rules, text)
+    for text in _steps(_tagged_text(rules, reply), cumulative=cumulative):
         yield {"content": text}
     whole_calls = stream.tools is False or tools.arguments == "object"
     for index, call in enumerate(reply.calls):
@@ -142,41 +118,42 @@ def _steps(text: str, *, cumulative: bool) -> Iterator[str]:
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def _shape(reasoning: ReasoningFlags | None) -> _Shape:
-    if reasoning is None:
-        return _Shape("none")
-    if reasoning.shape == "content-parts" and reasoning.part:
-        return _Shape("content-parts", key=reasoning.part, form=reasoning.part_form or "parts")
-    if reasoning.fields and reasoning.shape != "tags":
-        first, replay_field = reasoning.fields[0], reasoning.replay_field
-        is_twin = replay_field in reasoning.fields and replay_field != first and form(reasoning) in ("details", BOTH)
-        twin = replay_field if is_twin else ""
-        return _Shape("details" if reasoning.shape == "details" else "field", key=first, twin=twin or "")
-    if reasoning.tags:
-        open_tag, close_tag = reasoning.tags[:2]
-        return _Shape("tags", open_tag="" if reasoning.tags_at == "start-open" else open_tag, close_tag=close_tag)
-    return _Shape("none")
+def _shape(rules: ReasoningFlags) -> str:
+    """Return the form of reasoning: a field, a list of details, content parts, tags, or none."""
+    if rules.shape == "content-parts" and rules.part:
+        return "content-parts"
+    if rules.fields and rules.shape != "tags":
+        return "details" if rules.shape == "details" else "field"
+    return "tags" if rules.tags else "none"
 
 
-def _put_reasoning(target: dict[str, Any], shape: _Shape, text: str) -> None:
-    details = [{"type": "reasoning.text", "text": text, "index": 0}]
-    if shape.kind != "none":
-        set_value(target, shape.key, details if shape.kind == "details" else text)
-    if shape.twin:
-        set_value(target, shape.twin, details)
+def _reasoning_keys(rules: ReasoningFlags, text: str) -> dict[str, Any]:
+    """Return the keys of a message or a delta that hold reasoning.
+
+    If it is sent back in another field than the first in which it arrives, it arrives in both.
+    """
+    out: dict[str, Any] = {}
+    shape = _shape(rules)
+    if shape == "content-parts" and rules.part is not None:
+        forms = {"text": text, "texts": [text], "parts": [{"type": "text", "text": text}]}
+        out["content"] = [{"type": rules.part, rules.part: forms[rules.part_form or "parts"]}]
+    elif shape in ("field", "details") and rules.fields:
+        first, replay_field = rules.fields[0], rules.replay_field
+        details = [{"type": "reasoning.text", "text": text, "index": 0}]
+        set_value(out, first, details if shape == "details" else text)
+        if replay_field in rules.fields and replay_field != first and form(rules) in ("details", BOTH):
+            set_value(out, replay_field, details)
+    return out
 
 
-def _part(shape: _Shape, text: str) -> dict[str, Any]:
-    forms: dict[str, Any] = {"text": text, "texts": [text], "parts": [{"type": "text", "text": text}]}
-    return {"type": shape.key, shape.key: forms[shape.form]}
-
-
-def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
-    """Return content with the reasoning in it. A limit that cuts the reasoning leaves its tag open."""
-    if not reply.reasoning:
+def _tagged_text(rules: ReasoningFlags, reply: SimulatedReply) -> str:
+    """Return content with the reasoning in it, where it has tags. A limit that cuts it leaves its tag open."""
+    if not reply.reasoning or not rules.tags or _shape(rules) != "tags":
         return reply.text
-    closing = f"\n{shape.close_tag}\n\n" if reply.reasoning_complete else ""
-    return f"{shape.open_tag}\n{reply.reasoning}{closing}{reply.text}"
+    opening, closing = rules.tags[:2]
+    opening = "" if rules.tags_at == "start-open" else opening
+    closing = f"\n{closing}\n\n" if reply.reasoning_complete else ""
+    return f"{opening}\n{reply.reasoning}{closing}{reply.text}"
 
 
 # ── ending ───────────────────────────────────────────────────────────────────
