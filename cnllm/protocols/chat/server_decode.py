@@ -181,11 +181,8 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     parts = list(parsed.parts)
     if isinstance(details, list) and details:
         reasoning = next((p for p in parts if type(p) is Reasoning), None)
-        text = (
-            reasoning.text
-            if reasoning is not None
-            else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
-        )
+        texts = [str(detail.get("text", "")) for detail in details if type(detail) is dict]
+        text = "".join(texts) if reasoning is None else reasoning.text
         parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
     images = message.get("images") if role == "assistant" else None
     for image in images if isinstance(images, list) else ():

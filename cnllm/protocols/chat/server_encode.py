@@ -251,9 +251,9 @@ class StreamEncoder(ServerStream):
             arguments, data = self._arguments.pop(index, None), _seal_data(call)
             rest = "" if arguments is None else arguments.end(call)
             out = [self._text_chunk(index, rest)] if rest else []
-            return (
-                [*out, self._chunk({"tool_calls": [{"index": index, **data}]})] if type(data) is dict and data else out
-            )
+            if type(data) is dict and data:
+                out.append(self._chunk({"tool_calls": [{"index": index, **data}]}))
+            return out
         input = custom_input(call)
         if input == reader.text or not input.startswith(reader.text):
             return []

@@ -241,11 +241,8 @@ def _part(part: dict[str, Any], stamp: Stamp, *, by_model: bool) -> Part:
                 seal = _seal(other_keys, key, fields, stamp)
                 name = fields.get("displayName")
                 extra = {"filename": name} if isinstance(name, str) and name else None
-                return (
-                    Media(mime_type, value.translate(_BASE64), None, seal, extra)
-                    if value_key == "data"
-                    else Media(mime_type, None, value, seal, extra)
-                )
+                data, url = (value.translate(_BASE64), None) if value_key == "data" else (None, value)
+                return Media(mime_type, data, url, seal, extra)
     return Opaque(part, stamp(None))
 
 

@@ -113,14 +113,10 @@ def _part(part: Part) -> dict[str, Any] | None:
 
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the key of a candidate with the log probabilities of its tokens."""
-    tokens = extra.get("logprobs") or ()
-    chosen = [_token(token) for token in tokens if type(token) is dict]
-    top = [
-        {"candidates": [_token(other) for other in token.get("top_logprobs") or () if type(other) is dict]}
-        for token in tokens
-        if type(token) is dict
-    ]
-    return {"logprobsResult": {"chosenCandidates": chosen, "topCandidates": top}} if chosen else {}
+    tokens = [token for token in extra.get("logprobs") or () if type(token) is dict]
+    others = [[_token(other) for other in token.get("top_logprobs") or () if type(other) is dict] for token in tokens]
+    top = [{"candidates": candidates} for candidates in others]
+    return {"logprobsResult": {"chosenCandidates": [*map(_token, tokens)], "topCandidates": top}} if tokens else {}
 
 
 def _token(token: dict[str, Any]) -> dict[str, Any]:
@@ -173,11 +169,9 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     if answer is not None and usage.reasoning is not None:
         answer = max(answer - usage.reasoning, 0)
     own = {key: value for key, value in extra.get("usage", {}).items() if "_" not in key and not key.islower()}
-    by_tools = own.get("toolUsePromptTokenCount")
+    prompt, by_tools = usage.input, own.get("toolUsePromptTokenCount")
     counts = {
-        "promptTokenCount": max(usage.input - by_tools, 0)
-        if usage.input is not None and type(by_tools) is int
-        else usage.input,
+        "promptTokenCount": max(prompt - by_tools, 0) if prompt is not None and type(by_tools) is int else prompt,
         "candidatesTokenCount": answer,
         "totalTokenCount": usage.total,
         "cachedContentTokenCount": usage.cached or None,

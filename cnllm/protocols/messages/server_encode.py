@@ -318,11 +318,8 @@ class StreamEncoder(ServerStream):
         match part:
             case Text() if self._open == "text":
                 citations = seal_data.get("citations")
-                deltas = (
-                    [self._delta("citations_delta", "citation", citation) for citation in citations if citation]
-                    if type(citations) is list
-                    else []
-                )
+                citations = filter(None, citations) if type(citations) is list else ()
+                deltas = [self._delta("citations_delta", "citation", citation) for citation in citations]
                 return [*deltas, *self._close_block()]
             case Reasoning() if seal_data.get("type") == "redacted_thinking":
                 return [*self._begin_block(seal_data, always=True), *self._close_block()]

@@ -31,27 +31,21 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     body: dict[str, Any] = {"model": request.model}
     messages = list(request.messages)
     always_instructions = flags.messages is not None and flags.messages.system == "first"
-    if (
-        messages
-        and (always_instructions or _is_instructions(messages[0]))
-        and messages[0].role in ("system", "developer")
-    ):
+    has_system = bool(messages) and messages[0].role in ("system", "developer")
+    if has_system and (always_instructions or _is_instructions(messages[0])):
         body["instructions"] = messages.pop(0).text
     elif always_instructions:  # an endpoint that needs instructions needs them in every request
         body["instructions"] = ""
-    items = _results_after_calls(
-        _drop_unfollowed_reasoning([item for message in messages for item in _items(message, flags, request.names)])
-    )
+    items = [item for message in messages for item in _items(message, flags, request.names)]
+    items = _results_after_calls(_drop_unfollowed_reasoning(items))
     custom = {request.names.get(tool.name, tool.name) for tool in request.tools if tool.custom is not None}
     if items:  # there are none where the request names a prompt that the endpoint has stored
         body["input"] = _as_custom(items, custom)
     if request.tools:
         body["tools"] = [_tool(tool, flags, request.names) for tool in request.tools]
         if request.choice is not None:
-            kind = "custom" if request.tool_name in custom else "function"
-            body["tool_choice"] = (
-                {"type": kind, "name": request.tool_name} if request.choice == "named" else request.choice
-            )
+            named = {"type": "custom" if request.tool_name in custom else "function", "name": request.tool_name}
+            body["tool_choice"] = named if request.choice == "named" else request.choice
     if request.method == "json_schema" and request.schema is not None:
         head = {"type": "json_schema", "name": request.schema_name, **request.schema_keys}
         body["text"] = {"format": {**head, "schema": request.schema}}

@@ -178,15 +178,10 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
-    if (sealed := _seal_data(part)).get("type") == "reasoning":
-        is_token = part.seal is not None and not part.seal.provider
-        return {
-            "type": "reasoning",
-            "id": f"rs_{id}",
-            **sealed,
-            **({"summary": _summary(part.text)} if is_token else {}),
-        }
-    return {"type": "reasoning", "id": f"rs_{id}", "summary": _summary(part.text)}
+    sealed = _seal_data(part) if _seal_data(part).get("type") == "reasoning" else {}
+    is_token = part.seal is not None and not part.seal.provider
+    summary = {"summary": _summary(part.text)} if is_token or not sealed else {}
+    return {"type": "reasoning", "id": f"rs_{id}", **sealed, **summary}
 
 
 def _summary(text: str) -> list[dict[str, Any]]:
