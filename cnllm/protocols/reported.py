@@ -95,11 +95,12 @@ def has_error_status(data: dict[str, Any]) -> bool:
     return False
 
 
-def find_fault(data: dict[str, Any], flags: Flags, *, has_reply: bool, is_event: bool = False) -> Any:
+def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: bool = False) -> Any:
     """Return the error in a body or a chunk, or None: at a place that the flags declare, or by the names of its keys.
 
-    An object with 0 as its code reports success. A plain sentence, or a list of them, is no failure beside a reply. The
-    names say nothing beside a reply, and in an event of a known type (`is_event`).
+    `reply` is the reply beside it, empty where there is none. An object with 0 as its code reports success. A plain
+    sentence, or a list of them, is no failure beside a reply. The names say nothing beside a reply, and in an event of
+    a known type (`is_event`).
     """
     paths = flags.error or _NO_ERROR
     for path in paths.at or ():
@@ -110,9 +111,9 @@ def find_fault(data: dict[str, Any], flags: Flags, *, has_reply: bool, is_event:
             code, message = get_first(error, paths.code), get_first(error, paths.message)
             if code not in (0, "0") and (message or code or has_error_status(error)):
                 return error
-        elif not has_reply:
+        elif not reply:
             return data
-    return None if has_reply or is_event else _find_error(data)
+    return None if reply or is_event else _find_error(data)
 
 
 def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
@@ -185,7 +186,7 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
     yield Counts(usage, unknown, has_output)
     if others := other_counts(data, known_keys(flags)):
         yield ExtraPiece("usage", others)
-    for path, value in chain.from_iterable(invalid.values()):
+    for path, value in chain.from_iterable(invalid.values()) if invalid else ():
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 

@@ -356,9 +356,9 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
 
 def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in a body or chunk, or None. The error object may be the body itself."""
-    has_reply = bool(data.get("choices"))
-    fault, paths = find_fault(data, flags, has_reply=has_reply), flags.error
-    if fault is not None or has_reply or paths is None or get_first(data, paths.code) in (None, 0, "0"):
+    reply, paths = data.get("choices"), flags.error
+    fault = find_fault(data, flags, reply)
+    if fault is not None or reply or paths is None or get_first(data, paths.code) in (None, 0, "0"):
         return fault
     return data if type(get_first(data, paths.message)) is str else None
 

@@ -70,7 +70,7 @@ class GeminiDecoder:
         """Yield the pieces of one chunk, or with `whole` of one body."""
         yield Head(data.get("responseId"), data.get("modelVersion"))
         candidates = data.get("candidates")
-        if (fault := find_fault(data, self._flags, has_reply=bool(candidates))) is not None:
+        if (fault := find_fault(data, self._flags, candidates)) is not None:
             yield Fault(fault)
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:

@@ -68,7 +68,7 @@ class ResponsesDecoder:
             yield from read(data, self._flags, self._records)
         elif whole or type(data.get("output")) is list:
             yield from _response(data, self._flags, self._records, is_final=True)
-        elif (fault := find_fault(data, self._flags, has_reply=False)) is not None:
+        elif (fault := find_fault(data, self._flags, None)) is not None:
             yield Fault(fault)
 
 
@@ -86,7 +86,7 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
     """Decode the reply as one object; `is_final`: this is its final version."""
     yield Head(data.get("id"), data.get("model"), data.get("created_at"))
     output = data.get("output")
-    if (fault := find_fault(data, flags, has_reply=type(output) is list)) is not None:
+    if (fault := find_fault(data, flags, type(output) is list)) is not None:
         yield Fault(fault)
     if type(output) is list:
         yield ANSWERED
