@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -16,11 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import merge_patch
-from cnllm.types import Part, Seal
+from cnllm.types import Citation, Part, Seal
 
 __all__ = [
     "TokenField",
+    "own_data",
     "reply_id",
+    "select_keys",
     "stream_id",
     "with_counts",
 ]
@@ -58,6 +60,17 @@ def with_counts(counts: dict[str, Any], extra: dict[str, Any], names: Mapping[st
             out[names.get(key, key)] = value
     merge_patch(out, counts)
     return out
+
+
+def select_keys(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the keys of data with these names, as far as they are there."""
+    return {name: data[name] for name in names if name in data}
+
+
+def own_data(sealed: Part | Citation, protocol: str) -> dict[str, Any]:
+    """Return the object that goes back with a part or a source, if it is from this protocol; else an empty one."""
+    seal = sealed.seal
+    return seal.data if seal is not None and seal.protocol == protocol and type(seal.data) is dict else {}
 
 
 _STANDARD = str.maketrans("-_", "+/")

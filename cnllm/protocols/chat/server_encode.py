@@ -15,7 +15,7 @@ import msgspec
 from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
-from cnllm.protocols.reply_fields import stream_id, with_counts
+from cnllm.protocols.reply_fields import select_keys, stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
     BlockEnd,
@@ -44,6 +44,8 @@ from cnllm.types.tools import custom_input
 __all__ = ["PREFIX", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
 
 PREFIX = "chatcmpl-"
+_ABOUT = ("service_tier", "system_fingerprint", "moderation", "metadata")
+"""Keys beside the choices."""
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 
 
@@ -71,7 +73,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         "created": int(time.time()),
         "model": reply.model or "",
         "choices": [choice],
-        **_about(reply.extra),
+        **select_keys(reply.extra, _ABOUT),
     }
     if (usage := _usage(reply.usage, reply.extra)) is not None:
         body["usage"] = usage
@@ -81,11 +83,6 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
     """Return the log probabilities of the answer's tokens; None where there are none."""
     return {"content": extra["logprobs"], "refusal": None} if extra.get("logprobs") else None
-
-
-def _about(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys beside the choices."""
-    return {key: extra[key] for key in ("service_tier", "system_fingerprint", "moderation", "metadata") if key in extra}
 
 
 def media_keys(media: list[Media]) -> dict[str, Any]:
@@ -200,7 +197,7 @@ class StreamEncoder(ServerStream):
                 return [self._chunk(keys)] if (keys := media_keys([part])) else []
             case ExtraAdded(extra=extra):
                 self._extra |= extra
-                self._head |= _about(extra)
+                self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
                 return [self._chunk({}, logprobs=_logprobs(extra))] if "logprobs" in extra else []
             case CitationAdded():

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import ServerStream
+from cnllm.protocols.reply_fields import select_keys
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -59,19 +60,14 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     for part in reply.message.parts:
         if type(part) is Text and part.extra:
             candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
-    candidate = {**_grounding(reply.citations, reply.text), **candidate, **_about(reply.extra, _OF_CANDIDATE)}
+    candidate = {**_grounding(reply.citations, reply.text), **candidate, **select_keys(reply.extra, _OF_CANDIDATE)}
     candidate |= _logprobs(reply.extra)
-    head = {**_about(reply.extra, _OF_REPLY), **_head(reply.model, reply.id)}
+    head = {**select_keys(reply.extra, _OF_REPLY), **_head(reply.model, reply.id)}
     return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **head}
 
 
 _OF_CANDIDATE = ("tokenCount", "avgLogprobs", "safetyRatings")
 _OF_REPLY = ("modelStatus",)
-
-
-def _about(extra: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the endpoint's own keys about the reply as a whole."""
-    return {key: extra[key] for key in names if key in extra}
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -233,9 +229,9 @@ class StreamEncoder(ServerStream):
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage, self._extra)
-                candidate |= _grounding(self._citations, "".join(self._texts)) | _about(self._extra, _OF_CANDIDATE)
+                candidate |= _grounding(self._citations, "".join(self._texts)) | select_keys(self._extra, _OF_CANDIDATE)
                 candidate |= _logprobs(self._extra) | self._candidate_keys
-                head = {**_about(self._extra, _OF_REPLY), **self._head}
+                head = {**select_keys(self._extra, _OF_REPLY), **self._head}
                 return [(None, {"candidates": [candidate], **usage, **head})]
         return []
 

@@ -10,7 +10,7 @@ import msgspec
 from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.client_tools import ArgumentReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import stream_id, with_counts
+from cnllm.protocols.reply_fields import own_data, select_keys, stream_id, with_counts
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -23,7 +23,6 @@ from cnllm.types import (
     Reasoning,
     ReasoningDelta,
     Reply,
-    Seal,
     Text,
     TextDelta,
     ToolCall,
@@ -67,7 +66,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     A call that is incomplete, or whose arguments cannot be read, is left out: a block of it would pass for a whole one.
     """
     blocks: list[Block] = []
-    citations = [citation for citation in reply.citations if not _is_own(citation.seal)]
+    citations = [citation for citation in reply.citations if not own_data(citation, _PROTOCOL)]
     for part, _, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         if (block := _block(part)) is not None:
             if own:
@@ -81,7 +80,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         "content": blocks,
         "stop_reason": _reason(reply.finish, reply.raw_finish),
         "stop_sequence": reply.extra.get("stop_sequence"),
-        **_about(reply.extra),
+        **select_keys(reply.extra, _ABOUT),
         "usage": _usage(reply.usage, reply.extra),
     }
 
@@ -93,13 +92,13 @@ def _reason(finish: str, raw: str | None) -> str:
 
 def _block(part: Part) -> Block | None:
     """Encode a part as a block; None if it has none."""
-    seal_data = _seal_data(part)
+    seal_data = own_data(part, _PROTOCOL)
     match part:
         case Text():
             return {"type": "text", "text": part.text, **seal_data}
         case Reasoning():
             if seal_data.get("type") == "redacted_thinking":
-                return seal_data
+                return dict(seal_data)
             return {"type": "thinking", "thinking": part.text, "signature": "", **seal_data}
         case ToolCall() if not _is_unread(part):
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **seal_data}
@@ -113,20 +112,10 @@ def _is_unread(call: ToolCall) -> bool:
     return call.arguments is None and bool(call.raw)
 
 
-def _is_own(seal: Seal | None) -> bool:
-    """Whether data are from this protocol."""
-    return seal is not None and seal.protocol == _PROTOCOL and isinstance(seal.data, dict)
-
-
-def _seal_data(part: Part) -> Block:
-    """Return the data that goes back with a part, if it is from this protocol."""
-    return dict(part.seal.data) if part.seal is not None and _is_own(part.seal) else {}
-
-
 def _citation(citation: Citation) -> Block:
     """Encode a source of a block. What this protocol's own search would seal is empty."""
-    if citation.seal is not None and _is_own(citation.seal):
-        return dict(citation.seal.data)
+    if own := own_data(citation, _PROTOCOL):
+        return dict(own)
     if citation.url is None:
         head = {"type": "search_result_location", "source": citation.title or "", "title": citation.title}
         place = {"search_result_index": 0, "start_block_index": 0, "end_block_index": 0}
@@ -157,11 +146,6 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
         shorter = usage.cache_write - hourly
         out["cache_creation"] = {"ephemeral_5m_input_tokens": shorter, "ephemeral_1h_input_tokens": hourly}
     return with_counts(out, extra, {})
-
-
-def _about(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the endpoint's own keys about the reply as a whole."""
-    return {key: extra[key] for key in _ABOUT if key in extra}
 
 
 _ABOUT = ("stop_details", "container", "diagnostics", "context_management", "input_transformations")
@@ -236,7 +220,7 @@ class StreamEncoder(ServerStream):
                 begin = self._begin_block({"type": "text", "text": ""})
                 return [*begin, self._text_piece(_TEXT_PIECE, event.text), *self._write_citations()]
             case CitationAdded():
-                self._citations += [] if _is_own(event.citation.seal) else [event.citation]  # its block has it
+                self._citations += [] if own_data(event.citation, _PROTOCOL) else [event.citation]  # its block has it
                 return self._write_citations() if self._open == "text" else []
             case ReasoningDelta():
                 head = {"type": "thinking", "thinking": "", "signature": ""}
@@ -314,7 +298,7 @@ class StreamEncoder(ServerStream):
 
     def _end_part(self, part: Part) -> Frames:
         """Complete a part: write its seal, and the part itself if it came in no pieces."""
-        seal_data = _seal_data(part)
+        seal_data = own_data(part, _PROTOCOL)
         match part:
             case Text() if self._open == "text":
                 citations = seal_data.get("citations")
@@ -395,7 +379,7 @@ class StreamEncoder(ServerStream):
     def _end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
         stop = self._extra.get("stop_sequence")
-        about = _about(self._extra)
+        about = select_keys(self._extra, _ABOUT)
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
         delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
         usage = _usage(self._usage, self._extra)

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.protocols import ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import reply_id, stream_id
+from cnllm.protocols.reply_fields import own_data, reply_id, select_keys, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, is_refusal, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.protocols.server_interface import openai_error
@@ -26,7 +26,6 @@ from cnllm.types import (
     Reasoning,
     ReasoningDelta,
     Reply,
-    Seal,
     Text,
     TextDelta,
     ToolCall,
@@ -41,7 +40,7 @@ from cnllm.types.tools import custom_input
 
 __all__ = ["StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
 
-NAME = "openai-responses"
+_PROTOCOL = "openai-responses"
 _PREFIX = "resp_"
 
 _CONTENT = (TextDelta, ReasoningDelta, BlockEnd, ToolCallStart, ToolCallDelta, ToolCallEnd)
@@ -52,13 +51,14 @@ Frame = tuple[str | None, Any]
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply. `request` is the body that it answers."""
     tools = _client_tools(request)
-    is_own = any(part.seal is not None and part.seal.protocol == NAME for part in reply.message.parts)
+    is_own = any(part.seal is not None and part.seal.protocol == _PROTOCOL for part in reply.message.parts)
     id = reply_id(reply.id, _PREFIX, is_own=is_own)
     key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
-    citations = [citation for citation in reply.citations if not _is_own(citation.seal)]
+    citations = [citation for citation in reply.citations if not own_data(citation, _PROTOCOL)]
     for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
-        if type(part) is Text and _seal_data(part).get("at") and output and output[-1].get("type") == "message":
+        continues = bool(output) and output[-1].get("type") == "message"
+        if continues and type(part) is Text and own_data(part, _PROTOCOL).get("at"):
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
             output.append(item)
@@ -71,12 +71,12 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1].get("type") == "message":
         output[-1]["status"] = "incomplete"
     for call in reply.incomplete:
-        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", _seal_data(call)))
+        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", own_data(call, _PROTOCOL)))
     resource = response_resource(id, reply.model or "", now, request)
     return {
         **resource,
         **end,
-        **_about(reply.extra),
+        **select_keys(reply.extra, _ABOUT),
         "output": output,
         "usage": usage_counts(reply.usage, reply.extra),
     }
@@ -93,28 +93,13 @@ def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _is_own(seal: Seal | None) -> bool:
-    """Whether data are from this protocol."""
-    return seal is not None and seal.protocol == NAME and isinstance(seal.data, dict)
-
-
-def _seal_data(part: Part) -> dict[str, Any]:
-    """Return the seal's data, if it is from this protocol."""
-    return part.seal.data if part.seal is not None and _is_own(part.seal) else {}
-
-
 def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
     """Encode a source of a text that begins at an offset. The range is empty where the source is for no piece of it."""
-    if citation.seal is not None and _is_own(citation.seal):
-        return dict(citation.seal.data)
+    if own := own_data(citation, _PROTOCOL):
+        return dict(own)
     places = {"start_index": max((citation.start or 0) - offset, 0), "end_index": max((citation.end or 0) - offset, 0)}
     url, title = citation.url or "", citation.title or citation.url or ""
     return {"type": "url_citation", **places, "title": title, "url": url}
-
-
-def _about(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the endpoint's own keys about the reply as a whole, such as the tier that served the request."""
-    return {key: extra[key] for key in _ABOUT if key in extra}
 
 
 _ABOUT = (
@@ -133,7 +118,7 @@ def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -
     """Encode a part as an item, with an id of ours if it has none."""
     match part:
         case Text():
-            item_keys = _seal_data(part).get("item") or {"id": f"msg_{id}", "status": "completed"}
+            item_keys = own_data(part, _PROTOCOL).get("item") or {"id": f"msg_{id}", "status": "completed"}
             content = [_content(part, is_refusal=reply is not None and is_refusal(reply.finish, reply.raw_finish))]
             return {"type": "message", "role": "assistant", **item_keys, "content": content}
         case Reasoning():
@@ -141,16 +126,16 @@ def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -
         case ToolCall():
             return _call_item(part, id, tools)
         case Media() if takes_media(part):
-            item_keys = _seal_data(part).get("item") or {"id": f"ig_{id}", "status": "completed"}
+            item_keys = own_data(part, _PROTOCOL).get("item") or {"id": f"ig_{id}", "status": "completed"}
             return {"type": "image_generation_call", **item_keys, "result": part.data}
-        case Opaque() if part.seal is not None and part.seal.protocol == NAME and isinstance(part.data, dict):
+        case Opaque() if part.seal is not None and part.seal.protocol == _PROTOCOL and isinstance(part.data, dict):
             return part.data
     return None
 
 
 def _call_item(call: ToolCall, id: str, tools: ClientTools) -> dict[str, Any]:
     """Encode a call that has ended. Whether it is whole is not for the endpoint to say."""
-    keys = _seal_data(call)
+    keys = own_data(call, _PROTOCOL)
     if tools.is_whole(call):
         return tools.call_item(call, id, "completed", keys)
     return tools.call_item(call, id, "incomplete", {key: keys[key] for key in keys if key != "status"})
@@ -168,7 +153,7 @@ def takes_media(media: Media) -> bool:
 
 def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
     """Encode a text as a content part."""
-    part_keys = _seal_data(part).get("part")
+    part_keys = own_data(part, _PROTOCOL).get("part")
     if part_keys is None:
         part_keys = {"type": "refusal"} if is_refusal else {"annotations": [], "logprobs": []}
     if part_keys.get("type") == "refusal":
@@ -178,7 +163,8 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
-    sealed = _seal_data(part) if _seal_data(part).get("type") == "reasoning" else {}
+    sealed = own_data(part, _PROTOCOL)
+    sealed = sealed if sealed.get("type") == "reasoning" else {}
     is_token = part.seal is not None and not part.seal.provider
     summary = {"summary": _summary(part.text)} if is_token or not sealed else {}
     return {"type": "reasoning", "id": f"rs_{id}", **sealed, **summary}
@@ -427,7 +413,7 @@ class StreamEncoder(ServerStream):
         end = {
             **ending(event.finish, event.raw, int(time.time())),
             "usage": usage_counts(self._usage, self._extra),
-            **_about(self._extra),
+            **select_keys(self._extra, _ABOUT),
         }
         out: list[Frame] = []
         if self._last_text is not None:
