@@ -135,11 +135,8 @@ def _effort(context: RequestContext, reasoning: ReasoningFlags) -> Iterator[Viol
         patch_word = leaves(patch.set).get(effort.at) if patch is not None and patch.set else None
         words += [patch_word] if isinstance(patch_word, str) else []
     # If reasoning cannot be turned off, or another switch does it, the mode decides on "none".
-    if (
-        words
-        and effort_word not in words
-        and not (effort_word == "none" and turns_reasoning_off(reasoning, context.body))
-    ):
+    is_off = effort_word == "none" and turns_reasoning_off(reasoning, context.body)
+    if words and effort_word not in words and not is_off:
         allowed = ", ".join(dict.fromkeys(words))
         message = f"invalid {effort.at}: '{effort_word}' is none of {allowed}"
         yield Violation("param", message, param=effort.at, value=effort_word)

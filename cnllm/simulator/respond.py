@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -121,12 +122,8 @@ def _is_deep(body: Any) -> bool:
     """Whether JSON is nested deeper than any endpoint accepts. Walks by levels, without recursion."""
     level = [body]
     for _ in range(_MAX_DEPTH):
-        level = [
-            child
-            for value in level
-            for child in (value.values() if isinstance(value, dict) else value)
-            if isinstance(child, dict | list)
-        ]
+        children = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [child for child in chain.from_iterable(children) if isinstance(child, dict | list)]
         if not level:
             return False
     return True

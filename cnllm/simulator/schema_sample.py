@@ -174,11 +174,8 @@ def _array(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: int
     if isinstance(items, list):  # a tuple in older drafts
         prefix, items = items, schema.get("additionalItems", {})
     maximum = _count(schema, "maxItems", 1 << 30)
-    count = min(
-        maximum,
-        _MAX_LENGTH,
-        max(_count(schema, "minItems", 0), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
-    )
+    least = max(_count(schema, "minItems", 0), len(prefix), int(items is not False and depth < _MAX_DEPTH))
+    count = min(maximum, _MAX_LENGTH, least)
     values: list[Any] = []
     while len(values) < count and root.budget > 0:
         i = len(values)

@@ -270,13 +270,8 @@ class _ClientConnection:
             pieces = _quarters(b"".join(pieces))
         elif not streams:
             headers["content-length"] = str(sum(map(len, pieces)))
-        await self.write(
-            self.h11.Response(
-                status_code=response.status,
-                headers=list(headers.items()),
-                reason=_REASONS.get(response.status, ""),
-            )
-        )
+        status, reason = response.status, _REASONS.get(response.status, "")
+        await self.write(self.h11.Response(status_code=status, headers=[*headers.items()], reason=reason))
         if "stall-body" in fault.kinds:
             await self.stall()
             return False

@@ -104,13 +104,10 @@ class UnfaithfulHost:
         with self._lock:
             first = self._calls + 1
             self._calls += len(reply.calls)
+        leaks, losses = self.faults.leaked_calls, self.faults.lost_calls
         numbered = list(enumerate(reply.calls, first))
-        leaked = [call for number, call in numbered if _hits(number, self.faults.leaked_calls)]
-        kept = [
-            call
-            for number, call in numbered
-            if not _hits(number, self.faults.leaked_calls) and not _hits(number, self.faults.lost_calls)
-        ]
+        leaked = [call for number, call in numbered if _hits(number, leaks)]
+        kept = [call for number, call in numbered if not _hits(number, leaks) and not _hits(number, losses)]
         if len(kept) == len(numbered):
             return reply
         text = reply.text + (write_calls(tuple(leaked)) if leaked else "")

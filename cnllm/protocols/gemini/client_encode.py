@@ -19,6 +19,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, plain_mime
+from cnllm.types.parts import SYSTEM_ROLES
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -35,13 +36,8 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     """Return the body without parameters and patches."""
     body: dict[str, Any] = {}
-    system = [
-        part
-        for message in request.messages
-        if message.role in ("system", "developer")
-        for part in _parts(message, request.names)
-    ]
-    if system:
+    instructions = [message for message in request.messages if message.role in SYSTEM_ROLES]
+    if system := [part for message in instructions for part in _parts(message, request.names)]:
         body["systemInstruction"] = {"parts": system}
     body["contents"] = _contents(request.messages, request.names)
     if request.tools:
@@ -60,7 +56,7 @@ def _contents(messages: Sequence[Message], names: Mapping[str, str]) -> list[dic
     out: list[dict[str, Any]] = []
     previous_role = ""
     for message in messages:
-        if message.role in ("system", "developer"):
+        if message.role in SYSTEM_ROLES:
             continue
         parts = _parts(message, names)
         if message.role == previous_role and previous_role in ("tool", "assistant"):

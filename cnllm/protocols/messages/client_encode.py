@@ -17,11 +17,11 @@ from cnllm.types.convert import CACHE_MARK, result_parts, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind, plain_mime
+from cnllm.types.parts import SYSTEM_ROLES
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body"]
 
-_SYSTEM = ("system", "developer")
 _CALLER_KEYS = (CACHE_MARK, "citations")
 """Keys that a caller may add to a block of text or a picture."""
 
@@ -31,7 +31,7 @@ Block = dict[str, Any]
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     """Return the body without parameters and patches."""
     body: dict[str, Any] = {"model": request.model}
-    start = next((i for i, m in enumerate(request.messages) if m.role not in _SYSTEM), len(request.messages))
+    start = next((i for i, m in enumerate(request.messages) if m.role not in SYSTEM_ROLES), len(request.messages))
     if system := _shortest([block for m in request.messages[:start] for block in _content(m, flags, request.names)]):
         body["system"] = system
     body["messages"] = _turns(request.messages[start:], flags, request.names)
@@ -62,7 +62,7 @@ def _turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> 
             results = None
         elif blocks or message.role == "user":
             results = None
-            role = "system" if message.role in _SYSTEM else message.role
+            role = "system" if message.role in SYSTEM_ROLES else message.role
             out.append({"role": role, "content": _shortest(blocks)})
     return out
 

@@ -18,6 +18,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import result_parts, result_text, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, sound_format, upload_name
+from cnllm.types.parts import SYSTEM_ROLES
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -31,7 +32,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     body: dict[str, Any] = {"model": request.model}
     messages = list(request.messages)
     always_instructions = flags.messages is not None and flags.messages.system == "first"
-    has_system = bool(messages) and messages[0].role in ("system", "developer")
+    has_system = bool(messages) and messages[0].role in SYSTEM_ROLES
     if has_system and (always_instructions or _is_instructions(messages[0])):
         body["instructions"] = messages.pop(0).text
     elif always_instructions:  # an endpoint that needs instructions needs them in every request
