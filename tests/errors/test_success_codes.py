@@ -1,0 +1,37 @@
+"""An error object with 0 as its code reports success, on every wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cases import each
+
+import cnllm
+from cnllm import engine
+
+REGISTRY = cnllm.Registry.load()
+ITEM = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "openai-chat": (
+        "deepseek/deepseek-chat",
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]},
+    ),
+    "anthropic-messages": (
+        "anthropic/claude",
+        {"type": "message", "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"},
+    ),
+    "gemini": (
+        "google/gemini-2.5-pro",
+        {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]},
+    ),
+    "openai-responses": ("openai/gpt-5", {"id": "r", "status": "completed", "output": [ITEM]}),
+}
+
+
+@each("protocol", BODIES)
+def test_an_error_with_the_code_0_is_none(protocol: str) -> None:
+    name, body = BODIES[protocol]
+    content = json.dumps({**body, "error": {"code": 0, "message": "success"}}).encode()
+    reply = engine.parse_response(REGISTRY.resolve(name, protocol=protocol), 200, {}, content)
+    assert (reply.text, reply.finish) == ("Hi", "stop")
