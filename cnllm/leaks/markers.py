@@ -121,21 +121,7 @@ def _needles(markers: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[str, ...]
             return ()
         for start in _both_cases(_elements(marker)[0][0]):
             found.setdefault(start[-1], set()).add(words)
-    return tuple((start, _fewest(known)) for start, known in sorted(found.items()))
-
-
-def _fewest(known: set[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the words of markers without those in which the words of another one stand: there it is found by these."""
-    kept: list[tuple[str, ...]] = []
-    for words in sorted(known, key=lambda words: (len(words), sum(map(len, words)), words)):
-        if not any(_stand_in(other, words) for other in kept):
-            kept.append(words)
-    return tuple(kept)
-
-
-def _stand_in(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether each of some words stands in one of others."""
-    return all(any(word in other for other in others) for word in words)
+    return tuple((start, tuple(sorted(known))) for start, known in sorted(found.items()))
 
 
 def _any_of(markers: list[list[str]]) -> str:
@@ -158,20 +144,6 @@ def _any_of(markers: list[list[str]]) -> str:
     return f"(?:{'|'.join(sorted(others, key=len, reverse=True))})"
 
 
-def _alternation(markers: tuple[str, ...]) -> str:
-    """Return a pattern for any of the markers.
-
-    It begins with the class of their first characters and looks back at the one that it found: `re` skips text quickly
-    for a class, but neither for a lookahead nor for branches.
-    """
-    elements = [[pattern for pattern, _ in spelling] for marker in markers for spelling in _spellings(marker)]
-    first = sorted({marker[0] for marker in elements})
-    if len(first) == 1 or not all(len(head) <= 2 for head in first):
-        return _any_of(elements)
-    rests = [[f"(?<={marker[0]})", *marker[1:]] for marker in elements]
-    return f"[{''.join(first)}]{_any_of(rests)}"
-
-
 def _both_cases(char: str) -> set[str]:
     """Return a character in lower and in upper case; a pattern of several characters stays as it is."""
     return {char.lower(), char.upper()} if len(char) == 1 and len(char.lower()) == len(char.upper()) == 1 else {char}
@@ -188,21 +160,12 @@ class Markers:
         self.markers = markers
         starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
-        self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._needles = _needles(markers) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         self.may_begin: Callable[[str], object] = self._first.search
         """A quick test whether a text contains a character that begins a marker. It is only a hint."""
-        # Of a character that no marker repeats, only the last one in a text can begin a marker at its end.
-        heads = {head for marker in markers if plain for head in _both_cases(marker[0])}
-        again = {
-            head for marker in markers for head in _both_cases(marker[0]) if head in marker[1:].swapcase() + marker[1:]
-        }
-        self._heads = "".join(sorted(heads - again))
-        self._repeated = re.compile(f"[{re.escape(''.join(sorted(heads & again)))}]") if heads & again else None
-        self._has_attributes = any(map(_WORD_TAG.fullmatch, markers))
-        self._longest_bare = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
-        self.longest = self._longest_bare + (_MAX_ATTRIBUTES if self._has_attributes else 0)
+        self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
+        self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -228,7 +191,8 @@ class Markers:
     @cached_property
     def _any(self) -> re.Pattern[str]:
         """Return the pattern of any of the markers."""
-        return re.compile(_alternation(self.markers), re.IGNORECASE)
+        spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
+        return re.compile(_any_of([[pattern for pattern, _ in spelling] for spelling in spellings]), re.IGNORECASE)
 
     @cached_property
     def _beginning(self) -> re.Pattern[str]:
@@ -242,15 +206,15 @@ class Markers:
         Of several there it is the longest without attributes, or else the first with attributes.
         """
         if len(text) - start > _LONG and self._needles:
-            if self._first.match(text, start) and self._any.match(text, start):
-                return self._longest_at(text, start)
+            if self._first.match(text, start) and (found := self.match(text, start)) is not None:
+                return found
             start = self._skip(text, start)
             if start < 0:
                 return None
-        if "_any" not in self.__dict__ and self._first.search(text, start) is None:
-            return None  # the compilation of the full patterns can wait
-        match = self._any.search(text, start)
-        return None if match is None else self._longest_at(text, match.start())
+        for first in self._first.finditer(text, start):  # without one, nothing is compiled
+            if (found := self.match(text, first.start())) is not None:
+                return found
+        return None
 
     def _skip(self, text: str, start: int) -> int:
         """Return a position before the first word of a marker in a long text; -1 if there is none."""
@@ -267,10 +231,8 @@ class Markers:
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the marker at `start`; None where none begins there."""
-        return self._longest_at(text, start) if self._any.match(text, start) else None
-
-    def _longest_at(self, text: str, start: int) -> tuple[int, int, int]:
-        """Return (start, end, index) of the marker at a position, where one stands."""
+        if self._any.match(text, start) is None:
+            return None
         pattern, indexes = self._which
         match = pattern.match(text, start)
         assert match is not None
@@ -279,36 +241,14 @@ class Markers:
 
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
-        start = max(0, len(text) - self.longest)
-        candidates = [position for head in self._heads if (position := text.rfind(head, start)) >= 0]
-        repeated = self._repeated if self._heads else self._first
-        if repeated is not None:
-            near = max(0, len(text) - self._longest_bare)
-            candidates += [match.start() for match in repeated.finditer(text, near)]
-            if self._has_attributes and (position := text.rfind("<", start, near)) >= 0:
-                candidates.append(position)  # attributes hold no other one
-        for position in sorted(candidates):
-            if self._beginning.match(text, position):
-                return len(text) - position
+        for first in self._first.finditer(text, max(0, len(text) - self.longest)):
+            if self._beginning.match(text, first.start()):
+                return len(text) - first.start()
         return 0
 
     def is_beginning(self, text: str, start: int = 0) -> bool:
         """Whether all of a text from `start` on may begin a marker."""
         return len(text) - start <= self.longest and self._beginning.match(text, start) is not None
-
-    def occurs(self, text: str) -> bool:
-        """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
-        if self._chars:  # a few searches for one character each are faster than one for a class
-            for char in self._chars:
-                if char in text:
-                    break
-            else:
-                return False
-        elif self._first.search(text) is None:
-            return False
-        if self._needles and self._skip(text, 0) < 0:
-            return False
-        return self.find(text) is not None
 
     def last_start(self, text: str) -> int:
         """Return the start of the last marker of a text, or -1."""
