@@ -1,4 +1,4 @@
-"""Validate by keywords of JSON Schema with bounded work, and count the values that could not be judged.
+"""Build jsonschema's validators with bounded work, and count the values that could not be judged.
 
 Each keyword behaves as jsonschema's own and writes the same messages. A value that was not judged counts as no
 error, also where a keyword inverts the verdict: `not`, `oneOf`, `if`, `maxContains`.
@@ -10,15 +10,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
+import jsonschema
 from jsonschema.exceptions import ValidationError
 from referencing.jsonschema import lookup_recursive_ref
 
-from cnllm.schemas.patterns import compile_pattern
+from cnllm.schemas.patterns import Pattern, compile_pattern
 from cnllm.schemas.work import canonical
 
-__all__ = ["KEYWORDS", "count_work", "evaluated_indexes", "evaluated_names"]
+__all__ = ["bounded_validator", "undecided_patterns"]
 
 Errors = Iterator[ValidationError]
 _SHORT_ENUM = 16  # values of an enum that are compared one by one, and listed in a message
@@ -29,6 +31,8 @@ _PER_ITEM = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
     | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
 )
+_DATA = frozenset(("enum", "const", "default", "examples"))  # their values are no schemas
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
 
 
 # ── verdicts that may be unknown: True, False, or None if something was not judged ──
@@ -45,14 +49,6 @@ def pattern_found(validator: Any, source: str, text: str) -> bool | None:
     return matches
 
 
-def errors_below(validator: Any, instance: Any, schema: Any, **location: Any) -> Iterator[Any]:
-    """Return the errors of an instance by a schema below. A schema without an id needs no resolver of its own."""
-    if type(schema) is dict and "$id" not in schema and "id" not in schema:
-        location["resolver"] = validator._resolver
-    errors: Iterator[Any] = validator.descend(instance, schema, **location)
-    return errors
-
-
 def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
     """Whether an instance is valid by a schema; None if no error was found and something was not judged."""
     if type(schema) is bool:
@@ -60,7 +56,7 @@ def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
     work = validator.format_checker
     unknown = work.unknown
     work.spend(1)
-    if next(errors_below(validator, instance, schema), None) is not None:
+    if next(validator.descend(instance, schema), None) is not None:
         return False
     return True if work.unknown == unknown else None
 
@@ -68,7 +64,7 @@ def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
 # ── keywords ─────────────────────────────────────────────────────────────────
 
 
-def count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
+def _count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: the values in its schema and instance, and its errors."""
     is_per_item = name in _PER_ITEM
     least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
@@ -104,7 +100,7 @@ def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any
     for source, schema_below in patterns.items():
         for name, value in instance.items():
             if pattern_found(validator, source, name):
-                yield from errors_below(validator, value, schema_below, path=name, schema_path=source)
+                yield from validator.descend(value, schema_below, path=name, schema_path=source)
 
 
 def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
@@ -118,7 +114,7 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
             extras.append(name)
     if validator.is_type(below, "object"):
         for name in extras:
-            yield from errors_below(validator, instance[name], below, path=name)
+            yield from validator.descend(instance[name], below, path=name)
     elif not below and extras:
         if patterns:
             verb = "does" if len(extras) == 1 else "do"
@@ -204,32 +200,6 @@ def _is_multiple(number: Any, step: Any) -> bool:
     return not number % step
 
 
-# ── schemas below ─────────────────────────────────────────────────────────────
-
-
-def properties(validator: Any, declared: Any, instance: Any, schema: Any) -> Errors:
-    """Validate `properties`."""
-    if validator.is_type(instance, "object"):
-        for name, below in declared.items():
-            if name in instance:
-                yield from errors_below(validator, instance[name], below, path=name, schema_path=name)
-
-
-def items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
-    """Validate `items` of the latest draft: the items behind `prefixItems`."""
-    if not validator.is_type(instance, "array"):
-        return
-    first = len(schema.get("prefixItems", ()))
-    if below is False:
-        if (extra := len(instance) - first) > 0:
-            rest = instance[first:] if extra != 1 else instance[first]
-            word = "items" if first != 1 else "item"
-            yield ValidationError(f"Expected at most {first} {word} but found {extra} extra: {rest!r}")
-        return
-    for index in range(first, len(instance)):
-        yield from errors_below(validator, instance[index], below, path=index)
-
-
 # ── several schemas ───────────────────────────────────────────────────────────
 
 
@@ -259,7 +229,7 @@ def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
 
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
     """Return the first errors of a branch, counted."""
-    errors = errors_below(validator, instance, branch, schema_path=index)
+    errors = validator.descend(instance, branch, schema_path=index)
     return list(map(validator.format_checker.count_error, itertools.islice(errors, _MAX_ERRORS)))
 
 
@@ -292,7 +262,7 @@ def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     verdict = is_valid(validator, below, instance)
     word = "then" if verdict else "else"
     if verdict is not None and word in schema:
-        yield from errors_below(validator, instance, schema[word], schema_path=word)
+        yield from validator.descend(instance, schema[word], schema_path=word)
 
 
 def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
@@ -316,14 +286,6 @@ def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     else:
         message = f"Too few items match the given schema (expected at least {least} but only {possible} matched)"
         yield ValidationError(message, validator="minContains", validator_value=least)
-
-
-def contains_one(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
-    """Validate `contains` of drafts 6 and 7, which has no counts."""
-    if not validator.is_type(instance, "array"):
-        return
-    if all(is_valid(validator, below, item) is False for item in instance):
-        yield ValidationError(f"None of {instance!r} are valid under the given schema")
 
 
 # ── unevaluated values ────────────────────────────────────────────────────────
@@ -451,3 +413,58 @@ def _references(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
             yield validator._resolver.lookup(schema[keyword])
     if "$recursiveRef" in schema:
         yield lookup_recursive_ref(validator._resolver)
+
+
+# ── validators ────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=16)
+def bounded_validator(kind: Any) -> Any:
+    """Return the validator class of a dialect with counted work; its `format_checker` is a `WorkBudget`."""
+    keywords = {name: KEYWORDS.get(name, keyword) for name, keyword in kind.VALIDATORS.items()}
+    if kind in (jsonschema.Draft6Validator, jsonschema.Draft7Validator):
+        keywords["contains"] = kind.VALIDATORS["contains"]  # without counts
+    extend: Any = jsonschema.validators.extend
+    validator_class = extend(kind, {name: _count_work(name, keyword) for name, keyword in keywords.items()})
+    descend = validator_class.descend
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        """Return a validator for another schema, of a dialect with counted work."""
+        schema = changes.get("schema", self.schema)
+        cls = validator_class
+        if type(schema) is dict and "$schema" in schema:
+            dialect = jsonschema.validators.validator_for(schema, default=kind)
+            cls = validator_class if dialect is kind else bounded_validator(dialect)
+        work = changes.get("format_checker", self.format_checker)
+        resolver = changes.get("_resolver", self._resolver)
+        return cls(schema, None, work, registry=self._registry, _resolver=resolver)
+
+    def descend_quickly(self: Any, instance: Any, schema: Any, **location: Any) -> Any:
+        """Return the errors of an instance by a schema below. One without an id needs no resolver of its own."""
+        if type(schema) is dict and "$id" not in schema and "id" not in schema:
+            location.setdefault("resolver", self._resolver)
+        return descend(self, instance, schema, **location)
+
+    validator_class.evolve, validator_class.descend = evolve, descend_quickly
+    return validator_class
+
+
+def undecided_patterns(schema: Any) -> list[Pattern]:
+    """Return the patterns of a schema that the engine cannot judge, including invalid ones."""
+    sources: dict[str, None] = {}
+    stack: list[Any] = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack += node
+        elif isinstance(node, dict):
+            if isinstance(node.get("pattern"), str):
+                sources[node["pattern"]] = None
+            if isinstance(node.get("patternProperties"), dict):
+                sources |= dict.fromkeys(node["patternProperties"])
+            for name, child in node.items():
+                if name in _NAMED and isinstance(child, dict):
+                    stack += child.values()
+                elif name not in _DATA:
+                    stack.append(child)
+    return [pattern for pattern in map(compile_pattern, sources) if pattern.problem is not None]

@@ -240,7 +240,7 @@ def _compile(encoded: bytes) -> _Compiled:
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    from cnllm.schemas.validators import bounded_validator, undecided_patterns
+    from cnllm.schemas.keywords import bounded_validator, undecided_patterns
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)

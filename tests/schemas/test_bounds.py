@@ -52,7 +52,7 @@ def test_every_shape_ends_with_the_right_verdict_within_its_steps() -> None:
 
 def test_the_work_grows_with_the_value_and_not_with_its_square() -> None:
     def steps(schema: dict[str, Any], value: Any) -> int:
-        from cnllm.schemas.validators import bounded_validator
+        from cnllm.schemas.keywords import bounded_validator
 
         work = WorkBudget(value)
         validator = bounded_validator(jsonschema.Draft202012Validator)(schema, format_checker=work)
@@ -215,7 +215,7 @@ def test_ordinary_schemas_are_judged_as_jsonschema_judges_them(schema: Any, valu
     plain = sorted(
         (e.json_path, e.message, str(e.validator)) for e in jsonschema.Draft202012Validator(whole).iter_errors(value)
     )
-    from cnllm.schemas.validators import bounded_validator
+    from cnllm.schemas.keywords import bounded_validator
 
     validator = bounded_validator(jsonschema.Draft202012Validator)(whole, format_checker=WorkBudget(value))
     ours = sorted((e.json_path, e.message, str(e.validator)) for e in validator.iter_errors(value))
