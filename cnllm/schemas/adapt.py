@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cnllm.schemas.subschemas import map_children, resolve
+from cnllm.schemas.subschemas import json_type, map_children, resolve
 
 __all__ = ["adapt_schema", "adapt_schema_if_needed"]
 
@@ -284,16 +284,10 @@ def _add_type(node: Schema, parent_type: str | None) -> Schema:
         return {"type": kind, **node}
     groups: dict[str, list[Any]] = {}
     for value in values:
-        groups.setdefault(_kind(value), []).append(value)
+        groups.setdefault(json_type(value), []).append(value)
     if groups.keys() == {"integer", "number"}:
         return {"type": "number", **node}
     if len(groups) == 1:
         return {"type": next(iter(groups)), **node}
     rest = {k: v for k, v in node.items() if k not in ("enum", "const")}
     return {**rest, "anyOf": [{"type": kind, "enum": members} for kind, members in groups.items()]}
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value."""
-    kinds = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
-    return kinds.get(type(value), "string")

@@ -12,11 +12,12 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NoReturn
 
 import msgspec
 
-from cnllm.schemas.subschemas import resolve
+from cnllm.schemas.subschemas import json_type, resolve
 
 __all__ = [
     "allowed_types",
@@ -24,12 +25,14 @@ __all__ = [
     "decode_json",
     "finite_number",
     "item_schema",
+    "named_types",
     "property_schema",
     "refuse_constant",
 ]
 
 _MAX_DEPTH = 32  # levels of references and alternatives
 _MAX_ALTERNATIVES = 256  # alternatives that are read, and values of an enum
+_MAX_NAMED = 100  # alternatives of a schema that names all of its types
 _TYPE_ALIASES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum", "date", "datetime"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "long", "short", "uint", "uint32", "uint64", "unsigned"), "integer"),
@@ -39,6 +42,7 @@ _TYPE_ALIASES = {
     **dict.fromkeys(("list", "tuple", "arr", "set"), "array"),
     **dict.fromkeys(("none", "nonetype"), "null"),
 }
+_BRANCHES = ("allOf", "anyOf", "oneOf")
 _KINDS = ("null", "integer", "number", "boolean", "object", "array", "string")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")
 _WHOLE = re.compile(r"([+-]?[0-9]{1,1000})\.0{1,32}")
@@ -71,6 +75,17 @@ def allowed_types(schema: Any, root: Any) -> frozenset[str]:
     for alternative in _alternatives(schema, root):
         types |= _declared_types(alternative)
     return frozenset(types)
+
+
+def named_types(schema: Any, root: Any) -> frozenset[str]:
+    """Return the JSON types that a schema allows.
+
+    The set is empty if the schema, or one of its alternatives, names none, and if it has too many alternatives.
+    """
+    alternatives = list(islice(_alternatives(schema, root), _MAX_NAMED + 1))
+    ends = [a for a in alternatives if a.keys().isdisjoint(("$ref", *_BRANCHES))]
+    types = [_declared_types(end) for end in ends] if len(alternatives) <= _MAX_NAMED else [set()]
+    return frozenset().union(*types) if all(types) else frozenset()
 
 
 def property_schema(schema: Any, key: str, root: Any) -> Any:
@@ -135,14 +150,14 @@ def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
     queue = deque([(schema, 0)])
     while queue and len(visited) < _MAX_ALTERNATIVES:
         alternative, depth = queue.popleft()
-        if not isinstance(alternative, Mapping) or id(alternative) in visited:
+        if id(alternative) in visited or not isinstance(alternative, Mapping):
             continue
         visited.add(id(alternative))
         yield alternative
         if depth < _MAX_DEPTH:
             if isinstance(alternative.get("$ref"), str):
                 queue.append((resolve(alternative["$ref"], root), depth + 1))
-            for keyword in ("allOf", "anyOf", "oneOf"):
+            for keyword in _BRANCHES:
                 branches = alternative.get(keyword)
                 if isinstance(branches, list):
                     queue += [(branch, depth + 1) for branch in branches[:_MAX_ALTERNATIVES]]
@@ -161,7 +176,7 @@ def _declared_types(schema: Mapping[str, Any]) -> set[str]:
         types.add("null")
     if not types:
         values = _values(schema)
-        types = {_kind(value) for value in values[:_MAX_ALTERNATIVES]} | (
+        types = {json_type(value) for value in values[:_MAX_ALTERNATIVES]} | (
             {"string"} if len(values) > _MAX_ALTERNATIVES else set()
         )
         if not values and isinstance(schema.get("properties"), Mapping):
@@ -188,24 +203,12 @@ def _enum_values(schema: Any, root: Any) -> Iterator[Any]:
     collected: list[Any] = []
     for alternative in _alternatives(schema, root):
         values = _values(alternative)
-        if (
-            not values
-            and _declared_types(alternative) - {"null"}
-            and not any(keyword in alternative for keyword in ("anyOf", "oneOf", "allOf"))
-        ):
+        if not values and _declared_types(alternative) - {"null"} and alternative.keys().isdisjoint(_BRANCHES):
             return
         collected += values
         if len(collected) > _MAX_ALTERNATIVES:  # further values are not read
             return
     yield from collected
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value."""
-    if value is None:
-        return "null"
-    by_type = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-    return by_type.get(type(value), "object")
 
 
 def _equal(first: Any, second: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Walk JSON Schema: schemas directly below a schema, and targets of references.
+"""Walk JSON Schema: schemas directly below a schema, targets of references, and the types of values.
 
 No other module lists the keywords that hold schemas.
 """
@@ -9,11 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["children", "map_children", "resolve"]
+__all__ = ["children", "json_type", "map_children", "resolve"]
 
+_TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", type(None): "null"}
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value."""
+    return _TYPES.get(type(value), "object" if isinstance(value, Mapping) else "string")
 
 
 def map_children(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from cnllm.schemas.coerce import named_types
 from cnllm.schemas.validate import Undecided, undecided_patterns, validation_errors
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall, checks
@@ -29,7 +30,6 @@ _MAX_FAULTS = 5  # number of errors in one message
 _MAX_CHARS = 400  # characters of a value or a schema in a message
 
 _BAD = (msgspec.DecodeError, RecursionError)
-_MAX_SCHEMAS = 256  # number of schemas that are read for one argument
 
 
 def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | None:
@@ -277,7 +277,7 @@ def _decode(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     if not _may_be_encoded(value):
         return value
     properties = schema.get("properties")
-    types = _allowed_types(properties.get(name), schema) if isinstance(properties, Mapping) else set()
+    types = named_types(properties.get(name), schema) if isinstance(properties, Mapping) else frozenset()
     if "string" in types or not types & {"array", "object"}:
         return value
     try:
@@ -285,44 +285,3 @@ def _decode(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     except _BAD:
         return value
     return inner if ("array" if type(inner) is list else "object") in types else value
-
-
-def _allowed_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """Return the JSON types that a schema allows, as far as it names them. A schema that names none allows text.
-
-    Each schema behind references and alternatives is read once. With more than `_MAX_SCHEMAS` of them text is allowed.
-    """
-    types: set[str] = set()
-    visited: set[int] = set()
-    pending = [schema]
-    while pending:
-        subschema = pending.pop()
-        if not isinstance(subschema, Mapping) or len(visited) >= _MAX_SCHEMAS:
-            return {"string"}
-        if id(subschema) in visited:
-            continue
-        visited.add(id(subschema))
-        if isinstance(reference := subschema.get("$ref"), str):
-            pending.append(_target(reference, root))
-            continue
-        if branches := [
-            b for word in ("anyOf", "oneOf") if isinstance(subschema.get(word), list) for b in subschema[word]
-        ]:
-            pending += branches if len(branches) <= _MAX_SCHEMAS else [None]
-            continue
-        kind = subschema.get("type")
-        if isinstance(kind, str):
-            types.add(kind)
-        else:
-            types |= {k for k in kind if isinstance(k, str)} if isinstance(kind, list) else {"string"}
-        if "string" in types:  # text is allowed, which is enough to know
-            return types
-    return types
-
-
-def _target(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return the schema of a reference, or None."""
-    schema: Any = root
-    for key in reference.removeprefix("#/").split("/"):
-        schema = schema.get(key) if isinstance(schema, Mapping) else None
-    return schema
