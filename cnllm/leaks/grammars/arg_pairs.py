@@ -23,6 +23,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     object_of,
     read_name,
+    stops_in_value,
     strip_own_lines,
     value_end,
 )
@@ -36,8 +37,8 @@ _WORD = r"(?!\|)[\w.:|-]{1,64}"
 class _PairPatterns:
     """The patterns of one pair of words."""
 
-    def __init__(self, key: str, value: str) -> None:
-        key, value = rf"{re.escape(key)}\s{{0,2}}", rf"{re.escape(value)}\s{{0,2}}"
+    def __init__(self, words: tuple[str, ...]) -> None:
+        key, value = (rf"{re.escape(word)}\s{{0,2}}" for word in words)
         between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
         openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
         typed = rf"(?:<(?!{value}>){_WORD}>\s*([^<>]{{1,64}})</{_WORD}>\s*)?"
@@ -64,10 +65,7 @@ class _PairPatterns:
         self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key})?)?\Z")
 
 
-@lru_cache(maxsize=16)
-def _tags(words: tuple[str, ...]) -> _PairPatterns:
-    """Return the patterns of a pair of words."""
-    return _PairPatterns(*words)
+_tags = lru_cache(maxsize=16)(_PairPatterns)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -156,19 +154,9 @@ def _call(name: str, pairs: list[tuple[str, str, str]], block: MarkupBlock) -> P
 
 
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
-    """Whether the body ends inside a value, or behind a text that only looks like the end of one.
-
-    Where more values are open than closed, the last one may contain a block of its own, which the closer ends.
-    """
+    """Whether the body ends inside a value, or behind a text that only looks like the end of one."""
     tags = _tags(words)
-    open_count = close_count = 0
-    end = 0
-    for tag in tags.values.finditer(body):
-        open_count, close_count = open_count + bool(tag[1]), close_count + (not tag[1])
-        end = tag.end()
-    if open_count == 0 or tags.block_tail.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
-        return open_count > 0
-    return open_count > close_count and body.count(opener) > sum(map(body.count, closers))
+    return stops_in_value(opener, body, closers, tags.values, tags.block_tail)
 
 
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "read_items",
     "read_name",
     "skip_space",
+    "stops_in_value",
     "strip_own_lines",
     "value_end",
 ]
@@ -101,9 +102,9 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if type(value) is dict and not text[end:].strip() else None
 
 
-def skip_space(text: str, position: int) -> int:
-    """Return the position behind white space."""
-    match = _SPACE.match(text, position)
+def skip_space(text: str, position: int, space: re.Pattern[str] = _SPACE) -> int:
+    """Return the position behind white space, or behind whatever else counts as `space`."""
+    match = space.match(text, position)
     return match.end() if match else position
 
 
@@ -139,6 +140,23 @@ def may_be_parameter(schema: Any, name: str) -> bool:
     """Whether a tool may have a parameter: one that its schema declares, or any where it declares none."""
     declares = isinstance(schema, Mapping) and schema.get("properties")
     return not declares or property_schema(schema, name, schema) is not None
+
+
+def stops_in_value(
+    opener: str, body: str, closers: Sequence[str], tags: re.Pattern[str], block_tail: re.Pattern[str]
+) -> bool:
+    """Whether the body of a block ends inside a value; `tags` are as for `value_end`.
+
+    `block_tail` matches what may stand behind the last value. Where more values are open than closed, the last one may
+    contain a block of its own, which the closer ends.
+    """
+    found = [(tag[1] is not None, tag.end()) for tag in tags.finditer(body)]
+    if not any(opens for opens, _ in found):
+        return False
+    opens_last, end = found[-1]
+    if opens_last or block_tail.fullmatch(body, end) is None:
+        return True
+    return 2 * sum(opens for opens, _ in found) > len(found) and body.count(opener) > sum(map(body.count, closers))
 
 
 class InnerTags:

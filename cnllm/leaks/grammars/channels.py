@@ -28,6 +28,8 @@ from cnllm.leaks.grammars.base import (
     may_be_parameter,
     object_of,
     read_name,
+    skip_space,
+    stops_in_value,
     value_end,
 )
 from cnllm.leaks.markers import Markers, spelling_pattern
@@ -37,17 +39,16 @@ __all__ = ["ends_inside_value", "is_closed", "may_begin", "read"]
 
 _ATTRIBUTES = r"((?:\s{1,8}\w{1,32}=\"[^\"]{0,256}\"){1,8})\s{0,8}"
 _ATTRIBUTES_SO_FAR = re.compile(r"(?:\w{1,32}=\"[^\"]{0,256}\"\s{0,8}){0,8}(?:\w{1,32}(?:=(?:\"[^\"]{0,256})?)?)?")
-_SPACE = re.compile(r"\s*")
 _ATTRIBUTE = re.compile(r"(\w{1,32})=\"([^\"]{0,256})\"")
 
 
 class _ChannelPatterns:
     """The patterns of one set of tokens."""
 
-    def __init__(self, opening: str, closing: str, separator: str) -> None:
-        self.call_start = Markers.copy((f"{opening}call",))
-        self.separator = Markers.copy((separator,))
-        opening, closing, separator = map(spelling_pattern, (opening, closing, separator))
+    def __init__(self, tokens: tuple[str, ...]) -> None:
+        self.call_start = Markers.copy((f"{tokens[0]}call",))
+        self.separator = Markers.copy(tokens[2:])
+        opening, closing, separator = map(spelling_pattern, tokens)
         argument = rf"{opening}argument{_ATTRIBUTES}{separator}"
         json = rf"{opening}json(?:\s[^<>]{{0,256}})?{separator}"
         self.call = re.compile(rf"\s*{opening}call{_ATTRIBUTES}{separator}", re.IGNORECASE)
@@ -64,10 +65,7 @@ class _ChannelPatterns:
         )
 
 
-@lru_cache(maxsize=16)
-def _tags(tokens: tuple[str, ...]) -> _ChannelPatterns:
-    """Return the patterns of a set of tokens."""
-    return _ChannelPatterns(*tokens)
+_tags = lru_cache(maxsize=16)(_ChannelPatterns)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -133,9 +131,8 @@ def _arguments(
 
 def _json_value(text: str, start: int, end: re.Pattern[str]) -> tuple[Any, int] | None:
     """Return (the JSON at a position, the end of its closing tag); None where none stands there."""
-    space = _SPACE.match(text, start)
     try:
-        value, stop = decode_json(text, space.end() if space else start)
+        value, stop = decode_json(text, skip_space(text, start))
     except ValueError:
         return None
     closing = end.match(text, stop)
@@ -152,19 +149,9 @@ def _json_block(text: str, start: int, tags: _ChannelPatterns) -> tuple[dict[str
 
 
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
-    """Whether the body ends inside a value, so that the closer behind it is text.
-
-    Where more values are open than closed, the last one may contain a block of its own, which the closer ends.
-    """
+    """Whether the body ends inside a value, so that the closer behind it is text."""
     tags = _tags(words)
-    depth, end, is_open = 0, 0, False
-    for tag in tags.values.finditer(body):
-        is_open = tag[1] is not None
-        depth += 1 if is_open else -1
-        end = tag.end()
-    if end == 0 or is_open or tags.block_tail.fullmatch(body, end) is None:
-        return end > 0
-    return depth > 0 and body.count(opener) > sum(map(body.count, closers))
+    return stops_in_value(opener, body, closers, tags.values, tags.block_tail)
 
 
 def is_closed(body: str, tokens: tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ from cnllm.leaks.grammars.base import (
     is_plausible_name,
     json_object,
     read_name,
+    skip_space,
 )
 from cnllm.schemas.coerce import decode_json
 
@@ -61,7 +62,7 @@ def _values(text: str) -> Iterator[tuple[str, Any, str]]:
     """Yield (text, value, problem) for each object of a list or a row."""
     if text[:1] == "[" and text[-1:] == "]":
         text = text[1:-1]
-    start = _skip_separators(text, 0)
+    start = skip_space(text, 0, _SEPARATORS)
     while start < len(text):
         try:
             value, end = decode_json(text, start)
@@ -69,13 +70,7 @@ def _values(text: str) -> Iterator[tuple[str, Any, str]]:
             yield text[start:], None, f"it is not JSON: {error}"
             return
         yield text[start:end], value, ""
-        start = _skip_separators(text, end)
-
-
-def _skip_separators(text: str, start: int) -> int:
-    """Return the position behind spaces, commas and semicolons."""
-    match = _SEPARATORS.match(text, start)
-    return match.end() if match else start
+        start = skip_space(text, end, _SEPARATORS)
 
 
 def _calls(value: Any, block: MarkupBlock) -> list[ParsedCall]:
@@ -104,9 +99,9 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
     if type(name) is not str:
         raise NotACall("it names no tool")
     name = read_name(name, block.tools)
-    if block.strict and _is_definition(value):
-        raise NotACall("it defines a tool and calls none")
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
+    if block.strict and _is_definition(value, arguments):
+        raise NotACall("it defines a tool and calls none")
     if not any(key in value for key in _ARGUMENTS) and set(value) - _KEYS:
         raise NotACall("it has no arguments, and members that no call has")
     if arguments is None:
@@ -119,9 +114,8 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
     return ParsedCall(name, arguments)
 
 
-def _is_definition(value: dict[str, Any]) -> bool:
+def _is_definition(value: dict[str, Any], arguments: Any) -> bool:
     """Whether an object is probably the definition of a tool: it has other members, a schema, or no arguments."""
-    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
     schema = type(arguments) is dict and arguments.get("type") == "object" and type(arguments.get("properties")) is dict
     return arguments is None or bool(schema) or bool(set(value) - _KEYS)
 
@@ -158,8 +152,7 @@ class JsonScan:
         while True:
             outside = _SPACE if self._is_document else _BETWEEN_OBJECTS
             plain = _STRING if self.in_string else _BETWEEN_VALUES if self._depth else outside
-            match = plain.match(text, position)
-            position = match.end() if match else position
+            position = skip_space(text, position, plain)
             if position >= end:
                 return True
             char = text[position]

@@ -31,18 +31,15 @@ _OBJECTS_START = re.compile(r"\s*(?:\[\s{0,64})?(?:\{\s{0,64})?\Z")
 class _Head:
     """The patterns of the text before the arguments, for one pair of words."""
 
-    def __init__(self, arguments: str, id: str) -> None:
-        self.words = (arguments, id)
-        arguments, id = re.escape(arguments), re.escape(id)
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
+        arguments, id = map(re.escape, words)
         name = rf"\s{{0,8}}({NAME}?)\s{{0,8}}(?:{id}\s{{0,8}}[\w-]{{1,64}}\s{{0,8}})?(?:{arguments})?\s{{0,8}}"
         self.whole = re.compile(rf"{name}(?=\{{)")
         self.begins = re.compile(rf"\s{{0,8}}{NAME}\s{{0,8}}(?:{id}|{arguments}|\{{\s{{0,64}}[\"}}])")
 
 
-@lru_cache(maxsize=16)
-def _head(words: tuple[str, ...]) -> _Head:
-    """Return the patterns of a pair of words."""
-    return _Head(*words)
+_head = lru_cache(maxsize=16)(_Head)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -91,7 +88,7 @@ def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     return None if _OBJECTS_START.match(body) or _is_beginning(body, _head(words).words) else False
 
 
-def _is_beginning(body: str, words: tuple[str, str]) -> bool:
+def _is_beginning(body: str, words: tuple[str, ...]) -> bool:
     """Whether a text is a name, with at most the beginning of a word behind it."""
     rest = body.lstrip()
     name = re.match(NAME, rest)

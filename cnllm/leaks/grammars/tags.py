@@ -107,20 +107,13 @@ def iter_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = F
         own_decoration = _NOISE.sub("", match["decoration"] or "").lower()
         closes = match["closes"] is not None
         attributes = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
-        attributes = {key.lower(): _unescape(value.strip("\"'")) for key, value in attributes.items()}
+        attributes = {key.lower(): html.unescape(value.strip("\"'")) for key, value in attributes.items()}
         name = (match["set"] or "").strip().strip("\"'") or attributes.get("name", "")
         if decoration is None and not closes and name:
             decoration = own_decoration
         if (mixed or own_decoration == decoration) and (closes or name):
             word_index = spellings.index(match["word"].lower())
             yield Tag(match.start(), match.end(), word_index, closes, match["empty"] is not None, name, attributes)
-
-
-def _unescape(value: str) -> str:
-    """Return a value without HTML entities. The table of entities is imported only if there may be one."""
-    if "&" not in value:
-        return value
-    return html.unescape(value)
 
 
 def head_end(text: str, word: str, prefix: str) -> int | None:
