@@ -43,7 +43,7 @@ class BlockResult(Struct, frozen=True):
 
 
 class BlockReading(Struct, frozen=True):
-    """The calls of a block that can be read, and its result. Without `remove` the block is text, with the reason.
+    """The calls of a block that can be read, and its result, which may be text with the reason.
 
     `bare_calls` are tools without arguments: only a block on lines of its own calls them.
     """
@@ -51,11 +51,6 @@ class BlockReading(Struct, frozen=True):
     result: BlockResult
     read_calls: list[ParsedCall]
     bare_calls: tuple[str, ...] = ()
-
-    @property
-    def remove(self) -> bool:
-        """Whether the block is a call, or markup to remove."""
-        return self.result.remove
 
 
 def read_block(

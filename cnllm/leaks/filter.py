@@ -69,7 +69,8 @@ class LeakFilter:
         for opening, closing in zip(tags[::2], tags[1::2], strict=True):
             if opening:
                 self._tags[opening] = (*self._tags[opening], closing)
-        self._markers: Markers | None = self._find_markers(filter_markers(rules, tags) if trims else self._openers)
+        markers = filter_markers(rules, tags) if trims else self._openers
+        self._markers = Markers.copy(markers) if markers else None
         self._tools = tools
         self._output = FilterOutput(before, trims=trims, last=last)
         self._tracker = self._output.tracker
@@ -92,11 +93,6 @@ class LeakFilter:
         self._first_closer = 0  # the end of the first closer that was taken for a part of a value
         self._row_end = 0  # the end of the last call in a row of them
         self._tries = 0
-
-    @staticmethod
-    def _find_markers(markers: tuple[str, ...]) -> Markers | None:
-        """Return the search for some markers; None where there are none."""
-        return Markers.copy(markers) if markers else None
 
     @property
     def is_idle(self) -> bool:
@@ -198,7 +194,7 @@ class LeakFilter:
             if alone is not None:
                 self._is_plain = self._is_refused = False
                 if alone:
-                    self._strip_lone(text[:alone])
+                    self._output.add_candidate(BlockResult(text[:alone], [], "it is not a whole call"))
                     return text[alone:]
                 if marker in self._rules:
                     self._text_openers.update(dict.fromkeys(self._rules[marker].close, self._tracker.line))
@@ -298,10 +294,6 @@ class LeakFilter:
             final=final,
         )
         return None if alone is None else stop if alone else 0
-
-    def _strip_lone(self, raw: str) -> None:
-        """Remove a marker that begins and ends nothing, unless it is quoted."""
-        self._output.add_candidate(BlockResult(raw, [], "it is not a whole call"))
 
     # ── inside one ────────────────────────────────────────────────────────────
 
@@ -407,14 +399,12 @@ class LeakFilter:
             self._count_failure()
             if raw[len(opener) :].strip():
                 self._output.report(BlockResult(raw, [], "it is not complete", remove=False))
-            start = self._later_opener(raw, leak)
-            match = self._match_opener(raw, start) if start > 0 else None
-            if (
-                match is not None
-                and grammars.completed(self._rules[match[0]], match[1], raw[start:], tools) is not None
-            ):
-                self._read_next(raw[start:])
-                raw = raw[:start]
+            openers, start = Markers.copy(self._openers), self._later_opener(raw, leak)
+            if start > 0 and (match := openers.match(raw, start)) is not None:
+                rule = self._rules[openers.markers[match[2]]]
+                if grammars.completed(rule, raw[start : match[1]], raw[start:], tools) is not None:
+                    self._read_next(raw[start:])
+                    raw = raw[:start]
             self._is_refused = bool(raw[len(opener) :].strip())
             self._read_next(raw, blocks=False)
 
@@ -423,16 +413,15 @@ class LeakFilter:
         start = max(Markers.copy(self._openers).last_start(raw), 0)
         return 0 if start and grammars.ends_inside_value(leak, raw[:start]) else start
 
-    def _match_opener(self, text: str, start: int) -> tuple[str, str] | None:
-        """Return (the opener at a position, the opener as written)."""
-        openers = Markers.copy(self._openers)
-        match = openers.match(text, start)
-        return None if match is None else (openers.markers[match[2]], text[start : match[1]])
-
     def _complete_block(self, raw: str, block: str, leak: Markup, opener: str) -> None:
         """Handle a block: a call, markup to remove, or text. `block` is `raw` with the closer that it may lack."""
-        problem = self._accept(raw, block, leak, opener)
-        if problem is None:
+        found = read_block(leak, opener, raw, block, self._tools, trims=self._trims)
+        if not isinstance(found, str):
+            if found.result.remove:
+                is_quotation = self._quotes is not None and self._quotes(block, found.read_calls)
+                self._output.add_candidate(found.result, found.bare_calls, is_quotation=is_quotation)
+            else:
+                self._reject(raw, leak, found.result.problem, keeps=True)
             return
         start = self._later_opener(raw, leak)
         is_certain = grammars.is_certain(leak, opener, block)
@@ -444,28 +433,16 @@ class LeakFilter:
             self._read_next(raw[:start], blocks=False)
             return
         if is_certain:
-            self._reject(raw, leak, problem, keeps=leak.then != "strip" and self._tools is None)
+            self._reject(raw, leak, found, keeps=leak.then != "strip" and self._tools is None)
         else:
             self._is_refused = True
             self._read_next(raw)
-
-    def _accept(self, raw: str, block: str, leak: Markup, opener: str) -> str | None:
-        """Decide about a block that can be read; else return the reason."""
-        found = read_block(leak, opener, raw, block, self._tools, trims=self._trims)
-        if isinstance(found, str):
-            return found
-        if not found.remove:
-            self._reject(raw, leak, found.result.problem, keeps=True)
-            return None
-        is_quotation = self._quotes is not None and self._quotes(block, found.read_calls)
-        self._output.add_candidate(found.result, found.bare_calls, is_quotation=is_quotation)
-        return None
 
     def _count_failure(self) -> None:
         """Count an opener without a call; after `_PATIENCE` of them the filter looks only for tags of reasoning."""
         self._failures += 1
         if self._failures == _PATIENCE:
-            self._markers = self._find_markers(tuple(self._tags))
+            self._markers = Markers.copy(tuple(self._tags)) if self._tags else None
             self._output.report(
                 BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
             )

@@ -198,30 +198,26 @@ class _Reading:
         except NotACall:
             return None
 
+    def _has_tag(self, index: int, word_index: int, *, closes: bool = False) -> bool:
+        """Whether a tag has this index, and it is one of a call (0) or of a parameter (1)."""
+        if index >= len(self.tags):
+            return False
+        tag = self.tags[index]
+        return tag.word_index == word_index and tag.closes is closes
+
     def _begins_parameter(self, index: int) -> bool:
         """Whether a parameter begins at a tag."""
-        return index < len(self.tags) and self.tags[index].word_index == 1 and not self.tags[index].closes
+        return self._has_tag(index, 1)
 
     def _begins_call(self, index: int) -> bool:
         """Whether a call with a parameter begins at a tag."""
-        return (
-            index < len(self.tags)
-            and self.tags[index].word_index == 0
-            and not self.tags[index].closes
-            and self.is_adjacent[index]
-            and self._begins_parameter(index + 1)
-        )
+        return self._has_tag(index, 0) and self.is_adjacent[index] and self._has_tag(index + 1, 1)
 
     def _ends_call(self, index: int) -> bool:
         """Whether a call ends at a tag, so that the next call or nothing follows."""
-        if (
-            index >= len(self.tags)
-            or self.tags[index].word_index
-            or not self.tags[index].closes
-            or not self.is_adjacent[index]
-        ):
+        if not self._has_tag(index, 0, closes=True) or not self.is_adjacent[index]:
             return False
-        return index + 1 == len(self.tags) or (self.tags[index + 1].word_index == 0 and not self.tags[index + 1].closes)
+        return index + 1 == len(self.tags) or self._has_tag(index + 1, 0)
 
     def _ends_block(self, index: int) -> bool:
         """Whether the block ends behind the last tag, although a call is open."""
@@ -259,20 +255,11 @@ class _Reading:
         text = strip_fence(text)
         if not text:
             return {}
-        if text.startswith("{"):
-            return _object(text)
-        return read_arguments(text, schema, self.prefix)
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text is. Raises `NotACall`."""
-    try:
-        value, end = decode_json(text)
-    except ValueError as error:
-        raise NotACall(f"its arguments are not JSON: {error}") from None
-    if type(value) is not dict or text[end:].strip():
-        raise NotACall("its arguments are not an object")
-    return value
+        if not text.startswith("{"):
+            return read_arguments(text, schema, self.prefix)
+        if (arguments := json_object(text)) is None:
+            raise NotACall("its arguments are not a JSON object")
+        return arguments
 
 
 def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | None:
