@@ -258,26 +258,15 @@ _WRAPPER_KEYS = {"type", "function", "custom"}
 _SCHEMA_KEYS = {"function", "parameters", "inputSchema", "input_schema"}
 
 
-def _is_mapping(value: Any) -> bool:
-    """Whether a value is a mapping. It is nearly always a dict, which is checked first because that is fast."""
-    return type(value) is dict or isinstance(value, Mapping)
-
-
-def _as_dict(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(value) if type(value) is dict else checks.as_dict(name, value)
-
-
 def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
     """Return a Tool of a definition: OpenAI's wrapping, a bare definition, or the shape of MCP and Anthropic."""
     if item.get("type") == "custom" and not item.keys() & _SCHEMA_KEYS:
-        custom = item.get("custom", item)
-        if not _is_mapping(custom) or not isinstance(custom.get("name"), str):
+        custom = checks.plain(place, item.get("custom", item))
+        if type(custom) is not dict or not isinstance(custom.get("name"), str):
             raise ValueError(f"{place} has no name of a custom tool")
-        item = custom_function(str.__str__(custom["name"]), _as_dict(place, custom))
-    function = item.get("function", item)
-    if type(function) is not dict and isinstance(function, Mapping):
-        function = checks.as_dict(f"{place}.function", function)
-    if not _is_mapping(function) or not isinstance(function.get("name"), str):
+        item = custom_function(str.__str__(custom["name"]), custom)
+    function = checks.plain(f"{place}.function", item.get("function", item))
+    if type(function) is not dict or not isinstance(function.get("name"), str):
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
         if item and not item.keys() & _FUNCTION_KEYS and all(isinstance(value, Mapping) for value in item.values()):
@@ -291,9 +280,9 @@ def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
     schema = function.get("parameters")
     if schema is None:
         schema = function.get("inputSchema", function.get("input_schema"))
-    if schema is not None and not _is_mapping(schema):
+    parameters = checks.plain(f"{place}.parameters", schema)
+    if parameters is not None and type(parameters) is not dict:
         raise TypeError(f"{place}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
-    parameters = None if schema is None else _as_dict(f"{place}.parameters", schema)
     name, description, strict = function["name"], function.get("description"), function.get("strict")
     if description is not None and not isinstance(description, str):
         raise checks.wrong_type(f"{place}.description", description, "a string or None")
@@ -306,7 +295,8 @@ def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
     custom = item.get("custom") if function is not item else None
     if custom is not None and type(custom) is not dict:
         custom = checks.as_dict(f"{place}.custom", custom)
-    return Tool(str.__str__(name), description, parameters, strict=strict, extra=extra, custom=custom)
+    own = None if parameters is None else dict(parameters)
+    return Tool(str.__str__(name), description, own, strict=strict, extra=extra, custom=custom)
 
 
 class ToolSet(ABC):

@@ -33,6 +33,7 @@ __all__ = [
     "kind_of",
     "matches_pattern",
     "number",
+    "plain",
     "require_path",
     "require_text",
     "require_type",
@@ -147,14 +148,10 @@ def as_text(name: str, value: Any) -> str:
     try:
         return str(value)
     except Exception as error:
-        raise _no_text(name, value, error) from error
-
-
-def _no_text(name: str, value: Any, error: Exception) -> Exception:
-    """Return the error for a value without a text."""
-    if isinstance(value, int):
-        return ValueError(f"{name} is a number of too many digits; a shorter one is expected")
-    return TypeError(f"{name} is {kind_of(value)}, which raised {type(error).__name__}; a string is expected")
+        if isinstance(value, int):
+            raise ValueError(f"{name} is a number of too many digits; a shorter one is expected") from error
+        problem = f"{name} is {kind_of(value)}, which raised {type(error).__name__}; a string is expected"
+        raise TypeError(problem) from error
 
 
 def as_list(name: str, value: Any, expected: str) -> list[Any]:
@@ -177,6 +174,11 @@ def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
         return dict(value)
     except Exception as error:
         raise unreadable(name, error) from error
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a mapping of any kind as a dict, and every other value as it is."""
+    return as_dict(name, value) if type(value) is not dict and isinstance(value, Mapping) else value
 
 
 def as_bytes(name: str, value: Any) -> bytes:
@@ -272,7 +274,10 @@ def check_json_value(name: str, value: Any) -> None:
             items = as_list(place, item, "a list")
             todo += [(f"{place}[{index}]", inner, depth + 1) for index, inner in enumerate(items)]
         else:
-            _require_encodable(place, item)
+            try:
+                msgspec.json.encode(item)  # dates, for example, have a form in JSON
+            except Exception as error:
+                raise wrong_type(place, item, "a value that JSON can hold") from error
 
 
 def check_finite(name: str, value: Any) -> None:
@@ -283,14 +288,6 @@ def check_finite(name: str, value: Any) -> None:
         return
     if _NULL.search(text) is not None:
         check_json_value(name, value)
-
-
-def _require_encodable(place: str, value: Any) -> None:
-    """Raise `TypeError` for a value that is no JSON and has no form in JSON either, unlike dates."""
-    try:
-        msgspec.json.encode(value)
-    except Exception as error:
-        raise wrong_type(place, value, "a value that JSON can hold") from error
 
 
 @lru_cache(maxsize=256)

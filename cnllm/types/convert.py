@@ -16,7 +16,19 @@ from cnllm.types.faults import message_fault
 from cnllm.types.json_form import encode_json
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format
-from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from cnllm.types.parts import (
+    MESSAGE_KEYS,
+    ROLES,
+    Fields,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 __all__ = [
     "CACHE_MARK",
@@ -39,21 +51,7 @@ CACHE_MARK = "cache_control"
 """The key of a content part that marks the end of a prefix to keep in the prompt cache."""
 CACHE_MARKS = (CACHE_MARK, "prompt_cache_breakpoint")
 """That key, and the one for which chat completions have another word."""
-_ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
-_KNOWN_KEYS = {
-    "refusal",
-    "error",
-    "function_call",
-    "role",
-    "content",
-    "tool_calls",
-    "tool_call_id",
-    "name",
-    "reasoning",
-    "reasoning_content",
-    "by",
-    "parts",
-}
+_KNOWN_KEYS = MESSAGE_KEYS | {"refusal", "error", "function_call"}
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
@@ -136,8 +134,8 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
         role = _role(role)
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return "tool", (ToolResult(data["tool_call_id"], data["content"]),), None, None, None
-    if role not in _ROLES:
-        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
+    if role not in ROLES:
+        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
@@ -152,7 +150,7 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
 def _role(role: Any) -> Role:
     """Return a role as a string. Raises `ValueError` for anything else."""
     if not isinstance(role, str):
-        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
+        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
     return cast(Role, str.__str__(role))
 
 
@@ -326,26 +324,16 @@ def _part(item: Any) -> Part:
     if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
         return Text(item["text"], None, {k: v for k, v in item.items() if k not in ("type", "text")} or None)
     if kind in ("image_url", "video_url"):
-        inner = item.get(kind)
-        if type(inner) is not dict and isinstance(inner, Mapping):
-            inner = checks.as_dict(kind, inner)
-        url = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
-        if isinstance(url, str):
-            extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
+        inner = checks.plain(kind, item.get(kind))
+        table = {"url": inner} if isinstance(inner, str) else inner if type(inner) is dict else {}
+        if isinstance(url := table.get("url"), str):
+            extra = {k: v for k, v in table.items() if k != "url"}
             return from_url(url, cast(MediaKind, kind.removesuffix("_url")), {**extra, **_cache_mark(item)} or None)
-    sound = item.get("input_audio")
-    if type(sound) is not dict and isinstance(sound, Mapping):
-        sound = checks.as_dict("input_audio", sound)
-    if (
-        kind == "input_audio"
-        and isinstance(sound, Mapping)
-        and isinstance(sound.get("data"), str)
-        and ":" not in sound["data"][:12]
-    ):
+    sound = checks.plain("input_audio", item.get("input_audio")) if kind == "input_audio" else None
+    if type(sound) is dict and isinstance(data := sound.get("data"), str) and ":" not in data[:12]:
         extra = {k: v for k, v in sound.items() if k not in ("data", "format")} | _cache_mark(item)
-        return Media(
-            f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
-        )
+        mime = f"audio/{checks.as_text('format', sound.get('format', 'wav'))}"
+        return Media(mime, data, None, None, extra or None)
     if is_file_part(item) and (media := as_media(item)) is not None:
         mark = _cache_mark(item) if kind == "file" else {}
         return msgspec.structs.replace(media, extra={**(media.extra or {}), **mark}) if mark else media
@@ -356,23 +344,20 @@ def _part(item: Any) -> Part:
 
 def call_of(data: Any, index: int) -> ToolCall:
     """Return a call of a dict as a ToolCall."""
-    if type(data) is not dict and not isinstance(data, Mapping):
-        raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is expected")
+    place = f"tool_calls[{index}]"
+    data = checks.plain(place, data)
     if type(data) is not dict:
-        data = checks.as_dict(f"tool_calls[{index}]", data)
-    function = data.get("function", data)
-    if type(function) is not dict and isinstance(function, Mapping):
-        function = checks.as_dict(f"tool_calls[{index}].function", function)
-    if not (type(function) is dict or isinstance(function, Mapping)) or type(function.get("name")) is not str:
-        raise ValueError(f"tool_calls[{index}] has no function name")
+        raise TypeError(f"{place} is {type(data).__name__}, a dict is expected")
+    function = checks.plain(place, data.get("function", data))
+    if type(function) is not dict or type(function.get("name")) is not str:
+        raise ValueError(f"{place} has no function name")
     arguments = function.get("arguments")
     if type(arguments) is not str and isinstance(arguments, Mapping):
-        place = f"tool_calls[{index}].function.arguments"
-        table = checks.as_dict(place, arguments)
-        checks.check_finite(place, table)
+        table = checks.as_dict(f"{place}.function.arguments", arguments)
+        checks.check_finite(f"{place}.function.arguments", table)
         return ToolCall(_text_value(data, "id"), function["name"], table, "")
     if arguments is not None and not isinstance(arguments, str):
-        checks.check_json_value(f"tool_calls[{index}].function.arguments", arguments)
+        checks.check_json_value(f"{place}.function.arguments", arguments)
     raw = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json(arguments).decode()
     decoded, problem = decode_arguments(raw)
     return ToolCall(_text_value(data, "id"), function["name"], decoded, raw, "wire", problem)

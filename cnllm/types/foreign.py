@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cnllm.types import checks
 from cnllm.types.convert import CACHE_MARKS, message_fields
 from cnllm.types.message import Message
-from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.parts import ROLES, Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.wire_parts import (
     as_json,
     call_of,
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 
-_ROLES = ("system", "developer", "user", "assistant", "tool")
 _ROLE_BY_TYPE: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -60,12 +59,7 @@ _URLS = {"image-url": "image", "audio-url": "audio", "video-url": "video", "docu
 FOREIGN = Seal("unknown", "unknown", "unknown")
 """The origin of a block that only its own endpoint understands: it is left out elsewhere, with a note."""
 
-_TEXTS = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-}
+_TEXTS = {**dict.fromkeys(("text", "input_text", "output_text"), "text"), "refusal": "refusal"}
 _REASONING = {"thinking": "thinking", "reasoning": "reasoning", "reasoning_text": "text", "summary_text": "text"}
 _TEXT_KEYS = (*CACHE_MARKS, "citations")
 _FILES = ("image", "audio", "video", "file")
@@ -126,7 +120,7 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
         return _split("assistant", _block_parts(data))
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
         return _split("assistant" if role == "model" else "user", _parts_of(data.get("parts")))
-    if role not in _ROLES:
+    if role not in ROLES:
         raise TypeError(f"{label} is not a message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
         rest = Message.from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
@@ -158,9 +152,10 @@ def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
     name = data.get("name")
     if role == "tool":
         result = _parts_of(data.get("content"))
-        texts = "\n\n".join(part.text for part in result if isinstance(part, Text))
+        text = "\n\n".join(part.text for part in result if isinstance(part, Text))
+        content = [text, *(part for part in result if isinstance(part, Media | Opaque))]
         error = data.get("status") == "error"
-        return [Message.tool(str(data.get("tool_call_id", "")), _media_too(texts, result), name=name, error=error)]
+        return [Message.tool(str(data.get("tool_call_id", "")), content, name=name, error=error)]
     parts = _parts_of(data.get("content"))
     if role == "system":
         other = extra.get("__openai_role__")
@@ -175,10 +170,6 @@ def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
     if isinstance(reasoning, str) and reasoning and not any(isinstance(part, Reasoning) for part in parts):
         parts = [Reasoning(reasoning), *parts]
     return _split("assistant", [*parts, *calls], name)
-
-
-def _media_too(text: str, parts: list[Part]) -> list[Any]:
-    return [text, *(part for part in parts if isinstance(part, Media | Opaque))]
 
 
 def _split(role: Role, parts: list[Part], name: Any = None) -> list[Message]:
@@ -260,14 +251,13 @@ def _request(part: Any) -> list[Message]:
         case "tool-return":
             text = as_json(content) if isinstance(content, str | Mapping | list | None) else _text(part, content)
             error = get("outcome") not in (None, "success")
-            return [Message("tool", (ToolResult(str(get("tool_call_id")), text, get("tool_name"), error),))]
         case "retry-prompt":
-            text = _text(part, content)
+            text, error = _text(part, content), True
             if get("tool_name") is None:
                 return [Message("user", text)]
-            return [Message("tool", (ToolResult(str(get("tool_call_id")), text, get("tool_name"), True),))]
         case kind:
             raise ValueError(f"a part of the kind {checks.short_text(kind)} has no place in a request to another model")
+    return [Message("tool", (ToolResult(str(get("tool_call_id")), text, get("tool_name"), error),))]
 
 
 def _text(part: Any, content: Any) -> str:

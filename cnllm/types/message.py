@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.types.parts import Content, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from cnllm.types.parts import MESSAGE_KEYS, Content, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 __all__ = ["Message", "system_message"]
-
-_RESERVED_KEYS = frozenset(
-    ["role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name", "by", "parts"]
-)
 
 
 def _parts(parts: Any) -> tuple[Part, ...]:
@@ -69,9 +65,9 @@ class Message(Struct, frozen=True, omit_defaults=True):
                 from cnllm.types import checks
 
                 msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
-            if not _RESERVED_KEYS.isdisjoint(self.extra):
+            if not MESSAGE_KEYS.isdisjoint(self.extra):
                 raise ValueError(
-                    f"extra holds {', '.join(_RESERVED_KEYS & self.extra.keys())}, which are keys of a message itself"
+                    f"extra holds {', '.join(MESSAGE_KEYS & self.extra.keys())}, which are keys of a message itself"
                 )
             if not self.extra:
                 msgspec.structs.force_setattr(self, "extra", None)

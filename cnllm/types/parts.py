@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 __all__ = [
+    "MESSAGE_KEYS",
+    "ROLES",
     "SYSTEM_ROLES",
     "Content",
     "Fields",
@@ -25,8 +27,15 @@ __all__ = [
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 """Who speaks in a message."""
 
+ROLES: tuple[Role, ...] = get_args(Role)
+
 SYSTEM_ROLES = frozenset(["system", "developer"])
 """The roles of instructions."""
+
+MESSAGE_KEYS = frozenset(
+    ["role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name", "by", "parts"]
+)
+"""The keys of a message as a dict."""
 
 ANY_MODEL = "*"
 """The author of a caller's own messages, in the place of a model's id."""

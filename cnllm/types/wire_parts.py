@@ -67,9 +67,8 @@ def message_block(block: Mapping[str, Any], read: ReadContent) -> Part:
         return _sealed(call, "anthropic-messages", rest)
     if kind == "tool_result":
         content, id = rest.pop("content", None), rest.pop("tool_use_id", None)
-        parts = read(content) if isinstance(content, list | tuple) else _text_parts(content)
-        parts = [Opaque(part.data) if type(part) is Opaque else part for part in parts]
-        result = result_of(id if isinstance(id, str) else "", parts, None, error=bool(rest.pop("is_error", False)))
+        parts = [Opaque(part.data) if type(part) is Opaque else part for part in _content(content, read)]
+        result = result_of(_id(id), parts, None, error=bool(rest.pop("is_error", False)))
         return _sealed(result, "anthropic-messages", rest, own=False)
     return own_block(block)
 
@@ -86,11 +85,9 @@ def item_part(item: Mapping[str, Any], read: ReadContent) -> Part:
         return call_of(id, item.get("name"), item.get("args", item.get("arguments")))
     if kind == "custom_tool_call":
         arguments, raw = custom_arguments(checks.as_text("input", item.get("input")))
-        return ToolCall(id if isinstance(id, str) else "", str(item.get("name")), arguments, raw)
+        return ToolCall(_id(id), str(item.get("name")), arguments, raw)
     if kind in ("function_call_output", "custom_tool_call_output"):
-        output = item.get("output")
-        parts = read(output) if isinstance(output, list | tuple) else _text_parts(output)
-        return result_of(id if isinstance(id, str) else "", parts, None, error=False)
+        return result_of(_id(id), _content(item.get("output"), read), None, error=False)
     if kind == "reasoning":
         pieces = [*(item.get("content") or ()), *(item.get("summary") or ())]
         texts = [str(piece["text"]) for piece in pieces if isinstance(piece, Mapping) and piece.get("text")]
@@ -140,14 +137,14 @@ def _response(result: Mapping[str, Any]) -> Part:
         case {"error": str(text), **rest} if not rest:
             response, error = text, True
     media = [part for each in result.get("parts") or () if (part := gemini_part(each)) is not None]
-    parts = [*_text_parts(response), *media]
-    return result_of(id if isinstance(id, str) else "", parts, name if isinstance(name, str) else None, error=error)
+    parts = [*([] if response is None else [Text(as_json(response))]), *media]
+    return result_of(_id(id), parts, name if isinstance(name, str) else None, error=error)
 
 
 def call_of(id: Any, name: Any, arguments: Any) -> ToolCall:
     """Return a call; its arguments are an object or JSON text."""
     checks.require_text("the name of a call", name)
-    call_id = id if isinstance(id, str) else ""
+    call_id = _id(id)
     if isinstance(arguments, str):
         decoded, problem = decode_arguments(arguments)
         return ToolCall(call_id, name, decoded, arguments, "wire", problem)
@@ -167,9 +164,16 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _text_parts(value: Any) -> list[Part]:
-    """Return any value as a text; nothing for None."""
+def _content(value: Any, read: ReadContent) -> list[Part]:
+    """Return a list of content as `read` reads it, and any other value as a text; nothing for None."""
+    if isinstance(value, list | tuple):
+        return read(value)
     return [] if value is None else [Text(as_json(value))]
+
+
+def _id(value: Any) -> str:
+    """Return the id of a call; "" for anything that is no text."""
+    return value if isinstance(value, str) else ""
 
 
 def _seal(protocol: str, data: Any) -> Seal:
