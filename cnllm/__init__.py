@@ -97,8 +97,7 @@ if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions, RunOptions
     from cnllm.types.messages import MessageDict, Messages
     from cnllm.types.note_codes import NoteCode
-    from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
-    from cnllm.types.route import Fallback
+    from cnllm.types.policy import Fallback, Limits, Recovery, Retry, Timeouts
 
 __version__ = VERSION
 _MARKER = MARKER
@@ -120,8 +119,7 @@ _MODULES = {
     "cnllm.types.call_options": "CallOptions RunOptions",
     "cnllm.types.messages": "MessageDict Messages",
     "cnllm.types.note_codes": "NoteCode",
-    "cnllm.types.policy": "Limits Recovery Retry Timeouts",
-    "cnllm.types.route": "Fallback",
+    "cnllm.types.policy": "Fallback Limits Recovery Retry Timeouts",
     "cnllm.registry": "Registry",
     "cnllm.client.sync_run": "Run",
     "cnllm.client.async_run": "AsyncRun",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
     from cnllm.types.messages import Messages
-    from cnllm.types.route import Fallback
+    from cnllm.types.policy import Fallback
 
 __all__ = ["BaseClient", "is_httpx_transport"]
 
@@ -98,7 +98,7 @@ class BaseClient(Generic[AnyTransport]):
         self._memory: MessageMemory | None = MessageMemory()
         self._call_starts: dict[str, deque[Start]] = {}  # by model: how the last calls began, for quotes
         if fallback is not None:
-            from cnllm.types.route import Fallback
+            from cnllm.types.policy import Fallback
 
             self._fallback = Fallback.of(fallback)
         self._closed = False
@@ -333,7 +333,7 @@ class BaseClient(Generic[AnyTransport]):
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""
-        from cnllm.types.route import Fallback
+        from cnllm.types.policy import Fallback
 
         given = options.get("fallback")
         rules = self._fallback if given is None else Fallback.of(given)

@@ -21,7 +21,7 @@ from cnllm.registry.sites import choose_site
 from cnllm.system.processes import cached_property, fork_safe
 from cnllm.types import Note
 from cnllm.types.messages import as_messages
-from cnllm.types.route import Fallback
+from cnllm.types.policy import Fallback
 
 if TYPE_CHECKING:
     from cnllm.client.measurements import Measurements, RouteChoice

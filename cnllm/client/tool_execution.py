@@ -16,8 +16,8 @@ from cnllm.config import redact
 from cnllm.engine.run.continuation import failed_result_text
 from cnllm.tools import shown
 from cnllm.types import Media, Text, ToolCall, ToolResult
+from cnllm.types.checks import struct_fault
 from cnllm.types.convert import result_of
-from cnllm.types.faults import struct_fault
 
 __all__ = [
     "ToolThread",

@@ -30,7 +30,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 from cnllm.types import Reply
-from cnllm.types.route import Fallback
+from cnllm.types.policy import Fallback
 
 __all__ = [
     "Admission",

@@ -19,7 +19,7 @@ from cnllm.registry.routing import split_wire
 from cnllm.registry.sites import choose_site
 from cnllm.registry.tiers import PREFIX
 from cnllm.types.checks import matches_pattern
-from cnllm.types.route import Fallback
+from cnllm.types.policy import Fallback
 
 __all__ = ["ModelNames", "client_wire"]
 

@@ -32,8 +32,8 @@ from cnllm.types import (
     ToolCallStart,
     checks,
 )
+from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
-from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
 from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes

@@ -20,7 +20,7 @@ from cnllm.registry.problem import (
 from cnllm.registry.provenance import SHARED, citations, cited_flags, precision_of, written_citations
 from cnllm.registry.routing import split_wire
 from cnllm.registry_files.sources import unsourced_flags
-from cnllm.types.route import Fallback
+from cnllm.types.policy import Fallback
 
 if TYPE_CHECKING:
     from cnllm.registry.documents import Document

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict
 
 from cnllm.types import Step, ToolCall
 from cnllm.types.parts import Content
-from cnllm.types.policy import IfCut, Limits, OnUnsupported, Recovery, TextCalls, Timeouts
-from cnllm.types.route import Fallback
+from cnllm.types.policy import Fallback, IfCut, Limits, OnUnsupported, Recovery, TextCalls, Timeouts
 
 if TYPE_CHECKING:
     from typing import _SpecialForm as SpecialForm

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from cnllm.types import checks
-from cnllm.types.faults import message_fault
+from cnllm.types.checks import message_fault
 from cnllm.types.json_form import encode_json
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format

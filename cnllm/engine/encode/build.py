@@ -34,8 +34,7 @@ from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reasoning, Text, checks
-from cnllm.types.checks import short_text
-from cnllm.types.faults import message_fault
+from cnllm.types.checks import message_fault, short_text
 from cnllm.types.message import system_message
 from cnllm.types.message_memory import MessageMemory, exact_bytes
 from cnllm.types.messages import as_messages
