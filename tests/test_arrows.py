@@ -155,7 +155,7 @@ EDGE: dict[str, dict[str, str]] = {
         "config/distribution": "the command that installs the extra",
     },
     "daft": {
-        "config/default_model": "a `prompt` without a model takes the user's default one, as the command does",
+        "config/settings_files": "a `prompt` without a model takes the user's default one, as the command does",
         "config/distribution": "the command that installs the extra",
         "config/redact": "no option that travels to the workers has a secret",
         "registry/sites": "a name is asked at the site of its vendor whose key is set, as everywhere",

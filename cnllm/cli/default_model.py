@@ -9,7 +9,7 @@ import msgspec
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors, stdio
-from cnllm.config import default_model, keys
+from cnllm.config import keys, settings_files
 from cnllm.errors import CnllmError, KeyMissing, UnknownModel
 from cnllm.registry import tiers
 
@@ -55,7 +55,7 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
     The order is that of `default_models`, then that of the models in the user's own files. With `offline` no key is
     needed. `key_env` is the only key that counts, where the user names one.
     """
-    stored = default_model.default_model()
+    stored = settings_files.default_model()
     if stored is not None:
         return _stored_choice(registry, *stored)
     first: Model | None = None

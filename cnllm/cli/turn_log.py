@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli import client_factory, default_model
 from cnllm.cli.output import errors, stdio
-from cnllm.config import log_mode
+from cnllm.config import settings_files
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
 
@@ -233,7 +233,7 @@ def logs_calls(choice: bool | None) -> bool:
     if choice is not None:
         return choice
     try:
-        return log_mode.mode() != "off"
+        return settings_files.log_mode() != "off"
     except CnllmError as error:
         stdio.print_line(f"calls are not logged: {error.message}")
         return False
@@ -241,10 +241,10 @@ def logs_calls(choice: bool | None) -> bool:
 
 def _mode() -> LogMode:
     """Return the log mode. If it cannot be read, log nothing: the user may have turned logging off."""
-    if (mode := log_mode.variable_mode()) is not None:
+    if (mode := settings_files.variable_log_mode()) is not None:
         return mode
     try:
-        return log_mode.mode()
+        return settings_files.log_mode()
     except CnllmError as error:
         _report_failure(error)
         return "off"

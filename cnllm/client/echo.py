@@ -383,10 +383,10 @@ def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
         return echo.reply(value)
     if isinstance(value, Note):
         plain = msgspec.to_builtins(value)
-        cleaned = redact.redact_cut_data(plain, secrets)
+        cleaned = redact.redact_data(plain, secrets, cut=True)
         return value if cleaned == plain else msgspec.convert(cleaned, Note)
     if isinstance(value, str | list | tuple | dict):
-        cleaned = redact.redact_cut_data(value, secrets)
+        cleaned = redact.redact_data(value, secrets, cut=True)
         return value if cleaned == value or (type(value) is tuple and tuple(cleaned) == value) else cleaned
     return value
 

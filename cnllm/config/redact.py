@@ -156,13 +156,8 @@ def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
     return redact(address, secrets)
 
 
-def redact_cut_data(value: object, secrets: Iterable[str]) -> Any:
-    """Redact data, and also the beginning of a secret that was cut off; see `redact_data`."""
-    return redact_data(value, secrets, cut=True)
-
-
-def redact_data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
-    """Return JSON data with every string redacted, keys too."""
+def redact_data(value: Any, secrets: Iterable[str], *, cut: bool = False) -> Any:
+    """Return JSON data with every string redacted, keys too. With `cut` the beginning of a secret counts at an end."""
     needles = tuple(secrets)
     if not needles:
         return value

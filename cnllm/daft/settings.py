@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.client.sync_client import Client
 from cnllm.config import redact
-from cnllm.config.default_model import default_model
+from cnllm.config.settings_files import default_model
 from cnllm.errors import CnllmError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model

@@ -93,11 +93,7 @@ def estimate_sent(plan: Plan, begun: Iterable[Start] = ()) -> int | None:
 
 def estimate_text(plan: Plan, messages: Iterable[Message] | None = None) -> int:
     """Return the estimate of a request that knows no family; of some of its messages where they are given."""
-    total = _message_tokens(plan.messages if messages is None else messages)
-    for value in (plan.body.get("tools"), plan.schema):
-        if value:
-            total += _text_tokens(msgspec.json.encode(value).decode())
-    return max(1, total)
+    return _tokens(plan.messages if messages is None else messages, plan.body.get("tools"), plan.schema)
 
 
 def text_bytes(plan: Plan) -> int:
@@ -134,19 +130,15 @@ def _family_tokens(plan: Plan, messages: Iterable[Message]) -> int:
 
 def estimate_tokens(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
     """Return about how many tokens a request has: its messages, with the system message, and its tools."""
-    total = _message_tokens(messages)
-    tools = options.get("tools")
-    if tools:
-        total += _text_tokens(msgspec.json.encode(tools).decode())
-    return max(1, total)
+    return _tokens(messages, options.get("tools"))
 
 
-def _message_tokens(messages: Iterable[Message]) -> int:
-    """Return about how many tokens messages have."""
-    total = 0
+def _tokens(messages: Iterable[Message], *values: Any) -> int:
+    """Return about how many tokens messages have, with further values as JSON."""
+    total = sum(_text_tokens(msgspec.json.encode(value).decode()) for value in values if value)
     for message in messages:
         total += _PER_MESSAGE + sum(_part_size(part, _text_tokens, _PER_PICTURE) for part in message.parts)
-    return total
+    return max(1, total)
 
 
 def _text_tokens(text: str) -> int:

@@ -73,8 +73,7 @@ def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
     """Return the bounds of a request that is built. `added`: see `input_bound`."""
     model, price = plan.model.name, plan.flags.price
     most_input, most_output = input_bound(plan, added), output_bound(plan)
-    service, fees = requested_service(plan), _highest_fees(plan)
-    unknown = list(fees.missing)
+    service, (fees, unknown) = requested_service(plan), _highest_fees(plan)
     currency = price.currency if price is not None else None
     if most_output is None:
         unknown.insert(0, f"the greatest length of a reply of {model}")
@@ -96,7 +95,7 @@ def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
         factor=requested_factor(price, plan, max),
         hourly=mark is None or mark in plan.content,
     )
-    attempt += units_of(fees.amount)
+    attempt += units_of(fees)
     corrections = plan.corrections if plan.answer is not None else 0
     attempts = 1 + corrections + (plan.if_cut == _AGAIN)
     return WorstCase(model, most_input, most_output, currency, attempt, attempt * attempts)
@@ -180,15 +179,8 @@ def reply_count(plan: Plan) -> int:
     return max([1, *(count for count in counts if type(count) is int)])
 
 
-class _Fees(Struct, frozen=True):
-    """The highest fees of the calls that a request lets the endpoint make. `missing` names those without a price."""
-
-    amount: Decimal
-    missing: tuple[str, ...]
-
-
-def _highest_fees(plan: Plan) -> _Fees:
-    """Return the highest fees of the calls that a request lets the endpoint make."""
+def _highest_fees(plan: Plan) -> tuple[Decimal, list[str]]:
+    """Return the highest fees of the calls that a request lets the endpoint make, and the names of unknown ones."""
     total, missing = Decimal(0), []
     for name, rule in paid_calls(plan.flags).items():
         number = most_calls(name, plan)
@@ -196,7 +188,7 @@ def _highest_fees(plan: Plan) -> _Fees:
             missing.append(f"the fee of {name} at {plan.model.provider}")
         elif number and rule.fee:
             total += exact_rate(rule.fee) * (1 if rule.per == "request" else number)
-    return _Fees(total, tuple(missing))
+    return total, missing
 
 
 def most_calls(name: str, plan: Plan) -> int:

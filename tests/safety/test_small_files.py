@@ -28,7 +28,7 @@ from cnllm.batch.identity import AnswerCache
 from cnllm.batch.shared.allowance import RunLedger
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
-from cnllm.config import default_model, keys, log_mode, templates
+from cnllm.config import keys, settings_files, templates
 from cnllm.gateway.tokens import keys_in_file
 from cnllm.launch.setup import ClientFile, Setup, write_files
 from cnllm.mcp_client import Definition
@@ -226,7 +226,7 @@ def test_a_link_stays_a_link_and_a_file_keeps_its_mode(name: str, tmp_path: Path
 
 def test_other_small_files(home: Path) -> None:
     """Those that no command above writes: the mode of the log, the gateway's keys, the files of a launched client."""
-    log_mode.set_mode("off")
+    settings_files.set_log_mode("off")
     folder = home / "data" / "launch" / "x"
     once, each = folder / "once.json", folder / "deep" / "each.json"
     for content in ("a", "b"):
@@ -241,12 +241,12 @@ def test_other_small_files(home: Path) -> None:
 
 
 def test_what_is_removed_is_only_the_name(home: Path) -> None:
-    default_model.set_default_model("glm-4.7")
+    settings_files.set_default_model("glm-4.7")
     path, real = home / "config" / "default-model", home / "mine"
     os.rename(path, real)
     path.symlink_to(real)
-    default_model.set_default_model(None)
-    assert (default_model.default_model(), real.read_text()) == (None, "glm-4.7\n")
+    settings_files.set_default_model(None)
+    assert (settings_files.default_model(), real.read_text()) == (None, "glm-4.7\n")
     templates.write_template(templates.Template(name="short", system="Be short."))
     assert templates.remove_template("short")
     assert templates.template_names() == []

@@ -197,10 +197,10 @@ def off() -> None:
 
 
 def _set_mode(mode: LogMode) -> None:
-    from cnllm.config import log_mode
+    from cnllm.config import settings_files
 
-    log_mode.set_mode(mode)
-    variable = log_mode.variable_mode()
+    settings_files.set_log_mode(mode)
+    variable = settings_files.variable_log_mode()
     if variable not in (None, mode):
         errors.print_error(f"CNLLM_LOG={variable} wins over this setting", "unset CNLLM_LOG")
 

@@ -30,13 +30,13 @@ def default(model: str | None, *, unset: bool) -> None:
     default_models in the registry.
     """
     from cnllm.cli import default_model
-    from cnllm.config import default_model as store
+    from cnllm.config import settings_files
     from cnllm.registry import Registry
 
     if model is not None and unset:
         raise errors.UsageError("--unset and a model contradict each other", "give one of them")
     if unset:
-        store.set_default_model(None)
+        settings_files.set_default_model(None)
         stdio.print_line("no default model is set")
         return
     registry = Registry.load()
@@ -46,11 +46,11 @@ def default(model: str | None, *, unset: bool) -> None:
         stdio.print_line(f"cnllm: {choice.reason}")
         return
     full = _full_name(registry, model.strip())
-    store.set_default_model(model.strip())
+    settings_files.set_default_model(model.strip())
     stdio.print_line(f"the default model is {model.strip()}" + (f" ({full})" if full != model.strip() else ""))
-    stored = store.default_model()
-    if stored is not None and stored[1] == store.VARIABLE:
-        stdio.print_line(f"cnllm: {store.VARIABLE}={stored[0]} wins over it in this shell")
+    stored = settings_files.default_model()
+    if stored is not None and stored[1] == settings_files.VARIABLE:
+        stdio.print_line(f"cnllm: {settings_files.VARIABLE}={stored[0]} wins over it in this shell")
 
 
 def _full_name(registry: Registry, name: str) -> str:
