@@ -72,7 +72,7 @@ def read_block(
     if tools is None or leak.then != "recover":
         return _stripped(raw, block, opener, calls, problem)
     unknown = [call.name for call in calls if call.name not in tools]
-    lacking = [call.name for call in calls if call.arguments == {} and _has_required(tools.get(call.name))]
+    lacking = [call.name for call in calls if call.arguments == {} and (tools.get(call.name) or {}).get("required")]
     known = [call for call in calls if call.name in tools and call.name not in lacking]
     unknown_problem = f"no tool has the name {', '.join(unknown)}" if unknown else ""
     missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
@@ -94,11 +94,6 @@ def _stripped(raw: str, block: str, opener: str, calls: list[ParsedCall], proble
     word = raw[len(opener) :].partition("<")[0].strip()
     bare_calls = (word,) if len(calls) == 1 and block.count("<") == 2 and is_plausible_name(word) else ()
     return BlockReading(BlockResult(raw, [], problem, stripped_calls=calls), calls, bare_calls)
-
-
-def _has_required(schema: Any) -> bool:
-    """Whether a tool has a required parameter."""
-    return isinstance(schema, Mapping) and bool(schema.get("required"))
 
 
 class Candidate(Struct, frozen=True):

@@ -168,10 +168,6 @@ def remove_nulls(value: Any, schema: Schema) -> Any:
             node = target_node
         return node if isinstance(node, dict) else {}
 
-    def target_of(node: Any) -> Any:
-        """Return the target of a schema that is an object; any other schema as it is."""
-        return target(node) if isinstance(node, dict) else node
-
     def walk(value: Any, node: Any) -> Any:
         """Return a value without the nulls at optional properties."""
         node = target(node)
@@ -185,7 +181,7 @@ def remove_nulls(value: Any, schema: Schema) -> Any:
                 if inner is not None
                 or name in required_names
                 or name not in properties
-                or _allows_null(target_of(properties[name]))
+                or _allows_null(target(properties[name]))
             }
         alternatives = (*node.get("anyOf", ()), *node.get("oneOf", ()))
         branches = [

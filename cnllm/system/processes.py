@@ -334,7 +334,13 @@ def start_companion(work: Callable[[Callable[[bytes], None]], None]) -> bytes:
             os.close(reader)
             os.setsid()
             threading.Thread(target=_end_after, args=(parent,), name="cnllm-watch", daemon=True).start()
-            work(lambda message: _tell(writer, message))
+
+            def tell(message: bytes) -> None:
+                with suppress(OSError):  # the other process has its message, or is gone
+                    os.write(writer, message)
+                    os.close(writer)
+
+            work(tell)
             status = 0
         finally:
             os._exit(status)
@@ -344,13 +350,6 @@ def start_companion(work: Callable[[Callable[[bytes], None]], None]) -> bytes:
     if not message:
         os.waitpid(pid, 0)
     return message
-
-
-def _tell(writer: int, message: bytes) -> None:
-    """Send the starting process its only message."""
-    with suppress(OSError):  # it has its message, or is gone
-        os.write(writer, message)
-        os.close(writer)
 
 
 def _end_after(parent: int) -> None:

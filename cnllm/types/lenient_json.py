@@ -24,8 +24,6 @@ __all__ = [
 _decode = msgspec.json.Decoder().decode
 _MARKS = re.compile(r'["\\{}\[\]]')
 
-_decode_text = msgspec.json.Decoder().decode
-
 
 class NotJson(ValueError):
     """The text is not JSON, not even approximately."""
@@ -145,6 +143,11 @@ class JsonNesting:
                 self.depth += 1 if char in "{[" else -1
                 yield mark
 
+    def read(self, piece: str) -> None:
+        """Read a piece whose brackets do not matter."""
+        for _ in self.brackets(piece):
+            pass
+
     def has_ended(self, brackets: str = "}]") -> bool:
         """Whether everything that began has ended, with one of these brackets."""
         return not self.depth and not self.in_string and self.last != "" and self.last in brackets
@@ -162,9 +165,7 @@ class JsonPieces:
 
     def has_ended(self) -> bool:
         """Whether an object or a list is there from its first bracket to its last."""
-        for piece in self.pieces[self._seen :]:
-            for _ in self._nesting.brackets(piece):
-                pass
+        self._nesting.read("".join(self.pieces[self._seen :]))
         self._seen = len(self.pieces)
         return self._nesting.has_ended()
 
@@ -181,7 +182,7 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     if text in ("", "null"):
         return {}, None
     try:
-        value = _decode_text(text)
+        value = _decode(text)
     except UnicodeEncodeError:
         return None, "the arguments are not JSON: they hold half of a character"
     except (msgspec.DecodeError, RecursionError) as error:
@@ -191,14 +192,8 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     return None, "the arguments are not a JSON object"
 
 
-_OPENERS = re.compile(r""""(?:[^"\\]|\\.)*+"|["{}\[\]]""", re.DOTALL)
-
-
 def break_off(raw: str) -> bool:
     """Whether arguments that are not JSON end inside of a text, an object or a list."""
-    depth = 0
-    for mark in _OPENERS.finditer(raw):
-        if mark[0] == '"':
-            return True
-        depth += (mark[0] in "{[") - (mark[0] in "}]")
-    return depth > 0
+    nesting = JsonNesting()
+    nesting.read(raw)
+    return nesting.in_string or nesting.depth > 0
