@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from decimal import Decimal
 
-from cnllm.comparison.figures import FIGURES, ComparisonData, Median, Share
+from cnllm.comparison.figures import (
+    FIGURES,
+    ComparisonData,
+    FigureRow,
+    Median,
+    Share,
+    Words,
+    figure_rows,
+    verdict_lines,
+)
 from cnllm.comparison.run import TaskExchange
 
 __all__ = ["render_drawing", "render_page"]
@@ -17,28 +25,6 @@ __all__ = ["render_drawing", "render_page"]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 _LONGEST = 4000
 """The characters of a prompt or a response that the page shows."""
-_ZH = {
-    "answered": "没有出错的请求",
-    "called": "需要工具时调用了工具",
-    "kept": "调用都以调用的形式到达：没有缺失，也没有留在文字里",
-    "valid": "参数到达时就符合 schema",
-    "restraint": "不需要工具时没有调用",
-    "call": "调用正确",
-    "parallel": "多个调用一次发全",
-    "nested": "参数里的对象、列表和日期正确",
-    "pick": "从 50 个工具里选对",
-    "chain": "依赖前面结果的连续调用",
-    "reasoning": "只写在上一轮思考里的数字",
-    "chinese": "中文任务",
-    "schema": "回答符合 schema",
-    "structured": "按 schema 的回答内容正确",
-    "cut": "被截断的回复会如实说明",
-    "exact": "长列表准确无误",
-    "needle-8k": "在 8,000 个 token 的文字里找到那一行",
-    "needle-32k": "在 32,000 个 token 的文字里找到那一行",
-    "needle-128k": "在 128,000 个 token 的文字里找到那一行",
-    "first": "第一段到得更晚",
-}
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c1f24;--dim:#5c6570;--line:#d9dde3;--back:#fff;--good:#1a7f4b;--bad:#b3261e}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--dim:#9aa4b0;--line:#343a43;--back:#14171b;
@@ -104,29 +90,14 @@ def _body(report: ComparisonData) -> Iterator[str]:
 
 
 def _verdicts(report: ComparisonData) -> Iterator[str]:
-    reference = report.hosts[0].name
     yield f"<h2>{_both('Verdicts', '结论')}</h2>"
-    for host in report.hosts[1:]:
-        own = [verdict for verdict in report.verdicts if verdict.host == host.name]
-        worse = [verdict for verdict in own if verdict.verdict == "worse"]
-        for verdict in worse:
-            about = FIGURES.get(verdict.figure, "first piece comes later")
-            counts = (
-                f"worse in {verdict.worse} of {verdict.pairs} tasks, better in {verdict.better}; p = {verdict.p:.2g}"
-            )
-            counts_zh = f"{verdict.pairs} 个任务里 {verdict.worse} 个更差，{verdict.better} 个更好；p = {verdict.p:.2g}"
-            english = f"{host.name} is worse than {reference}: {about} ({counts})"
-            chinese = f"{host.name} 不如 {reference}：{_ZH[verdict.figure]}（{counts_zh}）"
-            yield f'<p class="bad">{_both(english, chinese)}</p>'
-        if not worse:
-            unclear = sum(verdict.verdict == "not enough data" for verdict in own)
-            english = f"{host.name}: no difference from {reference} is shown; {unclear} tests have not enough data"
-            chinese = f"{host.name}：没有发现与 {reference} 的差别；{unclear} 项检验数据不足"
-            yield f"<p>{_both(english, chinese)}</p>"
+    for words, is_worse in verdict_lines(report):
+        yield f'<p class="{"bad" if is_worse else ""}">{_both(*words)}</p>'
     for host in report.hosts:
         if host.stopped is not None:
             left = _both(f"{host.name} was left before the end", f"{host.name} 没有测完")
             yield f"<p>{left}: {html.escape(host.stopped)}</p>"
+    reference = report.hosts[0].name
     note = f"{reference} is the reference. Only tasks count that both hosts were asked alike. p is corrected for all "
     note += "tests: of a hundred comparisons of equal hosts, at most one names a fault by chance."
     note_zh = (
@@ -136,33 +107,32 @@ def _verdicts(report: ComparisonData) -> Iterator[str]:
 
 
 def _rows(report: ComparisonData) -> Iterator[str]:
-    columns = report.figures
-    worse = {(verdict.host, verdict.figure) for verdict in report.verdicts if verdict.verdict == "worse"}
-    for figure, about in FIGURES.items():
-        shares = [(column.shares.get(figure), (column.host, figure) in worse) for column in columns]
-        if any(share for share, _ in shares):
-            yield _row(_both(about, _ZH[figure]), [_share(share, is_worse=is_worse) for share, is_worse in shares])
-    yield _row(_both("calls that the host lost", "托管方丢失的调用"), [str(column.lost) for column in columns])
-    yield _row(_both("of them, read from the text", "其中从文字里读出的"), [str(c.recovered) for c in columns])
-    yield _row(_both("turns that came back empty", "空回复"), [str(column.empty) for column in columns])
-    yield _row(_both("F1 of calls", "调用的 F1"), ["–" if c.f1 is None else f"{c.f1:.3f}" for c in columns])
-    yield _row(_both("first piece", "第一段"), [_median(column.first, 3, " s") for column in columns])
-    yield _row(_both("tokens a second", "每秒 token 数"), [_median(column.rate, 1) for column in columns])
-    costs = ["–" if c.cost is None else html.escape(f"{Decimal(c.cost):.6f} {c.currency}") for c in columns]
-    yield _row(_both("cost of a right task", "每个正确任务的费用"), costs)
-    places = [_both("a mixture", "混合") if h.mixture else html.escape(h.upstream or "–") for h in report.hosts]
-    yield _row(_both("endpoint behind a router", "路由服务背后的接口"), places)
-    changed = [html.escape(", ".join(f"{note} {number}" for note, number in c.changed.items()) or "–") for c in columns]
-    yield _row(_both("changed in requests", "请求里的改动"), changed)
+    worse = {(v.host, FIGURES.get(v.figure)) for v in report.verdicts if v.verdict == "worse"}
+    for row in figure_rows(report):
+        faults = [(figures.host, row.about) in worse for figures in report.figures]
+        cells = [_cell(value, row, is_worse=bad) for value, bad in zip(row.values, faults, strict=True)]
+        yield _row(row.about, cells)
+    changes = [", ".join(f"{note} {number}" for note, number in c.changed.items()) for c in report.figures]
+    yield _row(("changed in requests", "请求里的改动"), [html.escape(text or "–") for text in changes])
 
 
-def _row(head: str, cells: list[str]) -> str:
-    return f"<tr><th>{head}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+def _row(about: Words, cells: list[str]) -> str:
+    return f"<tr><th>{_both(*about)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _share(share: Share | None, *, is_worse: bool) -> str:
-    """Return a share with a bar of its interval; red only where the host is worse than the reference."""
-    if share is None or share.low is None or share.high is None:
+def _cell(value: Share | Median | Words | str | None, row: FigureRow, *, is_worse: bool) -> str:
+    """Return a value as HTML, a measured one with its interval; red only where the host is worse than the reference."""
+    if isinstance(value, Share):
+        return _share(value, is_worse=is_worse)
+    if isinstance(value, Median):
+        middle, low, high = (f"{number:.{row.digits}f}" for number in (value.value, value.low, value.high))
+        return f'{middle}{row.unit} <span class="dim">({low}–{high})</span>'
+    return _both(*value) if isinstance(value, tuple) else html.escape(value or "–")
+
+
+def _share(share: Share, *, is_worse: bool) -> str:
+    """Return a share with a bar of its interval."""
+    if share.low is None or share.high is None:
         return "–"
     kind = "bad" if is_worse else "good" if share.good == share.tasks else ""
     left, width, point = 100 * share.low, 100 * (share.high - share.low), 100 * share.good / share.tasks
@@ -172,13 +142,6 @@ def _share(share: Share | None, *, is_worse: bool) -> str:
         f'<rect x="{left:.1f}" width="{width:.1f}" height="6" fill="currentColor" opacity=".35"/>'
         f'<rect x="{min(98.0, point):.1f}" width="2" height="6" fill="currentColor"/></svg>'
     )
-
-
-def _median(median: Median | None, digits: int, unit: str = "") -> str:
-    if median is None:
-        return "–"
-    value, low, high = (f"{number:.{digits}f}" for number in (median.value, median.low, median.high))
-    return f'{value}{unit} <span class="dim">({low}–{high})</span>'
 
 
 def _problems(report: ComparisonData) -> Iterator[str]:

@@ -28,6 +28,7 @@ SKIPPED = {
     "__init__.py": "names of the package",
     "batch/plot.py": "a picture",
     "batch/shared/": "what a program in Python reads",
+    "comparison/figures.py": "what a report says, in both languages",
     "comparison/page.py": "a page in HTML, in both languages",
     "comparison/run.py": "a report on stdout, and what a model reads",
     "comparison/tasks.py": "what a model reads",

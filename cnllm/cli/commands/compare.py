@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.language.messages import localize, pick_localized
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
@@ -20,8 +20,8 @@ from cnllm.config.signatures import read_signing_key
 from cnllm.system.files import REPORT_BYTES, read_bounded
 
 if TYPE_CHECKING:
-    from cnllm.comparison import Comparison, Host, TaskChoice
-    from cnllm.comparison.figures import Median
+    from cnllm.comparison import Comparison, Host, Share, TaskChoice
+    from cnllm.comparison.figures import FigureRow, Median, Words
     from cnllm.registry import Registry
 
 __all__ = ["compare"]
@@ -249,68 +249,30 @@ def _write(report: Comparison, pem: bytes | None, output: str) -> None:
 
 def _print_figures(report: Comparison, *, as_json: bool) -> None:
     """Print the figures and the verdicts."""
+    from cnllm.comparison.figures import figure_rows, verdict_lines
+
     if as_json:
         answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
         return
-    answer.print_line(
-        table(("", *(figures.host for figures in report.figures)), [tuple(map(localize, row)) for row in _rows(report)])
-    )
-    for line in _verdicts(report):
-        answer.print_line(localize(line))
+    hosts = [figures.host for figures in report.figures]
+    rows = [(pick_localized(*row.about), *(_cell(value, row) for value in row.values)) for row in figure_rows(report)]
+    answer.print_line(table(("", *hosts), rows))
+    for words, _ in verdict_lines(report):
+        answer.print_line(pick_localized(*words))
+    for host in report.hosts:
+        if host.stopped is not None:
+            answer.print_message(f"{host.name} was left before the end: {host.stopped}")
     if report.simulated:
         stdio.print_line("cnllm: simulated; the simulator answers every task rightly")
 
 
-def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
-    from cnllm.comparison import FIGURES
+def _cell(value: Share | Median | Words | str | None, row: FigureRow) -> str:
+    from cnllm.comparison import Share
 
-    columns = report.figures
-    for figure, about in FIGURES.items():
-        shares = [column.shares.get(figure) for column in columns]
-        if any(shares):
-            yield (about, *("–" if share is None else f"{share.good} of {share.tasks}" for share in shares))
-    yield ("F1 of calls where they belong", *(_number(column.f1, 3) for column in columns))
-    yield ("calls that the host lost", *(str(column.lost) for column in columns))
-    yield ("of them, read from the text", *(str(column.recovered) for column in columns))
-    yield ("turns that came back empty", *(str(column.empty) for column in columns))
-    yield ("first piece, median", *(_median(column.first, 3, " s") for column in columns))
-    yield ("tokens a second, median", *(_median(column.rate, 1) for column in columns))
-    yield ("cost of a right task", *(_cost(column.cost, column.currency) for column in columns))
-    yield (
-        localize_word("endpoint"),
-        *("a mixture" if host.mixture else host.upstream or "its own" for host in report.hosts),
-    )
-
-
-def _number(value: float | None, digits: int, unit: str = "") -> str:
-    return "–" if value is None else f"{value:.{digits}f}{unit}"
-
-
-def _median(median: Median | None, digits: int, unit: str = "") -> str:
-    return _number(None if median is None else median.value, digits, unit)
-
-
-def _cost(cost: str | None, currency: str | None) -> str:
-    return "–" if cost is None else f"{Decimal(cost):.6f} {currency}"
-
-
-def _verdicts(report: Comparison) -> Iterator[str]:
-    """Yield a line for each verdict that names a fault, and for each host that shows none."""
-    from cnllm.comparison import FIGURES
-
-    for host in report.hosts[1:]:
-        own = [verdict for verdict in report.verdicts if verdict.host == host.name]
-        worse = [verdict for verdict in own if verdict.verdict == "worse"]
-        for verdict in worse:
-            about = FIGURES.get(verdict.figure, "first piece comes later")
-            yield (
-                f"{host.name} is worse than {report.hosts[0].name}: {about} "
-                f"({verdict.worse} to {verdict.better} of {verdict.pairs} pairs, p = {verdict.p:.2g})"
-            )
-        if not worse:
-            unclear = sum(verdict.verdict == "not enough data" for verdict in own)
-            suffix = f"; {unclear} of {len(own)} tests have not enough data" if unclear else ""
-            yield f"{host.name}: no difference from {report.hosts[0].name} is shown{suffix}"
-    for host in report.hosts:
-        if host.stopped is not None:
-            yield f"{host.name} was left before the end: {host.stopped}"
+    if isinstance(value, Share):
+        return localize(f"{value.good} of {value.tasks}")
+    if isinstance(value, tuple):
+        return pick_localized(*value)
+    if value is None or isinstance(value, str):
+        return value or "–"
+    return localize(f"{value.value:.{row.digits}f}{row.unit}")

@@ -23,6 +23,7 @@ __all__ = [
     "language",
     "localize",
     "localize_word",
+    "pick_localized",
     "translate",
     "translate_issue",
     "translate_to",
@@ -72,12 +73,17 @@ def localize_word(word: str) -> str:
 
 def join_localized(texts: Iterable[str], *, sign: str = "、") -> str:
     """Return texts for stdout that are in the user's language as one; `sign` stands between those of Chinese."""
-    return (sign if sys.stdout.isatty() and language() == "zh_CN" else ", ").join(texts)
+    return pick_localized(", ", sign).join(texts)
 
 
 def in_brackets(text: str) -> str:
     """Return a text for stdout in the brackets of the user's language, with the space before them."""
-    return f"（{text}）" if sys.stdout.isatty() and language() == "zh_CN" else f" ({text})"
+    return pick_localized(f" ({text})", f"（{text}）")
+
+
+def pick_localized(english: str, chinese: str) -> str:
+    """Return the text for stdout: the Chinese one on a terminal whose user reads it."""
+    return chinese if sys.stdout.isatty() and language() == "zh_CN" else english
 
 
 def colon() -> str:
