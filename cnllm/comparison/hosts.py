@@ -31,6 +31,7 @@ from cnllm.simulator import SimTransport
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest, RequestCall
 from cnllm.simulator.respond import Change
+from cnllm.tool_trial.trial import currency_of
 from cnllm.transports import default_transport
 from cnllm.types import checks
 
@@ -77,20 +78,19 @@ def choose_hosts(
     hosts without a key are left out, and those without a price, unless `assume_price` gives them one.
     """
     same = registry.hosts(model.name)
-    hosts, left_out = [], []
     if names:
         hosts = [_named(registry, name, same, assume_price) for name in names]
         _refuse_twice([host.name for host in hosts])
     else:
         hosts = [_host(registry, name, "", same, assume_price) for name in (same or [model.name])]
-    chosen = []
+    chosen, left_out = [], []
     for host in hosts:
         flags = host.model.flags
         if flags.status is not None and flags.status.is_ == "retired":
             left_out.append(LeftOut(host.name, "the model is retired there"))
         elif need_keys and not names and flags.keys and find_key(flags.keys) is None:
             left_out.append(LeftOut(host.name, f"no key: {' or '.join(flags.keys)}"))
-        elif need_keys and not names and not _has_price(host.model):
+        elif need_keys and not names and currency_of(host.model) is None:
             left_out.append(LeftOut(host.name, "no price is known: --assume-price"))
         elif not flags.base_url:
             left_out.append(LeftOut(host.name, "its address is not known"))
@@ -129,7 +129,7 @@ def _host(registry: Registry, name: str, upstream: str, same: Sequence[str], pri
         upstream=upstream or None,
         mixture=model.flags.upstream is not None and not upstream,
         same_weights=True if model.name in same else None,
-        price=None if _has_price(model) else price,
+        price=price if currency_of(model) is None else None,
     )
     return open_host(entry, registry)
 
@@ -229,11 +229,6 @@ def compare(
             close()
 
 
-def _has_price(model: Model) -> bool:
-    price = model.flags.price
-    return price is not None and None not in (price.input, price.output, price.currency)
-
-
 def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = False) -> TaskChoice:
     """Return the settings of a run. All hosts are asked the same tasks: texts fit the shortest window."""
     limits = [host.model.flags.limits for host in hosts]
@@ -242,15 +237,13 @@ def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = 
 
 
 def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal]) -> None:
-    """Raise `CannotSend` where the price of a host is not known, or no cap is set in its currency."""
+    """Raise `CnllmError` where the price of a host is not known, or no cap is set in its currency."""
     for host in hosts:
-        price = host.model.flags.price
-        if price is None or not _has_price(host.model):
+        currency = currency_of(host.model)
+        if currency is None:
             raise CnllmError(f"the price of {host.name} is not known", hint="assume one, or leave the host out")
-        if price.currency not in caps:
-            raise CnllmError(
-                f"{host.name} is paid in {price.currency}, for which there is no cap", hint="set a cap for it"
-            )
+        if currency not in caps:
+            raise CnllmError(f"{host.name} is paid in {currency}, for which there is no cap", hint="set a cap for it")
 
 
 # ── ways to a host ───────────────────────────────────────────────────────────

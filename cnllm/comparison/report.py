@@ -159,35 +159,29 @@ def replay(registry: Registry, report: Comparison) -> Comparison:
     """
     report.check_signature()
     hosts = [open_host(entry, registry) for entry in report.hosts]
-    asks = {entry.name: _Records(entry, report, registry.version).ask for entry in report.hosts}
+    asks = {entry.name: _recorded(entry, report, registry.version) for entry in report.hosts}
     stopped = {entry.name: entry.stopped for entry in report.hosts if entry.stopped is not None}
     run = _TaskLoop(hosts, report.settings, asks, None, stopped)
     return replace(report, figures=run.figures, verdicts=run.verdicts, problems=run.problems)
 
 
-class _Records:
-    """The recorded exchanges of a host, in place of the network."""
+def _recorded(entry: HostEntry, report: Comparison, version: str) -> Ask:
+    """Return what takes the exchanges of a host from its records, in place of the network."""
+    exchanges = {(exchange.task, exchange.step): exchange for exchange in entry.exchanges}
+    versions = f"it was made by the registry {report.registry}, this one is {version}"
 
-    def __init__(self, entry: HostEntry, report: Comparison, version: str) -> None:
-        self._exchanges = {(exchange.task, exchange.step): exchange for exchange in entry.exchanges}
-        self._host = entry.name
-        self._versions = f"it was made by the registry {report.registry}, this one is {version}"
-
-    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> TaskExchange:
-        """Return the exchange of a request. Raise `AllowanceSpent` where the run had ended."""
-        exchange = self._exchanges.get((task.name, step))
+    def ask(task: ComparisonTask, step: int, plan: Plan) -> TaskExchange:
+        exchange = exchanges.get((task.name, step))
+        if exchange is None and step == 0:
+            raise AllowanceSpent("the run ended here")
         if exchange is None:
-            if step == 0:
-                raise AllowanceSpent("the run ended here")
-            raise CnllmError(
-                f"{self._host}: there is no record of step {step + 1} of {task.name}", hint=f"{self._versions}"
-            )
+            raise CnllmError(f"{entry.name}: there is no record of step {step + 1} of {task.name}", hint=versions)
         if exchange.sha256 != request_hash(plan):
-            raise CnllmError(
-                f"{self._host}: the request of {task.name}, step {step + 1}, is not the one that was sent",
-                hint=self._versions,
-            )
+            message = f"{entry.name}: the request of {task.name}, step {step + 1}, is not the one that was sent"
+            raise CnllmError(message, hint=versions)
         return exchange
+
+    return ask
 
 
 class _TaskLoop:
