@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from cnllm.batch.shared.remote import STAND_IN
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.batch_view import BatchView, estimate_lines, report_lines
-from cnllm.cli.prices import assumed_price
+from cnllm.cli.prices import assumed_price, read_amount
 from cnllm.config.settings import check_settings
 from cnllm.ray.transport import RayTransport
 
@@ -122,7 +122,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             models,
             **{name: params[name] for name in _SETTINGS},
             out=Path(params["out"]),
-            concurrency=_concurrency(params["concurrency"]),
+            concurrency=params["concurrency"],
             max_cost=_amount(params["max_cost"]),
             assume_price=assumed_price(params["assume_price"], params["currency"]),
             changed=params["changed"] or "stop",
@@ -165,21 +165,8 @@ def _stand_in(variable: str) -> str:
     return STAND_IN + variable
 
 
-def _concurrency(text: str) -> Any:
-    if text == "auto":
-        return text
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise errors.UsageError(f"--concurrency {text}: a number from 1, or auto, is expected")
-
-
-def _amount(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        raise errors.UsageError(f"--max-cost {text} is not an amount", "for example: --max-cost 20") from None
-    if not amount.is_finite() or amount <= 0:
-        raise errors.UsageError(f"--max-cost {text}: an amount above 0 is expected")
+def _amount(text: str | None) -> Decimal | None:
+    amount = None if text is None else read_amount(text)
+    if text is not None and not amount:
+        raise errors.UsageError(f"--max-cost {text} is not an amount above 0", "for example: --max-cost 20")
     return amount

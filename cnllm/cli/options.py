@@ -33,7 +33,7 @@ __all__ = [
     "attachments",
     "complete_levels",
     "conversation",
-    "count_or_none",
+    "count_or",
     "examples",
     "level",
     "mcp",
@@ -282,12 +282,17 @@ def reasoning_level(value: str | int) -> str | int:
 complete_levels = completion.completer(lambda prefix: LEVEL_WORDS)
 
 
-def count_or_none(value: Any) -> str | int:
-    """Return a whole number from 1, or `none`, which removes a limit."""
-    return value if value == NONE else _COUNT.convert(value, None, None)
+def count_or(word: str) -> Callable[[str], str | int]:
+    """Return the type of an option that takes a whole number from 1, or a word."""
 
+    def convert(value: str) -> str | int:
+        if value == word:
+            return value
+        if value.isdecimal() and int(value):
+            return int(value)
+        raise click.BadParameter(f"{value}: a number from 1, or {word}, is expected")
 
-_COUNT = click.IntRange(min=1)
+    return convert
 
 
 def examples(*lines: str) -> str:

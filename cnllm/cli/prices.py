@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from functools import cache
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 
-__all__ = ["assumed_price", "price_lookup"]
+__all__ = ["assumed_price", "price_lookup", "read_amount", "read_prices"]
 
 
 def price_lookup() -> Callable[[str], Price | None]:
@@ -32,13 +32,24 @@ def assumed_price(text: str | None, currency: str | None) -> Price | None:
     """Return the price of `--assume-price IN/OUT`; one number stands for both. Raise `UsageError`."""
     if text is None:
         return None
-    first, slash, second = text.partition("/")
-    try:
-        values = float(first), float(second if slash else first)
-    except ValueError:
-        values = math.nan, math.nan
-    if not all(0 <= value < math.inf for value in values):  # NaN is below no cap and above none
-        raise UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8")
+    input_price, output_price = read_prices(text, "/")
     if currency is None:
         raise UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
-    return Price(currency=currency, input=values[0], output=values[1])
+    return Price(currency=currency, input=input_price, output=output_price)
+
+
+def read_prices(text: str, sign: str, *, least: int = 1) -> tuple[float, float]:
+    """Return the prices of `--assume-price`, of input and output. With `least` 1 one number stands for both."""
+    amounts = [amount for part in text.split(sign) if (amount := read_amount(part)) is not None]
+    if not least <= text.count(sign) + 1 == len(amounts) <= 2:
+        raise UsageError(f"--assume-price {text} is not a price", f"that of input and that of output: 2{sign}8")
+    return float(amounts[0]), float(amounts[-1])
+
+
+def read_amount(text: str) -> Decimal | None:
+    """Return an amount from 0; None for other texts. NaN is none: it is below no cap and above none."""
+    try:
+        amount = Decimal(text.strip())
+    except InvalidOperation:
+        return None
+    return amount if amount.is_finite() and amount >= 0 else None

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
 from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.prices import read_prices
 from cnllm.errors import KeyMissing
 from cnllm.system import files
 from cnllm.system.files import read_bounded
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["find", "of_model", "of_simulated", "price_of", "replace_own", "require_own"]
 
 _MARK = b"# Written by cnllm probe"
-_PRICE = re.compile(r"\d+(?:\.\d+)?(?:,\d+(?:\.\d+)?)?")
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
 
 
@@ -42,7 +42,7 @@ def find(
     """Return the target for an address or the name of a provider. Raises `UsageError`, also for a missing key."""
     from cnllm.probe.place import ProbeTarget
 
-    assumed = _price(price)
+    assumed = None if price is None else read_prices(price, ",")
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
             rest = "give the URL of an endpoint, with http:// or https://"
@@ -123,16 +123,6 @@ def price_of(model: Model) -> tuple[float, float] | None:
     if price is None or price.input is None or price.output is None:
         return None
     return float(price.input), float(price.output)
-
-
-def _price(text: str | None) -> tuple[float, float] | None:
-    """Return the price of input and output tokens, by the million."""
-    if text is None:
-        return None
-    if not _PRICE.fullmatch(text):
-        raise errors.UsageError(f"--assume-price {text}: this is not a price", "one number, or two: 0.5 or 0.5,2")
-    first, _, second = text.partition(",")
-    return float(first), float(second or first)
 
 
 # ── the files that a probe writes ────────────────────────────────────────────

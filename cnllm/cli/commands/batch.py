@@ -64,7 +64,13 @@ HELP = options.Help(
 @click.option("--max-steps", metavar="N", type=click.IntRange(1), help="The most calls of the model in a tool loop.")
 @options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request bodies, sent as it is. @FILE reads a file.")
-@click.option("--concurrency", metavar="N|auto", default="auto", help="Requests at a time. Default: auto.")
+@click.option(
+    "--concurrency",
+    metavar="N|auto",
+    type=options.count_or("auto"),
+    default="auto",
+    help="Requests at a time. Default: auto.",
+)
 @click.option("--rpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most requests a minute.")
 @click.option("--tpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most tokens a minute.")
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.suggestion import nearest, provider_hint
+from cnllm.cli.prices import read_amount, read_prices
 from cnllm.estimates.money import CURRENCY, LARGEST, units_of
 from cnllm.types.checks import matches_pattern
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
     from cnllm.registry import Registry
 
-__all__ = ["check_limits", "limits_of", "report_limits"]
+__all__ = ["limits_of", "report_limits"]
 
 _OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # other codes of a currency that prices have
 
 
-def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
-    """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing."""
+def limits_of(record: KeyRecord, given: Mapping[str, Any], *, allows_past: bool = False) -> KeyRecord:
+    """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing.
+
+    An expiry that has passed is one, unless it `allows_past`: a gateway starts with a key that has expired in its file.
+    """
     from cnllm.gateway.limits.keys import zone_of
 
     new: dict[str, Any] = {}
@@ -44,17 +47,10 @@ def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
     if (price := given.get("assume_price")) is not None:
         budgets = new.get("budgets", record.budgets)
         new["assumed_price"] = None if price == options.NONE else _price(price, given.get("currencies", ()), budgets)
-    return replace(record, **new)
-
-
-def check_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for an expiry that is given and has passed: `record` is with it.
-
-    A keys file is not checked so: a gateway starts with a key in it that has expired.
-    """
-    day = given.get("expires")
-    if day is not None and record.is_expired(time.time()):
+    changed = replace(record, **new)
+    if day is not None and not allows_past and changed.is_expired(time.time()):
         raise errors.UsageError(f"--expires {day} is in the past", "give a later day, or none")
+    return changed
 
 
 def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
@@ -137,7 +133,7 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
         amount, slash, period = text.partition("/")
         if slash and period not in PERIODS:
             raise errors.UsageError(f"--budget {text}: a period is day, week or month", "--budget 20/month")
-        new["budgets"][currency] = _units(f"--budget {text}", amount, LARGEST)
+        new["budgets"][currency] = _units(f"--budget {text}", amount)
         if slash:
             new["periods"][currency] = period
     if softs == (options.NONE,):
@@ -147,8 +143,7 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
         if len(softs) != len(names):
             raise errors.UsageError("a soft budget needs a budget in its currency", "name one for each --currency")
         new["soft_budgets"] = {
-            currency: _units(f"--soft-budget {text}", text, LARGEST)
-            for text, currency in zip(softs, names, strict=True)
+            currency: _units(f"--soft-budget {text}", text) for text, currency in zip(softs, names, strict=True)
         }
     elif amounts:
         kept = {currency: soft for currency, soft in record.soft_budgets.items() if currency in new["budgets"]}
@@ -161,30 +156,21 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
     return new
 
 
-def _units(option: str, text: str, largest: int) -> int:
+def _units(option: str, text: str) -> int:
     """Return an amount in units. Raise `UsageError`."""
-    amount = _decimal(text)
-    if not amount.is_finite() or not 0 <= amount <= largest:
-        raise errors.UsageError(f"{option}: an amount from 0 to {largest:,} is expected")
+    amount = read_amount(text)
+    if amount is None or amount > LARGEST:
+        raise errors.UsageError(f"{option}: an amount from 0 to {LARGEST:,} is expected")
     return units_of(amount)
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("NaN")
 
 
 def _price(text: str, currencies: tuple[str, ...], budgets: Mapping[str, int]) -> tuple[str, float, float]:
     """Return a currency and the prices of a million tokens of input and output. Raise `UsageError`."""
-    prices = [_decimal(part.strip()) for part in text.split(",")]
-    if len(prices) != 2 or not all(price.is_finite() and price >= 0 for price in prices):
-        raise errors.UsageError(f"--assume-price {text}: two prices of a million tokens", "--assume-price 2,8")
+    prices = read_prices(text, ",", least=2)
     names = currencies or tuple(budgets)
     if len(names) != 1:
         raise errors.UsageError("--assume-price needs one currency", "--assume-price 2,8 --currency CNY")
-    return names[0], float(prices[0]), float(prices[1])
+    return names[0], *prices
 
 
 def _moment(text: str, zone: str) -> float:

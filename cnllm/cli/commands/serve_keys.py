@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from cnllm.cli import options
-from cnllm.cli.commands.key_limits import check_limits, limits_of, report_limits
+from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
@@ -29,6 +29,7 @@ __all__ = ["file_key", "keys", "teams"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_COUNT = options.count_or(options.NONE)
 _store = click.option(
     "--store",
     metavar="URL",
@@ -44,9 +45,9 @@ _COMMON = (
         multiple=True,
         help="A model that may be used: PROVIDER/ID, an alias, or a pattern. Repeatable. Default: every model.",
     ),
-    click.option("--rpm", metavar="N", type=options.count_or_none, help="The requests in any minute."),
-    click.option("--tpm", metavar="N", type=options.count_or_none, help="The tokens in a minute, input and output."),
-    click.option("--concurrency", metavar="N", type=options.count_or_none, help="The requests in flight."),
+    click.option("--rpm", metavar="N", type=_COUNT, help="The requests in any minute."),
+    click.option("--tpm", metavar="N", type=_COUNT, help="The tokens in a minute, input and output."),
+    click.option("--concurrency", metavar="N", type=_COUNT, help="The requests in flight."),
     click.option(
         "--budget",
         "budgets",
@@ -116,10 +117,9 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.keys import new_key
 
     record = limits_of(_new(name), given)
-    check_limits(record, given)
     key = new_key()
     with _book(store) as book:
-        _check_team(book, record)
+        _check_team(book, record.team)
         book.add(digest(key), record)
     if as_json:
         answer.print_json({"key": key, **record_data(record)})
@@ -193,7 +193,6 @@ def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.keys import team_digest
 
     record = limits_of(replace(_new(name), kind="team"), given)
-    check_limits(record, given)
     with _book(store) as book:
         book.add(team_digest(name), record)
     _show(record, as_json=as_json)
@@ -228,12 +227,10 @@ def remove_team(name: str, store: str, *, revoke_keys: bool) -> None:
 
     A team with keys in use stays unless --revoke-keys revokes them. `cnllm serve keys set NAME --team none` moves one.
     """
-    from cnllm.gateway.limits.key_use import no_such_name
     from cnllm.gateway.limits.keys import team_digest
 
     with _book(store) as book:
-        if book.get(team_digest(name)) is None:
-            raise no_such_name(team_digest(name))
+        _check_team(book, name)
         members = [use.record.name for use in book.uses() if use.record.team == name and use.record.revoked is None]
         if members and not revoke_keys:
             raise errors.UsageError(
@@ -261,9 +258,9 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
     given = command.make_context("key", ["-", *words]).params
     name = given["file_name"] or f"file-{digest(key)[:12]}"
     old = book.get(name)
-    record = limits_of(replace(_new(name), is_in_file=True), given)
+    record = limits_of(replace(_new(name), is_in_file=True), given, allows_past=True)
     record = record if old is None else replace(record, created=old.created)
-    _check_team(book, record)
+    _check_team(book, record.team)
     return record
 
 
@@ -291,13 +288,13 @@ def _new(name: str) -> KeyRecord:
     return KeyRecord(name, time.time())
 
 
-def _check_team(book: KeyBook, record: KeyRecord) -> None:
-    """Raise `CnllmError` for a key of a team that does not exist."""
+def _check_team(book: KeyBook, team: str | None) -> None:
+    """Raise `CnllmError` for a team that does not exist."""
     from cnllm.gateway.limits.key_use import no_such_name
     from cnllm.gateway.limits.keys import team_digest
 
-    if record.team is not None and book.get(team_digest(record.team)) is None:
-        raise no_such_name(team_digest(record.team))
+    if team is not None and book.get(team_digest(team)) is None:
+        raise no_such_name(team_digest(team))
 
 
 def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_json: bool) -> None:
@@ -305,10 +302,7 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
     if not any(value not in (None, ()) for value in given.values()):
         raise errors.UsageError(f"nothing is to be changed for {shown}", "name a limit, such as --rpm 100")
     with _book(store) as book:
-        if given.get("team") not in (None, options.NONE):
-            _check_team(book, limits_of(_new("team"), {"team": given["team"]}))
-        if (old := book.get(name)) is not None:
-            check_limits(limits_of(old, given), given)
+        _check_team(book, None if given.get("team") == options.NONE else given.get("team"))
         record = book.change(name, lambda record: limits_of(record, given))
     _show(record, as_json=as_json)
     report_limits(record, given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,10 @@ from cnllm.cli.language.messages import translate_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import truncate_end
 from cnllm.config import keys
-from cnllm.errors import CnllmError, KeyMissing
+from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict
-    from cnllm.probe.place import ProbeTarget
     from cnllm.probe.runner import ProbeStep
     from cnllm.probe.verify import Verification
     from cnllm.registry import Registry
@@ -120,8 +119,10 @@ def _verify_claims(registry: Registry, models: Sequence[Model], options: Mapping
     """
     if options["output"] is not None:
         probe_target.require_own(options["output"])
-    with _simulator(registry) if options["simulate"] else contextlib.nullcontext() as url:
-        results, status = _verify_all(registry, models, options, url)
+    from cnllm.simulator.server import running
+
+    with running(registry, strict=True) if options["simulate"] else contextlib.nullcontext() as simulator:
+        results, status = _verify_all(registry, models, options, None if simulator is None else simulator.url)
     if options["as_json"]:
         answer.print_json([_row(result) for result in results])
     text = "\n".join(result.patch for result in results if result.patch)
@@ -131,15 +132,6 @@ def _verify_claims(registry: Registry, models: Sequence[Model], options: Mapping
     elif text and not options["as_json"]:
         answer.print_line(text.rstrip("\n"))
     return status
-
-
-@contextlib.contextmanager
-def _simulator(registry: Registry) -> Iterator[str]:
-    """Run a strict simulator of every endpoint, and yield its address."""
-    from cnllm.simulator.server import running
-
-    with running(registry, strict=True) as server:
-        yield server.url
 
 
 def _verify_all(
@@ -156,13 +148,10 @@ def _verify_all(
             stdio.print_line(f"{model.name} and those after it were not asked: --max-requests is reached")
             status = errors.worst_status(status, errors.PARTIAL)
             break
-        target = _target(model, simulator)
-        if target is None:
-            status = errors.worst_status(status, errors.FAILED)
-            continue
-        if money is not None and target.price is None:
-            raise errors.UsageError(f"--max-cost: the price of {model.name} is unknown", "use --max-requests")
         try:
+            target = probe_target.of_model(model) if simulator is None else probe_target.of_simulated(model, simulator)
+            if money is not None and target.price is None:
+                raise errors.UsageError(f"--max-cost: the price of {model.name} is unknown", "use --max-requests")
             most = min(_REQUESTS, left) if left is not None else _REQUESTS
             show = None if options["as_json"] else partial(_show, model.name)
             result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))
@@ -177,17 +166,6 @@ def _verify_all(
         if not options["as_json"]:
             _print(result)
     return results, status
-
-
-def _target(model: Model, simulator: str | None) -> ProbeTarget | None:
-    """Return what to ask for a model; None where its key is missing, which is said."""
-    if simulator is not None:
-        return probe_target.of_simulated(model, simulator)
-    try:
-        return probe_target.of_model(model)
-    except KeyMissing as error:
-        errors.print_error(f"{model.name}: {error.message}", error.hint)
-        return None
 
 
 def _show(model: str, step: ProbeStep) -> None:
