@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,14 +17,14 @@ from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.turn import ONLY_THINKING, TurnResult, exit_status, is_only_reasoning, report_ending, run_turn
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import order_messages
-from cnllm.types import Event, Finished, Message, Note, ReasoningDelta, Reply, Restarted, Text, TextDelta, ToolCallEnd
+from cnllm.types import Event, Finished, Message, Note, Reply, Text, ToolCall
 
 if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
-    from cnllm.types import Part, RunSummary, Step
+    from cnllm.types import Part, Step
 
 __all__ = ["ChatSession", "ChatSettings"]
 
@@ -77,6 +77,7 @@ class ChatSession:
         model: Model,
         settings: ChatSettings,
         system: str | None = None,
+        files: Sequence[Part] = (),
     ) -> None:
         self.model = model
         self.box = box
@@ -87,7 +88,7 @@ class ChatSession:
         self._log = log
         self._settings = settings
         self._system = Message("system", [Text(system)]) if system else None
-        self._files: list[Part] = []  # for the next question
+        self._files = list(files)  # for the next question
         self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
@@ -208,7 +209,7 @@ class ChatSession:
             self.ask(question)
         finally:
             if self._failed is None:
-                self._forget(previous.number)
+                self._log.forget(previous.number)
             else:
                 self._turns.append(previous)
                 self._failed = None
@@ -228,12 +229,8 @@ class ChatSession:
             number, question = turn.number, _question(turn.messages) or Message("user", [])
         else:
             return None
-        self._forget(number)
+        self._log.forget(number)
         return question.text
-
-    def _forget(self, number: int | None) -> None:
-        if number is not None:
-            self._log.forget(number)
 
     # ── the conversation ─────────────────────────────────────────────────────
     @property
@@ -309,7 +306,8 @@ class ChatSession:
         messages = self._messages(*self._new(question))
         probe = self._client.stream(model, messages, tools=self.box.tools or None, **settings.call_options)
         probe.close()
-        print_notes(probe.plan.notes, self._seen_notes)
+        for line in _unseen(probe.plan.notes, self._seen_notes):
+            print_dim(line)
 
 
 def _question(messages: Sequence[Message]) -> Message | None:
@@ -332,77 +330,57 @@ def print_dim(line: str) -> None:
         stdio.print_line(line)
 
 
-def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
-    """Print the notes that the user has not seen. A note on many messages is printed once.
+def _unseen(notes: Iterable[Note], seen: set[str]) -> Iterator[str]:
+    """Yield the notes that the user has not seen, which `seen` holds from now on. One on many messages comes once.
 
     The first line of a chat says that it is simulated.
     """
     for note in notes:
-        if note.code == "simulated":
-            continue
         line = _MESSAGE_INDEX.sub("messages[…]", str(note))
-        if line not in seen:
+        if note.code != "simulated" and line not in seen:
             seen.add(line)
-            print_dim(terminal.escape(f"note: {line}"))
+            yield terminal.escape(f"note: {line}")
 
 
-class ChatView(answer.View):
+class ChatView(answer.TextView):
     """The view of one turn: as in a call, but with the reasoning folded into one line unless the user wants it.
 
     `seen` holds the notes that the user has seen; the view adds to it.
     """
 
     def __init__(self, *, thinking: bool, seen: set[str], markdown: bool = False) -> None:
-        self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False, markdown=markdown)
-        self._thinking = thinking
+        super().__init__(reasoning=thinking, raw=False, hold=False, markdown=markdown)
         self._seen = seen
-        self._count = 0
+        self._count = 0  # characters of reasoning that are folded
         self._live = sys.stderr.isatty() and not terminal.is_dumb()
 
     def event(self, event: Event) -> None:
-        """Show the content of an event. Of reasoning, show only that it has begun."""
-        kind = type(event)
-        if kind is ReasoningDelta and not self._thinking:
-            self._screen.pace.event(event)
-            if self._live and not self._count:
-                mark = translate("thinking…")
-                stdio.write_text(f"{answer.DIM}{mark}{answer.RESET}" if terminal.supports_dim(sys.stderr) else mark)
-            self._count += len(event.text)  # type: ignore[union-attr]
-            return
-        if kind is Restarted:
-            self._drop()
-        elif kind in (TextDelta, ToolCallEnd, Finished):
+        """Show the content of an event."""
+        if type(event) is Finished:
             self._fold()
-        self._screen.event(event)
-
-    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """Show a reply that arrived in one piece."""
-        if reply.reasoning:
-            self.event(ReasoningDelta(reply.reasoning))
-        self._fold()
-        self._screen.pieces("", reply.text, reply.tool_calls)
+        super().event(event)
 
     def step(self, step: Step) -> None:
         """Show the tool results of one step."""
         self._fold()
-        self._screen.step(step)
+        super().step(step)
 
     def end(self, reply: Reply | None) -> None:
         """End the lines, then print the notes and usage of the reply."""
         self._fold()
-        if reply is None:
-            self._screen.end(None)
-            return
-        if is_only_reasoning(reply):
-            self._screen.pieces("", translate(f"({ONLY_THINKING}; /thinking shows it, /retry asks again)"), ())
-        self._screen.notes(())  # end the lines
-        print_notes(reply.notes, self._seen)
-        self._screen.end(msgspec.structs.replace(reply, notes=[]))
+        if reply is not None and is_only_reasoning(reply):
+            self._text(translate(f"({ONLY_THINKING}; /thinking shows it, /retry asks again)"))
+        super().end(reply)
+
+    def notes(self, notes: Iterable[Note]) -> None:
+        """Print the notes that the user has not seen."""
+        self.end_lines()
+        for line in _unseen(notes, self._seen):
+            print_dim(line)
 
     def interrupted(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say whether part of the answer is shown."""
-        self._fold()
-        self._screen.end(None)
+        self.end(None)
         has_content = reply is not None and (reply.text or reply.tool_calls)
         stdio.print_line(
             "interrupted; the answer so far is shown above"
@@ -410,15 +388,35 @@ class ChatView(answer.View):
             else "interrupted; no answer arrived, /retry asks again"
         )
 
-    def _fold(self) -> None:
-        count, self._count = self._count, 0
-        if not count:
+    def _show_reasoning(self, text: str) -> None:
+        if self._reasoning or not text:
+            super()._show_reasoning(text)
             return
-        if self._live:
-            stdio.write_text(_ERASE_LINE)
-        print_dim(f"reasoning of {count} characters is folded")
+        if self._live and not self._count:
+            mark = translate("thinking…")
+            stdio.write_text(f"{answer.DIM}{mark}{answer.RESET}" if self._dim else mark)
+        self._count += len(text)
 
-    def _drop(self) -> None:
-        if self._count and self._live:
+    def _text(self, text: str) -> None:
+        if text:
+            self._fold()
+        super()._text(text)
+
+    def _call(self, call: ToolCall) -> None:
+        self._fold()
+        super()._call(call)
+
+    def _restart(self) -> None:
+        self._erase()
+        super()._restart()
+
+    def _fold(self) -> None:
+        if count := self._erase():
+            print_dim(f"reasoning of {count} characters is folded")
+
+    def _erase(self) -> int:
+        """Erase the line that says that reasoning has begun. Return the number of characters of it."""
+        count, self._count = self._count, 0
+        if count and self._live:
             stdio.write_text(_ERASE_LINE)
-        self._count = 0
+        return count

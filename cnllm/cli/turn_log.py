@@ -72,9 +72,9 @@ class TurnLog:
         """Return the turns so far: the number of each, and its messages."""
         return self._conversation.turns() if self._conversation is not None else []
 
-    def forget(self, number: int) -> None:
-        """Remove a turn from the store, unless logging is off."""
-        if self._conversation is not None and self._mode != "off":
+    def forget(self, number: int | None) -> None:
+        """Remove a turn from the store, if it is there and logging is on."""
+        if number is not None and self._conversation is not None and self._mode != "off":
             self._conversation.forget(number)
 
     def prompts(self, limit: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
     from cnllm.cli.turn_log import TurnLog
-    from cnllm.types import Message, Part
 
 __all__ = ["chat"]
 
@@ -120,12 +118,12 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
             try:
-                sessions.append(ChatSession(client, log, box, model, settings, system))
+                sessions.append(ChatSession(client, log, box, model, settings, system, extras))
             except (ValueError, TypeError) as error:
                 raise errors.UsageError(str(error), errors.CORRECT) from error
             log.print_beginning()
             _greet(sessions[0])
-            return _turns(sessions[0], turns, ChatQuestion(template, extras))
+            return _turns(sessions[0], turns, template)
 
 
 def _greet(session: ChatSession) -> None:
@@ -133,22 +131,7 @@ def _greet(session: ChatSession) -> None:
         stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
-class ChatQuestion:
-    """Builds the question of a line: with the template's prompt, and the first one with the attachments."""
-
-    def __init__(self, template: FilledTemplate, extras: list[Part]) -> None:
-        self._template = template
-        self._extras = extras
-
-    def message(self, text: str, files: Sequence[Part] = ()) -> Message:
-        """Return the question for a line, with the files that were attached since the last one."""
-        from cnllm.cli.input import read_messages
-
-        extras, self._extras = [*self._extras, *files], []
-        return read_messages(self._template.prompt(text), None, extras)[0]
-
-
-def _turns(session: ChatSession, turns: TurnInput, question: ChatQuestion) -> int:
+def _turns(session: ChatSession, turns: TurnInput, template: FilledTemplate) -> int:
     """Run one turn after another and return the exit status: 0 at a terminal, else the worst of the turns."""
     while True:
         try:
@@ -161,7 +144,7 @@ def _turns(session: ChatSession, turns: TurnInput, question: ChatQuestion) -> in
             stdio.print_line("Ctrl-D or /quit leaves")
             continue
         try:
-            if not _turn(session, text, question):
+            if not _turn(session, text, template):
                 return _status(session)
         except KeyboardInterrupt:  # between the answer and the next turn
             stdio.print_line("interrupted")
@@ -171,8 +154,9 @@ def _status(session: ChatSession) -> int:
     return errors.WHOLE if sys.stdin.isatty() else session.status
 
 
-def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
+def _turn(session: ChatSession, line: str, template: FilledTemplate) -> bool:
     from cnllm.cli import chat_commands
+    from cnllm.cli.input import read_messages
 
     if _COMMAND.match(line):
         return chat_commands.run(session, line)
@@ -184,5 +168,5 @@ def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
         return True
     text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
-        session.ask(question.message(text, session.take_files()))
+        session.ask(read_messages(template.prompt(text), None, session.take_files())[0])
     return True

@@ -190,8 +190,7 @@ class TextView(View):
         """End the lines, then print incomplete calls, notes and usage of the reply."""
         if self._pending:
             self._out.write("".join(self._pending))
-        self._err.end_line()
-        self._out.end_line()
+        self.end_lines()
         if reply is None:
             return
         for call in reply.incomplete:
@@ -205,11 +204,15 @@ class TextView(View):
 
     def notes(self, notes: Iterable[Note]) -> None:
         """Print the notes, one line each."""
-        self._err.end_line()
-        self._out.end_line()
+        self.end_lines()
         for note in notes:
             if note.code not in self._hidden:
                 self._print(translate(f"note: {note}"))
+
+    def end_lines(self) -> None:
+        """End the lines that are open."""
+        self._err.end_line()
+        self._out.end_line()
 
     def interrupted(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say that the answer is partial."""
@@ -246,8 +249,7 @@ class TextView(View):
     def _restart(self) -> None:
         if self._pending is not None:
             self._pending.clear()
-        self._err.end_line()
-        self._out.end_line()
+        self.end_lines()
         self._print(translate("note: ignore the text so far, the answer starts again"))
 
 
