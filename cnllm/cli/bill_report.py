@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from cnllm.bills import built_in_exports, compare_bill, read_exports
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import answer, stdio
+from cnllm.cli.output import answer, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
 from cnllm.cli.prices import price_lookup
@@ -125,15 +123,13 @@ def _plain(amount: Decimal | None) -> str:
 
 
 def _print_csv(report: BillReport) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    lines: list[Sequence[object]] = [_COLUMNS]
     for row in report.rows:
         money = (_plain(row.bill), _plain(row.ours), _plain(row.difference))
         causes = "; ".join(f"{cause.code}: {cause.detail}" for cause in row.causes)
         texts = (row.period, _cell(row.model), _cell(row.id or ""), row.state, row.currency or "")
-        writer.writerow((*texts, *money, row.calls, _cell(causes)))
-    answer.print_line(text.getvalue().rstrip("\n"))
+        lines.append((*texts, *money, row.calls, _cell(causes)))
+    stdout.print_csv(lines)
 
 
 def _cell(text: str) -> str:

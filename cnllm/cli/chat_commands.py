@@ -7,15 +7,18 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cnllm.cli import options
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.format import count
+from cnllm.cli.output.usage import cost_text, token_parts
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
+from cnllm.store.records import sum_by_currency
 from cnllm.system.files import open_private
-from cnllm.types import Message, ToolCall, ToolResult
+from cnllm.types import Message, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from cnllm.cli.chat_session import ChatSession
@@ -128,8 +131,8 @@ def _clear(session: ChatSession, argument: str) -> None:
 def _save(session: ChatSession, argument: str) -> None:
     if not argument:
         raise errors.UsageError("/save needs a file", "/save talk.md")
-    count = write_conversation(os.path.expanduser(argument), session.messages)
-    stdio.print_line(_safe_text(f"{argument}: {count} message{'' if count == 1 else 's'}"))
+    written = write_conversation(os.path.expanduser(argument), session.messages)
+    stdio.print_line(_safe_text(f"{argument}: {count(written, 'message')}"))
 
 
 def _tools(session: ChatSession, argument: str) -> None:
@@ -150,8 +153,7 @@ def _undo(session: ChatSession, argument: str) -> None:
     else:
         text = " ".join(question.split())
         text = text if len(text) <= 60 else f"{text[:60]}…"
-        rest = f"{session.count} turn{'' if session.count == 1 else 's'} left"
-        stdio.print_line(_safe_text(f"taken back: {text} ({rest})"))
+        stdio.print_line(_safe_text(f"taken back: {text} ({count(session.count, 'turn')} left)"))
 
 
 def _cost(session: ChatSession, argument: str) -> None:
@@ -163,26 +165,13 @@ def _cost_line(replies: Sequence[Reply], failed: int) -> str:
 
     `failed` counts turns without an answer that the endpoint may charge.
     """
-    counts: dict[str, int] = {}
-    unknown = failed
-    amounts: dict[str, Any] = {}
-    for reply in replies:
-        usage = reply.usage
-        unknown += usage.input is None or usage.output is None
-        for name in ("input", "cached", "output", "reasoning"):
-            counts[name] = counts.get(name, 0) + (getattr(usage, name) or 0)
-        if reply.cost is not None:
-            amounts[reply.cost.currency] = amounts.get(reply.cost.currency, 0) + reply.cost.amount
-    bounds = {cost.currency for reply in replies if (cost := reply.cost) is not None and not cost.complete}
-    parts = [f"{len(replies)} answer{'' if len(replies) == 1 else 's'}"]
-    for name, label, detail in (("input", "in", "cached"), ("output", "out", "reasoning")):
-        extra = f" ({counts[detail]} {detail})" if counts.get(detail) else ""
-        parts.append(f"{counts.get(name, 0)} {label}{extra}")
+    usages, names = [reply.usage for reply in replies], ("input", "cached", "output", "reasoning")
+    used = Usage(**{name: sum(getattr(usage, name) or 0 for usage in usages) for name in names})
+    unknown = failed + sum(usage.input is None or usage.output is None for usage in usages)
     simulated = sum(map(_is_simulated, replies))
     unpriced = failed + sum(reply.cost is None and not _is_simulated(reply) for reply in replies)
-    for currency, amount in amounts.items():  # a sum that leaves something out is a lower bound
-        mark = "≥ " if currency in bounds or unpriced else ""
-        parts.append(f"{mark}{amount.normalize():f} {currency}")
+    parts = [count(len(replies), "answer"), *token_parts(used)]
+    parts += [cost_text(cost, is_exact=not unpriced) for cost in sum_by_currency(reply.cost for reply in replies)]
     if unknown:
         parts.append(f"usage of {unknown} unknown")
     if unpriced:

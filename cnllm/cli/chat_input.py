@@ -76,17 +76,29 @@ def _question(call: ToolCall) -> str:
     return terminal.escape(translate(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:"))
 
 
-def terminal_answer(call: ToolCall) -> Answer:
-    """Ask at a terminal, until the user gives a valid answer, whether a call may run. Ctrl-D means no."""
+def _ask(call: ToolCall, read: Callable[[str], str]) -> Answer:
+    """Ask until the user gives a valid answer, whether a call may run. The end of the input means no."""
     while True:
-        stdio.write_text(f"{_question(call)} ")
-        line = sys.stdin.readline()
-        if not line:
-            stdio.write_text("\n")
+        try:
+            answer = _YES_OR_NO.get(read(f"{_question(call)} ").strip().lower())
+        except EOFError:
             return "no"
-        answer = _YES_OR_NO.get(line.strip().lower())
         if answer is not None:
             return answer
+
+
+def _read_line(prompt: str) -> str:
+    stdio.write_text(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        stdio.write_text("\n")
+        raise EOFError
+    return line
+
+
+def terminal_answer(call: ToolCall) -> Answer:
+    """Ask at a terminal whether a call may run. Ctrl-D means no."""
+    return _ask(call, _read_line)
 
 
 class LineInput:
@@ -162,13 +174,7 @@ class TerminalInput:
 
     def answer(self, call: ToolCall) -> Answer:
         """Ask until the user gives a valid answer. Ctrl-D means no."""
-        while True:
-            try:
-                answer = _YES_OR_NO.get(self._question.prompt(f"{_question(call)} ").strip().lower())
-            except EOFError:
-                return "no"
-            if answer is not None:
-                return answer
+        return _ask(call, self._question.prompt)
 
     def pick(self, names: Sequence[str]) -> str | None:
         """Show the names with numbers, and read a number or a name. Enter alone, Ctrl-C and Ctrl-D pick none."""

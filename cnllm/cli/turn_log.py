@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli import client_factory, default_model
 from cnllm.cli.output import errors, stdio
+from cnllm.cli.output.format import count
 from cnllm.config import settings_files
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
@@ -58,11 +59,11 @@ class TurnLog:
         last = self._store.summary(self._conversation.id)
         words = " ".join(last.prompt.split())
         words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
-        count = f"{last.turns} turn{'' if last.turns == 1 else 's'}"
         when = transcript.local_time(last.last)
         if "simulated" in last.origins:  # or made-up words would reach a model, and be paid for, unseen
             when += ", simulated" if last.origins == ["simulated"] else ", simulated in part"
-        stdio.print_line(terminal.escape(f"continuing {last.id} after {count} ({last.models[-1]}, {when}): {words}"))
+        turns = count(last.turns, "turn")
+        stdio.print_line(terminal.escape(f"continuing {last.id} after {turns} ({last.models[-1]}, {when}): {words}"))
 
     def begin(self) -> None:
         """Begin a new conversation with the next turn."""

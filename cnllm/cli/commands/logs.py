@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import completion, options, questions
 from cnllm.cli.commands.logs_cache import cache
-from cnllm.cli.language.messages import join_localized, localize, localize_word, translate
-from cnllm.cli.output import answer, errors, stdio, terminal, transcript
+from cnllm.cli.language.messages import join_localized, localize, localize_word
+from cnllm.cli.output import answer, errors, stdio, stdout, terminal, transcript
+from cnllm.cli.output.format import count
 from cnllm.cli.output.table import line_width, table
 from cnllm.cli.output.transcript import escape_for_stdout, local_time, short_time
 from cnllm.config.settings import LogMode
@@ -69,11 +69,9 @@ def list_(count: int, *, as_json: bool) -> None:
 
     def text() -> str:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        if sys.stdout.isatty():
-            is_narrow = line_width() < _FULL_WIDTH
-            rows = [_terminal_row(summary, is_narrow=is_narrow) for summary in summaries]
-        else:
-            rows = list(map(_row, summaries))
+        is_terminal = sys.stdout.isatty()
+        is_narrow = is_terminal and line_width() < _FULL_WIDTH
+        rows = [_row(summary, is_terminal=is_terminal, is_narrow=is_narrow) for summary in summaries]
         return table(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
 
     answer.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
@@ -81,23 +79,18 @@ def list_(count: int, *, as_json: bool) -> None:
         stdio.print_line(f"{len(summaries)} of {total}; -n N shows more, -n 0 all")
 
 
-def _row(summary: ConversationSummary) -> tuple[str, ...]:
-    state = ", ".join([summary.state, *_origins(summary)])
-    return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, _prompt(summary)
+def _row(summary: ConversationSummary, *, is_terminal: bool, is_narrow: bool) -> tuple[str, ...]:
+    """Return a row. On a terminal it has no year and no usual state.
 
-
-def _terminal_row(summary: ConversationSummary, *, is_narrow: bool) -> tuple[str, ...]:
-    """Return a row without the year and the usual state; on a narrow terminal also without the provider, and with one
-    word for the state.
+    On a narrow terminal it has no provider either, and one word for the state.
     """
-    model = summary.models[-1].partition("/")[2] if is_narrow else summary.models[-1]
-    states = [*([] if summary.state == "done" else [summary.state]), *_origins(summary)]
+    states: list[str] = [summary.state, *(origin for origin in summary.origins if origin != "endpoint")]
+    if is_terminal:
+        states = [state for state in states if state != "done"]
     state = join_localized(map(localize_word, states[:1] if is_narrow else states))
-    return summary.id, short_time(summary.last), str(summary.turns), model, state, _prompt(summary)
-
-
-def _origins(summary: ConversationSummary) -> list[str]:
-    return [origin for origin in summary.origins if origin != "endpoint"]
+    model = summary.models[-1].partition("/")[2] if is_narrow else summary.models[-1]
+    last = (short_time if is_terminal else local_time)(summary.last)
+    return summary.id, last, str(summary.turns), model, state, _prompt(summary)
 
 
 def _prompt(summary: ConversationSummary) -> str:
@@ -235,25 +228,21 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
         if not ids:
             stdio.print_line("there is no such conversation")
             return
-        count = f"{len(ids)} conversation{'' if len(ids) == 1 else 's'}"
-        if not idents and not yes and not _confirm(count):
-            stdio.print_line("nothing is deleted")
-            return
+        conversations = count(len(ids), "conversation")
+        if not idents and not yes:
+            if not sys.stdin.isatty():
+                raise errors.UsageError(f"{conversations} would be deleted", "add --yes to delete them")
+            if questions.choose(f"Really delete {conversations}?", "ny") == "n":
+                stdio.print_line("nothing is deleted")
+                return
         turns = store.delete(ids)
-    stdio.print_line(f"deleted: {count}, {turns} turn{'' if turns == 1 else 's'}")
+    stdio.print_line(f"deleted: {conversations}, {count(turns, 'turn')}")
     if store.holds_deleted:
         errors.print_error(
             f"another process is reading {store.path}: the file still holds the deleted bytes",
             "they are gone once that process has ended and a command has opened the file again: cnllm logs list",
         )
         click.get_current_context().exit(errors.PARTIAL)
-
-
-def _confirm(count: str) -> bool:
-    if not sys.stdin.isatty():
-        raise errors.UsageError(f"{count} would be deleted", "add --yes to delete them")
-    stdio.write_text(translate(f"Delete {count}? [y/N] "))
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 # ── what the logged calls used ───────────────────────────────────────────────
@@ -356,20 +345,15 @@ def _draw(plot: str, report: CostReport) -> None:
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
     """Print the rows, one line for each currency; `at_most` is empty where nothing bounds the cost."""
-    import csv
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((by, *_CSV))
+    lines: list[Sequence[object]] = [(by, *_CSV)]
     for row in rows:
         counts = (row.label, row.turns, row.input, row.cached, row.output)
-        for cost in row.cost or (None,):
-            if cost is None:
-                writer.writerow((*counts, "", "", "", "", row.unknown))
-                continue
+        for cost in row.cost:
             most = "" if cost.at_most is None else f"{cost.at_most:f}"
-            writer.writerow((*counts, cost.currency, f"{cost.amount:f}", most, " ".join(cost.missing), row.unknown))
-    answer.print_line(text.getvalue().rstrip("\n"))
+            lines.append((*counts, cost.currency, f"{cost.amount:f}", most, " ".join(cost.missing), row.unknown))
+        if not row.cost:
+            lines.append((*counts, "", "", "", "", row.unknown))
+    stdout.print_csv(lines)
 
 
 def _cells(row: CostRow, label: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from cnllm.cli import download, options, questions
 from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output.format import count
 from cnllm.cli.output.table import table
 from cnllm.registry import trusted_files
 from cnllm.registry.data_layer import is_outdated
@@ -246,7 +247,7 @@ def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, ye
 
 def _ask(changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str]) -> list[Change]:
     """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
-    from cnllm.registry_files.updates.review import KIND_TITLES, count, value_text
+    from cnllm.registry_files.updates.review import KIND_TITLES, value_text
 
     automatic = [change for change in changes if change.action == "automatic"]
     chosen: list[Change] = []
@@ -271,8 +272,6 @@ def _report(
     changes: Sequence[Change], question_count: int, chosen: Sequence[Change], path: str, *, is_dry: bool
 ) -> None:
     """Print what was written, and what waits for a decision."""
-    from cnllm.registry_files.updates.review import count
-
     if chosen:
         stdio.print_line(f"{count(len(chosen), 'change')} written to {path}; to undo: cnllm registry rollback updates")
     written = set(map(id, chosen))
@@ -347,7 +346,7 @@ def _content(source: str, most: int) -> bytes:
 def _print_release(release: Release) -> None:
     """Print what the release changes."""
     from cnllm.registry import Registry
-    from cnllm.registry_files.updates.review import count, value_text
+    from cnllm.registry_files.updates.review import value_text
 
     registry = Registry.load()
     known = set(registry.names(catalogue=True))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN",
+    "count",
     "fold_command",
     "format_amount",
     "format_count",
@@ -63,6 +64,11 @@ def state_word(value: bool | None) -> str:
 def format_count(tokens: int | None) -> str:
     """Format a number of tokens."""
     return UNKNOWN if tokens is None else f"{tokens:,}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_amount(value: float | None) -> str:

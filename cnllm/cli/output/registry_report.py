@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, stdio, terminal
-from cnllm.cli.output.format import format_amount
+from cnllm.cli.output.format import count, format_amount
 from cnllm.cli.output.table import table
 from cnllm.registry import age
 from cnllm.registry.problem import write_hint
@@ -23,7 +23,6 @@ from cnllm.registry_files import edit, sources
 from cnllm.registry_files.compare import compare
 from cnllm.registry_files.public_lists import read_published
 from cnllm.registry_files.toml_format import changed_lines, format_toml
-from cnllm.registry_files.updates.review import count
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["print_json", "print_line", "print_listing", "print_message"]
+__all__ = ["print_csv", "print_json", "print_line", "print_listing", "print_message"]
 
 
 def print_json(value: Any) -> None:
@@ -34,6 +34,16 @@ def print_listing(rows: Sequence[Any], text: Callable[[], str], nothing: str, *,
         print_line(text())
     else:
         stdio.print_line(nothing)
+
+
+def print_csv(lines: Iterable[Sequence[object]]) -> None:
+    """Print lines of cells as CSV."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    print_line(text.getvalue().rstrip("\n"))
 
 
 def print_message(text: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from cnllm.cli.output import terminal
-from cnllm.types import TOKEN_EVENTS, Event, Reply
+from cnllm.types import TOKEN_EVENTS, Cost, Event, Reply, Usage
 
-__all__ = ["ReplyPace", "usage_line"]
+__all__ = ["ReplyPace", "cost_text", "token_parts", "usage_line"]
 
 _LEAST_SECONDS = 0.2  # a speed over a shorter time says nothing
 
@@ -43,18 +44,22 @@ class ReplyPace:
         return out
 
 
-def usage_line(reply: Reply) -> str:
-    """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
-    usage = reply.usage
-    parts = [reply.message.by or reply.model or ""]
+def token_parts(usage: Usage) -> Iterator[str]:
+    """Yield "12 in (3 cached)" and "34 out (20 reasoning)", as far as they are known."""
     for count, label, detail, detail_label in (
         (usage.input, "in", usage.cached, "cached"),
         (usage.output, "out", usage.reasoning, "reasoning"),
     ):
         if count is not None:
-            parts.append(f"{count} {label}" + (f" ({detail} {detail_label})" if detail else ""))
-    if reply.cost is not None:
-        mark = "" if reply.cost.complete else "≥ "
-        parts.append(f"{mark}{reply.cost.amount.normalize():f} {reply.cost.currency}")
-    line = terminal.escape(" · ".join(filter(None, parts)))
-    return line if len(parts) > 1 else ""
+            yield f"{count} {label}" + (f" ({detail} {detail_label})" if detail else "")
+
+
+def cost_text(cost: Cost, *, is_exact: bool = True) -> str:
+    """Return an amount with its currency; a sum that leaves something out is a lower bound."""
+    return f"{'' if is_exact and cost.complete else '≥ '}{cost.amount.normalize():f} {cost.currency}"
+
+
+def usage_line(reply: Reply) -> str:
+    """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
+    used = [*token_parts(reply.usage), *([] if reply.cost is None else [cost_text(reply.cost)])]
+    return terminal.escape(" · ".join(filter(None, [reply.message.by or reply.model, *used]))) if used else ""

@@ -19,7 +19,6 @@ __all__ = [
     "ReviewQuestion",
     "add_to_changelog",
     "change_lines",
-    "count",
     "lines_by_hand",
     "questions_of",
     "value_text",
@@ -154,8 +153,3 @@ def value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "+".join(value)
     return f"{value:.10g}" if isinstance(value, int | float) else str(value)
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
