@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cnllm.cli.output.errors import UsageError
+from cnllm.cli.output.errors import UsageError, reading
 from cnllm.cli.output.stdio import read_stdin
 from cnllm.config import keys
 from cnllm.engine.history.media import media_problem
@@ -32,23 +32,18 @@ _MAX_TEXT = 50_000_000  # bytes of one text file: no model reads as much; a devi
 _SHOWN = 3  # models that an error names
 
 _BY_CONTENT = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp")
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3\x02", "audio/mp3"),
-    (b"ID3\x03", "audio/mp3"),
-    (b"ID3\x04", "audio/mp3"),
-    (b"fLaC\x00", "audio/flac"),
-    (b"OggS\x00", "audio/ogg"),
-    (b"#!AMR\n", "audio/amr"),
-    (b"#!AMR-WB\n", "audio/amr"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-    (b"\x1aE\xdf\xa3", "video/webm"),
-)
+_SIGNATURES: dict[str, bytes | tuple[bytes, ...]] = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "application/pdf": b"%PDF-",
+    "audio/mp3": (b"ID3\x02", b"ID3\x03", b"ID3\x04"),
+    "audio/flac": b"fLaC\x00",
+    "audio/ogg": b"OggS\x00",
+    "audio/amr": (b"#!AMR\n", b"#!AMR-WB\n"),
+    "image/tiff": (b"II*\x00", b"MM\x00*"),
+    "video/webm": b"\x1aE\xdf\xa3",
+}
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
 _BRANDS = {
     b"M4A ": "audio/m4a",
@@ -75,10 +70,8 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
         data = read_stdin(stdin, _MAX_BYTES, "-a -") if stdin is not None else b""
     else:
         name = Path(source).name
-        try:
+        with reading(f"-a {source}", "name a file that can be read, or a URL"):
             data = read_bounded(Path(source).expanduser(), _MAX_BYTES)
-        except OSError as error:
-            raise UsageError(f"-a {source}: {error.strerror}", "name a file that can be read, or a URL") from error
     if not data:
         raise UsageError(f"-a {source}: it is empty", "nothing was sent")
     media_type = _media_type(data)
@@ -102,8 +95,8 @@ def _from_url(url: str, scheme: str) -> Media:
 
 def _media_type(data: bytes) -> str | None:
     """Return the MIME type of a content; None for text and unknown forms."""
-    for signature, media_type in _SIGNATURES:
-        if data.startswith(signature):
+    for media_type, signatures in _SIGNATURES.items():
+        if data.startswith(signatures):
             return media_type
     if data[:4] == b"RIFF":
         return _RIFF.get(data[8:12])
@@ -173,10 +166,8 @@ def _expand(pattern: str) -> Iterator[str]:
 
 
 def _read_text(name: str) -> str:
-    try:
+    with reading(f"-f {name}", "name a text file that can be read"):
         data = read_bounded(name, _MAX_TEXT)
-    except OSError as error:
-        raise UsageError(f"-f {name}: {error.strerror}", "name a text file that can be read") from error
     if data.startswith(b"%PDF-"):  # some have no byte that text lacks
         raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
     text = _decoded(data)

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from cnllm.cli.output import errors
-from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.output.suggestion import provider_hint, same_name
 from cnllm.config import keys
 from cnllm.config.keys import NAME, names_with_key
 from cnllm.config.redact import looks_secret
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "KeyTest",
     "SiteTest",
-    "all_providers",
     "describe",
+    "find_provider",
     "key_providers",
     "key_variable",
     "run_test",
@@ -46,8 +46,7 @@ _PROMPT = "Say OK."
 
 def key_variable(name: str, registry: Registry) -> str:
     """Return the variable that a name stands for: itself, or a provider's first key variable. Raise `UsageError`."""
-    provider = _provider(name, registry)
-    if provider is not None:
+    if (provider := find_provider(name, registry)) is not None:
         names = registry.endpoint(provider).flags.keys
         if not names:
             raise errors.UsageError(f"{provider} needs no key")
@@ -59,18 +58,14 @@ def key_variable(name: str, registry: Registry) -> str:
     raise errors.UsageError(f"{shown} is neither a variable's name nor a provider", provider_hint(name, registry))
 
 
-def all_providers(registry: Registry) -> list[str]:
-    """Return the providers that are described, then those of the catalogue."""
-    return [*registry.providers, *registry.catalogue_providers()]
-
-
-def _provider(name: str, registry: Registry) -> str | None:
-    return next((p for p in all_providers(registry) if p.casefold() == name.casefold()), None)
+def find_provider(name: str, registry: Registry) -> str | None:
+    """Return the provider of a name, a described one or one of the catalogue; None where there is none."""
+    return same_name(name, [*registry.providers, *registry.catalogue_providers()])
 
 
 def key_providers(name: str, registry: Registry) -> list[str]:
     """Return the providers that take a key: a provider's own name, or those of a variable, best first."""
-    if (provider := _provider(name, registry)) is not None:
+    if (provider := find_provider(name, registry)) is not None:
         return [provider]
     return variable_providers(registry).get(name, [])
 
@@ -153,14 +148,11 @@ def run_test(
         tests.append(_test_site(name, variable, model, registry))
         if tests[-1].is_known:
             break
-    if len(models) == 1:
-        return tests
     if not tests[-1].is_known:
         return tests[::-1]  # the answer of the first site is the result
-    site = tests[-1].result["provider"]
-    vendor = models[0].flags.site.vendor if models[0].flags.site is not None else None
-    if vendor is not None and sites.site_of_key(registry, site, variable) != site:
-        sites.keep_site(vendor, variable, site)
+    site, own = tests[-1].result["provider"], models[0].flags.site
+    if len(models) > 1 and own and own.vendor and sites.site_of_key(registry, site, variable) != site:
+        sites.keep_site(own.vendor, variable, site)
     return tests
 
 
@@ -239,17 +231,13 @@ def _key(name: str, variable: str, model: Model, registry: Registry) -> str | No
 
 
 def _result(variable: str, model: Model, reply: Reply | None, error: CnllmError | None) -> KeyTest:
-    works: bool | None = None
-    if reply is not None or isinstance(error, EmptyReply):
-        works = True  # the endpoint did the work, whatever came of it
-    elif isinstance(error, BadKey | QuotaExceeded):
-        works = False
+    is_answered = reply is not None or isinstance(error, EmptyReply)  # it did the work, whatever came of it
     return {
         "name": variable,
         "provider": model.provider,
         "url": model.flags.base_url or "",
         "model": model.id,
-        "works": works,
+        "works": True if is_answered else False if isinstance(error, BadKey | QuotaExceeded) else None,
         "status": 200 if reply is not None else error.status if isinstance(error, EndpointError) else None,
         "message": error.message if error is not None else "",
     }

@@ -7,7 +7,7 @@ import os
 from copy import deepcopy
 from typing import Any, get_args
 
-from cnllm.cli.output.errors import CORRECT, UsageError
+from cnllm.cli.output.errors import CORRECT, UsageError, reading
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
 from cnllm.schemas.coerce import finite_number, refuse_constant
@@ -143,10 +143,8 @@ def read_tools(path: str) -> list[dict[str, Any]]:
 
 def _read_json_file(path: str, option: str) -> Any:
     """Read the value in a JSON file. Raises `UsageError`."""
-    try:
+    with reading(f"{option} {path}", "name a JSON file that can be read"):
         data = read_bounded(path)
-    except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}", "name a JSON file that can be read") from error
     return parse_json(data, path)
 
 

@@ -131,10 +131,8 @@ def require_own(output: str) -> None:
     path = Path(output)
     if path.suffix != ".toml":
         raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
-    try:
+    with errors.reading(f"-o {output}", "choose another name"):
         text = read_bounded(path) if path.exists() else _MARK
-    except OSError as error:
-        raise errors.UsageError(f"-o {output}: {error.strerror}") from error
     if not text.startswith(_MARK):
         raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
     errors.require_place("-o", output)

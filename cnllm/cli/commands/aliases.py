@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -9,7 +10,7 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.suggestion import suggest
+from cnllm.cli.output.suggestion import same_name, suggest
 from cnllm.cli.output.table import table
 from cnllm.cli.own_registry import change_file
 from cnllm.errors import UnknownModel
@@ -17,7 +18,6 @@ from cnllm.registry.read import overlay_paths, read
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
-    from cnllm.registry.documents import Document
 
 __all__ = ["Alias", "aliases"]
 
@@ -52,7 +52,9 @@ def set_(name: str, model: str) -> None:
     registry = Registry.load()
     target = registry.resolve(model).name
     if target not in registry.names():
-        raise errors.UsageError(f"{target} is not described", f"describe it first: cnllm models add {_add(target)}")
+        provider, _, id = target.partition("/")
+        command = f"cnllm models add --provider {provider} --id {id}"
+        raise errors.UsageError(f"{target} is not described", f"describe it first: {command}")
     before = _meaning(registry, name)
     path = change_file(lambda text, label: set_alias(text, name, target, label))
     instead = f" instead of {before}" if before not in (None, target) else ""
@@ -67,11 +69,6 @@ def _meaning(registry: Registry, name: str) -> str | None:
         return None
 
 
-def _add(target: str) -> str:
-    provider, _, id = target.partition("/")
-    return f"--provider {provider} --id {id}"
-
-
 @aliases.command(epilog=options.examples("cnllm aliases remove fast"))
 @click.argument("name", shell_complete=completion.complete_aliases)
 def remove(name: str) -> None:
@@ -79,19 +76,20 @@ def remove(name: str) -> None:
     from cnllm.registry import Registry
     from cnllm.registry_files.edit import remove_alias
 
-    own = [document for document in _own_documents() if _holds(document, name)]
+    aliases = _own_aliases()
+    own = [path for path, alias in aliases if alias.casefold() == name.casefold()]
     if not own:
-        if any(alias.casefold() == name.casefold() for alias in Registry.load().aliases):
+        if same_name(name, Registry.load().aliases) is not None:
             raise errors.UsageError(
                 f"{name} comes with cnllm", f"to let it stand for another model: cnllm aliases set {name} MODEL"
             )
-        names = [alias for document in _own_documents() for alias in document.data.get("aliases", {})]
-        hint = suggest(name, names, "cnllm aliases list shows yours")
+        hint = suggest(name, [alias for _, alias in aliases], "cnllm aliases list shows yours")
         raise errors.UsageError(f"no alias of yours is called {name}", hint)
-    for document in own:
-        change_file(lambda text, label: remove_alias(text, name, label), document.path)
-    rest = next((t for a, t in Registry.load().aliases.items() if a.casefold() == name.casefold()), None)
-    stdio.print_line(terminal.escape(f"{name} is removed" + (f"; it stands for {rest} again" if rest else "")))
+    for path in dict.fromkeys(own):
+        change_file(lambda text, label: remove_alias(text, name, label), path)
+    rest = Registry.load().aliases
+    again = f"; it stands for {rest[alias]} again" if (alias := same_name(name, rest)) is not None else ""
+    stdio.print_line(terminal.escape(f"{name} is removed{again}"))
 
 
 @aliases.command("list", epilog=options.examples("cnllm aliases list", "cnllm aliases list --all --json"))
@@ -112,7 +110,7 @@ def list_(*, everything: bool, as_json: bool) -> None:
 def _rows(*, everything: bool) -> list[Alias]:
     from cnllm.registry import Registry
 
-    files = {alias: str(doc.path) for doc in _own_documents() for alias in doc.data.get("aliases", {})}
+    files = {alias: str(path) for path, alias in _own_aliases()}
     return [
         {"alias": alias, "model": model, "file": files.get(alias)}
         for alias, model in sorted(Registry.load().aliases.items(), key=lambda pair: pair[0].casefold())
@@ -120,9 +118,7 @@ def _rows(*, everything: bool) -> list[Alias]:
     ]
 
 
-def _own_documents() -> list[Document]:
-    return [read(path) for path in overlay_paths()]
-
-
-def _holds(document: Document, name: str) -> bool:
-    return any(alias.casefold() == name.casefold() for alias in document.data.get("aliases", {}))
+def _own_aliases() -> list[tuple[Path, str]]:
+    """Return the user's aliases, each with its file."""
+    documents = [read(path) for path in overlay_paths()]
+    return [(document.path, alias) for document in documents for alias in document.data.get("aliases", {})]

@@ -118,24 +118,18 @@ def _signing_key(name: str, output: str | None) -> bytes:
     """Return the content of a key, before anything is asked. Raise where it is none, or nothing could be signed."""
     if output is None or Path(output).suffix != ".json":
         raise errors.UsageError("--sign needs the report as JSON", "-o REPORT.json")
-    pem = _read(name)
+    with errors.reading(f"cannot read {name}", "name a file that is there"):
+        pem = read_bounded(name, REPORT_BYTES)
     read_signing_key(pem, name)
     return pem
-
-
-def _read(name: str) -> bytes:
-    """Return the content of a file that the user named."""
-    try:
-        return read_bounded(name, REPORT_BYTES)
-    except OSError as error:
-        raise errors.UsageError(f"cannot read {name}: {error.strerror}", "name a file that is there") from error
 
 
 def _replay(registry: Registry, pem: bytes | None, params: dict[str, Any]) -> int:
     """Compute a report again, and say whether every figure is the same."""
     from cnllm.comparison import compare, read_report
 
-    report = read_report(_read(params["replay"]))
+    with errors.reading(f"cannot read {params['replay']}", "name a file that is there"):
+        report = read_report(read_bounded(params["replay"], REPORT_BYTES))
     again = compare(replay=report, registry=registry)
     _show(again, pem, params)
     if report.signature is not None:

@@ -123,18 +123,17 @@ def remove(name: str) -> None:
 
 def _stored_variable(name: str, names: list[str]) -> str:
     """Return the stored variable of a provider. Raise `UsageError` with similar names."""
-    from cnllm.cli.key_test import all_providers
+    from cnllm.cli.key_test import find_provider
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    provider = next((p for p in all_providers(registry) if p.casefold() == name.casefold()), None)
-    variables = (registry.endpoint(provider).flags.keys or []) if provider is not None else []
-    stored = [variable for variable in variables if variable in names]
-    if not stored:
-        shown = "that name" if looks_secret(name) else name or "''"
-        hint = f"stored are: {', '.join(names)}" if names else "no keys are stored"
-        raise errors.UsageError(f"no key of {shown} is stored", hint)
-    return stored[0]
+    provider = find_provider(name, registry)
+    for variable in (registry.endpoint(provider).flags.keys or ()) if provider is not None else ():
+        if variable in names:
+            return variable
+    shown = "that name" if looks_secret(name) else name or "''"
+    hint = f"stored are: {', '.join(names)}" if names else "no keys are stored"
+    raise errors.UsageError(f"no key of {shown} is stored", hint)
 
 
 @keys.command(epilog=options.examples("cnllm keys test zai", "cnllm keys test OPENAI_API_KEY --json"))
@@ -169,7 +168,7 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
     asked = {test.result["provider"] for test in tests}
     others = [provider for provider in key_test.key_providers(name, registry)[1:] if provider not in asked]
     if others and not as_json:
-        stdio.print_line(f"  not tested: {', '.join(others[:5])}{' …' if len(others) > 5 else ''}")
+        stdio.print_line(f"  not tested: {_listing(others)}")
     return errors.WHOLE if result["works"] else errors.FAILED
 
 

@@ -9,7 +9,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.output.suggestion import provider_hint, same_name
 from cnllm.cli.own_registry import change_file
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
 
 
 def _provider(name: str, registry: Registry) -> str:
-    found = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
+    found = same_name(name, registry.providers)
     if found is None:
         raise errors.UsageError(f"no provider is called {name}", provider_hint(name, registry, catalogue=False))
     return found
@@ -80,15 +80,13 @@ def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
         stdio.print_line(f"preferred already: {', '.join(new)}")
         return new
     before = {alias: registry.resolve(alias).name for alias in registry.aliases}
-    stdio.print_line(
-        terminal.escape(
-            f"preferred: {', '.join(new)}, in {path}" if new else f"no provider is preferred now, in {path}"
-        )
-    )
+    line = f"preferred: {', '.join(new)}, in {path}" if new else f"no provider is preferred now, in {path}"
+    stdio.print_line(terminal.escape(line))
     now = Registry.load()
-    changed = [(alias, now.resolve(alias).name) for alias, name in before.items() if now.resolve(alias).name != name]
-    changed.sort(key=lambda change: _rank(before[change[0]], now.resolve(change[0]), registry.default_models))
-    lines = [f"  {alias} means {name} now" for alias, name in changed[:_SHOWN]]
+    after = {alias: now.resolve(alias) for alias in before}
+    changed = [alias for alias, name in before.items() if after[alias].name != name]
+    changed.sort(key=lambda alias: _rank(before[alias], after[alias], registry.default_models))
+    lines = [f"  {alias} means {after[alias].name} now" for alias in changed[:_SHOWN]]
     if len(changed) > _SHOWN:
         lines.append(f"  and {len(changed) - _SHOWN} more: cnllm models list shows them")
     stdio.print_line(terminal.escape("\n".join(lines or ["  no short name changes: they serve none of these models"])))

@@ -211,7 +211,7 @@ def update(
     chosen: list[Change] = []
     if not dry_run:
         asks = not (yes or as_json) and questions.can_ask()
-        chosen = _ask(changes, asked, accepted) if asks else _without_questions(changes, accepted, yes=yes)
+        chosen = _choose(changes, asked, accepted, yes=yes, asks=asks)
     path = write_updates(registry, chosen, lists) if chosen else None
     if chosen and changelog is not None:
         add_to_changelog(changelog, change_lines(chosen, lists), _today())
@@ -236,34 +236,26 @@ def _read_list(source: str) -> PublicList:
     return lists.list_from_bytes(content, url, _today())
 
 
-def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, yes: bool) -> list[Change]:
-    """Return the changes to make where nobody is asked."""
-    return [
-        change
-        for change in changes
-        if (change.action == "automatic" and yes) or (change.action == "ask" and change.kind in accepted)
-    ]
+def _choose(
+    changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str], *, yes: bool, asks: bool
+) -> list[Change]:
+    """Return the changes to make: the automatic ones together, the others by question or one by one.
 
-
-def _ask(changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str]) -> list[Change]:
-    """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
+    Without `asks` nobody is asked. `yes` and the kinds that are `accepted` need no answer.
+    """
     from cnllm.registry_files.updates.review import KIND_TITLES, value_text
 
     automatic = [change for change in changes if change.action == "automatic"]
-    chosen: list[Change] = []
-    if automatic and questions.choose(f"Make {count(len(automatic), 'change')} that need no decision?", "yn") == "y":
-        chosen += automatic
+    question = f"Make {count(len(automatic), 'change')} that need no decision?"
+    chosen = automatic if yes or (asks and automatic and questions.choose(question, "yn") == "y") else []
     for one in asked:
-        if one.kind in accepted:
-            chosen += one.changes
-            continue
-        title = f"{KIND_TITLES[one.kind]} ({one.cause})"
-        letter = questions.choose(f"{title}: take none of {len(one.changes)}, all, or one by one?", "nao")
-        if letter == "a":
-            chosen += one.changes
-        for change in one.changes if letter == "o" else ():
+        letter = "a" if one.kind in accepted else "n"
+        if asks and letter == "n":
+            title = f"{KIND_TITLES[one.kind]} ({one.cause})"
+            letter = questions.choose(f"{title}: take none of {len(one.changes)}, all, or one by one?", "nao")
+        for change in one.changes if letter != "n" else ():
             values = f"{value_text(change.ours)} → {value_text(change.theirs)}"
-            if questions.choose(f"{change.model} {change.flag}: {values}?", "ny") == "y":
+            if letter == "a" or questions.choose(f"{change.model} {change.flag}: {values}?", "ny") == "y":
                 chosen.append(change)
     return chosen
 
@@ -336,11 +328,8 @@ def _content(source: str, most: int) -> bytes:
     """Return the content of a file, or of a URL."""
     if download.is_url(source):
         return download.download(source, most)
-    try:
+    with errors.reading(f"{source} cannot be read", "name a data release"):
         return read_bounded(source, most)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise errors.UsageError(f"{source} cannot be read: {reason}", "name a data release") from error
 
 
 def _print_release(release: Release) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cnllm.gateway.asgi import Gateway
-    from cnllm.gateway.configuration import Configuration, GatewayFiles
+    from cnllm.gateway.configuration import GatewayFiles
     from cnllm.gateway.limits.book import KeyBook
     from cnllm.gateway.limits.keys import KeyRecord
 
@@ -237,8 +237,12 @@ def serve(context: click.Context, /, **params: Any) -> None:
         def ready() -> None:
             _print_ready(params, address, new_key, unsure)
 
+        def reload(gateway: Gateway) -> None:
+            if configuration.reload(gateway):
+                stdio.print_line("the configuration was read again")
+
         if workers == 1:
-            run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
+            run(gateway, listener, ready, reload)
         else:
             run_workers(configuration, listener, workers, ready)
 
@@ -301,15 +305,11 @@ def _named(option: str, *beginnings: str) -> Iterator[None]:
 
 
 def _check_words(params: dict[str, Any]) -> None:
-    """Raise `UsageError` for an option that is empty or no number, and for a key that no client can send."""
+    """Raise `UsageError` for an option that is empty, and for a key that no client can send."""
     for name in ("host", "store", "keys_file", "log"):
         if params[name] == "":
             option = f"--{name.replace('_', '-')}"
             raise errors.UsageError(f"{option} is empty", f"write its value, or leave {option} out")
-    for name in _TIMEOUTS:
-        if (seconds := params[f"{name}_timeout"]) != seconds:
-            option = f"{name}-timeout"
-            raise errors.UsageError(f"--{option}: a number of seconds is expected")
     keys = {
         "--key": params["key"],
         "--admin-key": params["admin_key"],
@@ -319,12 +319,6 @@ def _check_words(params: dict[str, Any]) -> None:
     for option, key in keys.items():
         if key is not None and (fault := key_fault(key)):
             raise errors.UsageError(f"{option}: this is not a key, because {fault}", _KEY_HINT)
-
-
-def _reload(configuration: Configuration, gateway: Gateway) -> None:
-    """Read the files again, and say so."""
-    if configuration.reload(gateway):
-        stdio.print_line("the configuration was read again")
 
 
 def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:

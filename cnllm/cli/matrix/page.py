@@ -129,7 +129,9 @@ class _DetailData:
     """The details of the models, filled model by model; facts, sources and texts are stored once."""
 
     def __init__(self) -> None:
-        self._facts, self._sources, self._texts = _ValueTable(), _ValueTable(), _ValueTable()
+        self._facts: dict[Any, int] = {}
+        self._sources: dict[Any, int] = {}
+        self._texts: dict[Any, int] = {}
         self._chinese: dict[int, str] = {}
         self._models: list[list[Any]] = []
 
@@ -164,28 +166,28 @@ class _DetailData:
         """
         return {
             "numbers": NUMBERS,
-            "facts": self._facts.values,
-            "sources": self._sources.values,
-            "texts": self._texts.values,
+            "facts": list(self._facts),
+            "sources": list(self._sources),
+            "texts": list(self._texts),
             "chinese": self._chinese,
             "models": [self._models[at] for at in order],
         }
 
     def last_seen(self) -> str:
         """Return the last day on which one of the sources was read, "" where there is none."""
-        return max((seen for _, _, seen, _ in self._sources.values), default="")
+        return max((seen for _, _, seen, _ in self._sources), default="")
 
     def _fact(self, fact: Fact | None) -> int:
         if fact is None:
             return -1
         value = terminal.escape(shown_value(fact)[:_MAX_VALUE])
-        return self._facts.add((fact.flag, value, self._source(fact.source, fact.seen, fact.how)))
+        return _number(self._facts, (fact.flag, value, self._source(fact.source, fact.seen, fact.how)))
 
     def _source(self, source: str | None, seen: object, how: str | None) -> int:
         text = terminal.escape(source or "")
         address = source_address(text)
         link = "=" if address and address == text else address  # "=": the source itself, stored once
-        return self._sources.add((text, link, str(seen or ""), how or ""))
+        return _number(self._sources, (text, link, str(seen or ""), how or ""))
 
     def _issue(self, text: str) -> int:
         number = self._text(text)
@@ -195,7 +197,7 @@ class _DetailData:
         return number
 
     def _text(self, text: str) -> int:
-        return self._texts.add(terminal.escape(text))
+        return _number(self._texts, terminal.escape(text))
 
 
 def _prices(model: Model) -> Iterator[list[Any]]:
@@ -239,20 +241,9 @@ class _PageEntry(Struct, frozen=True):
     short: Sequence[str] = ()
 
 
-class _ValueTable:
-    """Values that are each stored once. A cell refers to one by its number."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-
-    def add(self, value: Any) -> int:
-        """Return the number of a hashable value; store it if it is new."""
-        number = self._numbers.get(value)
-        if number is None:
-            number = self._numbers[value] = len(self.values)
-            self.values.append(value)
-        return number
+def _number(values: dict[Any, int], value: Any) -> int:
+    """Return the number of a value in a table, which stores each once. Cells refer to it by this number."""
+    return values.setdefault(value, len(values))
 
 
 class _ListData:
@@ -260,7 +251,9 @@ class _ListData:
 
     def __init__(self) -> None:
         self._titles: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._vendors, self._states, self._currencies = _ValueTable(), _ValueTable(), _ValueTable()
+        self._vendors: dict[Any, int] = {}
+        self._states: dict[Any, int] = {}
+        self._currencies: dict[Any, int] = {}
         self._rows: list[dict[str, Any]] = []
 
     def add(self, entry: _PageEntry) -> None:
@@ -271,16 +264,16 @@ class _ListData:
         self._titles[model.provider][flags.title or model.provider] += 1
         row = {
             "id": terminal.escape(model.id),
-            "vendor": self._vendors.add(model.provider),
+            "vendor": _number(self._vendors, model.provider),
             "released": (released - EPOCH).days if released is not None else None,
             "status": _STATUS.index(status.is_ if status and status.is_ in _STATUS else None),
-            "states": self._states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
+            "states": _number(self._states, "".join(_LETTERS[c.value] for c in entry.capabilities.values())),
             "context": limits.context if limits else None,
             "output": limits.output if limits else None,
             "input": price.input if price else None,
             "reply": price.output if price else None,
             "border": min((int(tier.get("above", 0)) for tier in (price.tiers if price else None) or ()), default=0),
-            "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
+            "currency": _number(self._currencies, terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
             "title": flags.title or model.provider,
             "quirks": len(entry.issues),
@@ -305,7 +298,7 @@ class _ListData:
         `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired). A vendor has the title of most
         of its models, and `title` is that of a model that has its own.
         """
-        titles = [self._titles[vendor].most_common(1)[0][0] for vendor in self._vendors.values]
+        titles = [self._titles[vendor].most_common(1)[0][0] for vendor in self._vendors]
         rows = [
             row | {"title": terminal.escape(row["title"]) if row["title"] != titles[row["vendor"]] else 0}
             for row in (self._rows[at] for at in order)
@@ -313,8 +306,8 @@ class _ListData:
         return {
             "epoch": EPOCH.isoformat(),
             "kinds": [[kind.name, kind.group] for kind in KINDS.values()],
-            "vendors": [list(map(terminal.escape, pair)) for pair in zip(self._vendors.values, titles, strict=True)],
-            "states": self._states.values,
-            "currencies": self._currencies.values,
+            "vendors": [list(map(terminal.escape, pair)) for pair in zip(self._vendors, titles, strict=True)],
+            "states": list(self._states),
+            "currencies": list(self._currencies),
             "models": {name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
         }

@@ -40,6 +40,7 @@ __all__ = [
     "exit_status",
     "has_content",
     "hide_secrets",
+    "reading",
     "report_error",
     "require_place",
     "worst_status",
@@ -285,6 +286,15 @@ def require_place(option: str, file: str) -> None:
         raise UsageError(f"{option} {file}: there is no such folder", "make the folder first")
     if not os.access(file if os.path.exists(file) else folder, os.W_OK):
         raise UsageError(f"{file} cannot be written: {os.strerror(EACCES)}", "name another file")
+
+
+@contextmanager
+def reading(label: str, hint: str) -> Iterator[None]:
+    """Raise `UsageError` where a file that the user named cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{label}: {error.strerror or error}", hint) from error
 
 
 @contextmanager

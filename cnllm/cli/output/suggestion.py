@@ -17,6 +17,7 @@ __all__ = [
     "nearest",
     "option_hint",
     "provider_hint",
+    "same_name",
     "subcommand_hint",
     "suggest",
 ]
@@ -154,6 +155,11 @@ def provider_hint(
     if name.casefold() in map(str.casefold, registry.family_aliases):  # also a vendor's own name
         return f"did you mean {provider}?"
     return f"it is a model of {provider}: use {provider} instead"
+
+
+def same_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is the same but for its case; None where there is none."""
+    return next((other for other in names if other.casefold() == name.casefold()), None)
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:

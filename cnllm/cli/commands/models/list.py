@@ -156,10 +156,11 @@ def list_(
 
 def _family_model(text: str) -> str | None:
     """Return the model that the name of a family stands for, such as that of a vendor in another script."""
+    from cnllm.cli.output.suggestion import same_name
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    alias = next((name for name in registry.family_aliases if name.casefold() == text), None)
+    alias = same_name(text, registry.family_aliases)
     return None if alias is None else registry.resolve(alias).name
 
 
@@ -230,7 +231,7 @@ class _Filters:
             (self.currency or None, price.get("currency"), operator.eq),
         ]
         states = [None if value is None else fits(value, bound) for bound, value, fits in bounds if bound is not None]
-        states += _states(row, self.capabilities)
+        states += [row["capabilities"][word] for word in self.capabilities]
         return False if False in states else None if None in states else True
 
 
@@ -245,17 +246,14 @@ def _capability(word: str, kinds: list[str]) -> str:
 
 
 def _provider(word: str, names: list[str]) -> str:
-    found = next((name for name in names if name.casefold() == word.casefold()), None)
+    from cnllm.cli.output.suggestion import provider_hint, same_name
+
+    found = same_name(word, names)
     if found is None:
-        from cnllm.cli.output.suggestion import provider_hint
         from cnllm.registry import Registry
 
         raise errors.UsageError(f"there is no provider {word}", provider_hint(word, Registry.load()))
     return found
-
-
-def _states(row: dict[str, Any], capabilities: tuple[str, ...]) -> list[bool | None]:
-    return [row["capabilities"][word] for word in capabilities]
 
 
 def _cells(row: dict[str, Any], capabilities: tuple[str, ...]) -> tuple[str, ...]:
@@ -267,5 +265,5 @@ def _cells(row: dict[str, Any], capabilities: tuple[str, ...]) -> tuple[str, ...
         ", ".join(row["input"] or [UNKNOWN]),
         row["reasoning"] or UNKNOWN,
         format_price(row["price"]),
-        *(state_word(value) for value in _states(row, capabilities)),
+        *(state_word(row["capabilities"][word]) for word in capabilities),
     )
