@@ -94,13 +94,8 @@ def _require_text(rest: list[str]) -> None:
     if other == CALL and len(rest) > 1:  # the word is no part of the text
         text = shlex.join(rest[1:])
     if other or close or folded in _LISTING_WORDS:
-        hint = (
-            f"{other.removesuffix('?')}{'?' if other.endswith('?') else '.'}"
-            if other
-            else f"did you mean {close[0]}?"
-            if close
-            else "cnllm --help lists the commands."
-        )
+        hint = other or (f"did you mean {close[0]}?" if close else "cnllm --help lists the commands")
+        hint = hint if hint.endswith("?") else f"{hint}."
         raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {text}")
     if len(words) == len(rest) > 1:
         raise errors.UsageError(f"there is no command {word}", f"to ask a model, put the text in quotes: cnllm {text}")

@@ -18,6 +18,7 @@ from cnllm.cli.turn import report_ending, run_turn
 from cnllm.config import redact
 from cnllm.engine import build_request
 from cnllm.errors import CnllmError
+from cnllm.registry.routing import origin_of
 from cnllm.tools import web_search
 
 if TYPE_CHECKING:
@@ -165,11 +166,8 @@ class CallRunner:
         from cnllm.cli.output import curl
 
         plan, variable = self.plan, client_factory.key_variable(self.model, self.params["key_env"])
-        if (
-            variable is not None
-            and self.params["key_env"] is None
-            and not client_factory.may_send_key(self.model, variable, plan.url)
-        ):
+        own = variable if self.params["key_env"] is None else None
+        if own is not None and not self.model.trusts(own, origin_of(plan.url)):
             errors.print_error(
                 f"{variable} is not for this address", "the command names another variable: put your key in it"
             )
@@ -194,7 +192,11 @@ class CallRunner:
             if self.box is not None:
                 return self._run_tools(client, view, turn)
             try:
-                reply = self._stream_reply(client, view, turn) if self.stream else self._call_reply(client, view)
+                if self.stream:
+                    reply = self._stream_reply(client, view, turn)
+                else:
+                    reply = client.call(self.model, self.messages, **self.options)
+                    view.reply(reply)
             except CnllmError as error:
                 turn.fail(error)
                 has_notes = errors.has_content(error.reply)
@@ -228,11 +230,10 @@ class CallRunner:
             return answer.SilentView()
         if self.form == "events":
             return answer.EventLinesView()
-        restarts = self.plan.if_cut == "again-whole"
         return answer.TextView(
             reasoning=self.params["show_reasoning"],
             raw=self.params["raw"],
-            hold=restarts,
+            hold=self.plan.if_cut == "again-whole",
             markdown=not (self.params["plain"] or self.params["schema"] or self.params["sentences"]),
             hidden=("simulated",) if self.params["simulate"] else (),  # the first line says it
         )
@@ -252,11 +253,6 @@ class CallRunner:
                 raise
             return stream.reply
 
-    def _call_reply(self, client: Client, view: answer.View) -> Reply:
-        reply = client.call(self.model, self.messages, **self.options)
-        view.reply(reply)
-        return reply
-
 
 def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:
     """Yield the lines of a quote. `loops`: more calls follow where the model calls a tool."""
@@ -271,9 +267,6 @@ def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:
     if quote.output_max is not None:
         yield f"output: {quote.output_max:,} tokens at most"
     low, high = ("unknown" if amount is None else f"{amount:f}" for amount in (quote.low, quote.high))
-    if quote.low is None and quote.high is None:
-        yield "cost: unknown"
-    else:
-        yield f"cost: {low} {quote.currency} at least, {high} at most"
+    yield f"cost: {low} {quote.currency} at least, {high} at most" if {low, high} != {"unknown"} else "cost: unknown"
     for name in quote.unknown:
         yield f"not known: {name}"

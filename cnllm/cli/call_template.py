@@ -85,8 +85,8 @@ def apply_template(params: dict[str, Any]) -> FilledTemplate:
         from cnllm.config.templates import fill
 
         params["system"] = fill(template.system, values)
-    if params.get("schema") is None and template.schema is not None and "schema" in params:
-        params["schema"] = template.schema
+    if "schema" in params:
+        params["schema"] = params["schema"] or template.schema
     if not params["tool"] and not params.get("tools"):
         params["tool"] = _tools(template)
     rest = dict(template.options)
@@ -108,11 +108,13 @@ def _check(template: Template) -> None:
         if option not in _OPTIONS:
             try:
                 call_options((f"{option}={json.dumps(value, allow_nan=False)}",), None, None, None)
-            except (UsageError, TypeError, ValueError) as error:
-                what = (
-                    str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is not a JSON value"
-                )
-                raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]") from None
+            except UsageError as error:
+                what = str(error).partition(": ")[2]
+            except (TypeError, ValueError):
+                what = f"{value} is not a JSON value"
+            else:
+                continue
+            raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]")
 
 
 def _tools(template: Template) -> tuple[str, ...]:

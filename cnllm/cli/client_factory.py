@@ -23,7 +23,6 @@ __all__ = [
     "choose_site",
     "is_set",
     "key_variable",
-    "may_send_key",
     "named_key",
     "print_age",
     "print_site",
@@ -133,13 +132,6 @@ def key_variable(model: Model, key_env: str | None) -> str | None:
     """Return the variable for a pasted command's key: the first that is set, else the preferred one."""
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     return next((name for name in names if is_set(name)), names[0] if names else None)
-
-
-def may_send_key(model: Model, variable: str, url: str) -> bool:
-    """Whether the key in a variable may be sent to an address without the user's consent."""
-    from cnllm.registry.routing import origin_of
-
-    return model.trusts(variable, origin_of(url))
 
 
 def sends_key(model: Model, key_env: str | None, url: str) -> bool:

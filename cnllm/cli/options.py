@@ -42,7 +42,6 @@ __all__ = [
     "plain",
     "providers",
     "reasoning",
-    "reasoning_level",
     "templates",
     "tool",
 ]
@@ -274,11 +273,6 @@ NONE = "none"
 """The value of an option that removes a limit."""
 
 
-def reasoning_level(value: str | int) -> str | int:
-    """Return the value of `--reasoning`. Raise `UsageError` for an unknown level."""
-    return value if isinstance(value, int) else level(value, "--reasoning ")
-
-
 complete_levels = completion.completer(lambda prefix: LEVEL_WORDS)
 
 
@@ -353,7 +347,7 @@ def reasoning(text: str) -> Decorator:
     """Return the option `--reasoning LEVEL` with this help."""
     return click.option(
         "--reasoning",
-        type=reasoning_level,
+        type=lambda value: level(value, "--reasoning "),
         metavar="LEVEL",
         shell_complete=complete_levels,
         help=text,

@@ -149,58 +149,57 @@ class CacheReport(Struct, frozen=True, kw_only=True):
 
 def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda model, tokens: None) -> CacheReport:
     """Compare each request of a conversation with the last one before it to the same model."""
-    previous: dict[tuple[str, str], tuple[int, dict[str, Any], str, int | None]] = {}
-    compared: dict[str, tuple[int, str]] = {}  # of a gateway's clients
+    previous: dict[tuple[str, str], _Sent] = {}
+    compared: dict[str, _Sent] = {}  # of a gateway's clients
     reports: list[RequestReport] = []
     for turn in record.turns:
-        if turn.prefix is not None:
-            reports.append(_gateway_report(turn, len(reports) + 1, compared))
+        if (prefix := turn.prefix) is not None:  # the gateway has compared it
+            last = compared.get(turn.model) if prefix.kept is not None else None
+            sent = compared[turn.model] = _Sent(len(reports) + 1, turn.began, turn.usage)
+            found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
+            reports.append(_report(turn, sent, last, kept=prefix.kept, parameters=[], **found))
             continue
         exchanges = list(_answered(turn))
         for position, entry in enumerate(exchanges, 1):
-            request, when = entry["request"], str(entry.get("when", ""))
+            request, usage = entry["request"], turn.usage if position == len(exchanges) else None
             body = request["body"]
             key = (str(request.get("url")), str(body.get("model")))
             last = previous.get(key)
-            broken = first_break(last[1], body) if last is not None else None
-            is_end = position == len(exchanges) and turn.usage is not None
-            usage = turn.usage if is_end else None
-            lost = None if last is None or broken is None else _lost(last[1], body, last[3])
+            sent = previous[key] = _Sent(len(reports) + 1, str(entry.get("when", "")), usage, body)
+            if last is None:
+                reports.append(_report(turn, sent, None, kept=None, broken=None, parameters=[]))
+                continue
+            broken = first_break(last.body, body)
+            lost = None if broken is None else _lost(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
-            found = {"broken": broken, "lost": lost, "cost": cost}
-            changed = changed_parameters(last[1], body) if last is not None else []
-            earlier = None if last is None else (last[0], last[2])
-            kept = None if last is None else broken is None
+            changed = changed_parameters(last.body, body)
+            kept = broken is None
             reports.append(
-                _report(turn, len(reports) + 1, usage, earlier, when, kept=kept, parameters=changed, **found)
+                _report(turn, sent, last, kept=kept, broken=broken, parameters=changed, lost=lost, cost=cost)
             )
-            previous[key] = len(reports), body, when, usage.input if usage is not None else None
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 
 
-def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[int, str]]) -> RequestReport:
-    """Return the report on a request of a gateway's client, which the gateway has compared."""
-    prefix = turn.prefix
-    assert prefix is not None
-    last = compared.get(turn.model) if prefix.kept is not None else None
-    compared[turn.model] = number, turn.began
-    found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
-    return _report(turn, number, turn.usage, last, turn.began, kept=prefix.kept, parameters=[], **found)
+class _Sent(Struct, frozen=True):
+    """A request: its number, its time, the usage of the turn that it ends, and its body."""
+
+    number: int
+    when: str
+    usage: Usage | None
+    body: dict[str, Any] = {}
 
 
-def _report(
-    turn: RecordedTurn, number: int, usage: Usage | None, last: tuple[int, str] | None, when: str, **more: Any
-) -> RequestReport:
-    """Return the report on a request; `last` is the number and the time of the one that it is compared with."""
+def _report(turn: RecordedTurn, sent: _Sent, last: _Sent | None, **more: Any) -> RequestReport:
+    """Return the report on a request; `last` is the one that it is compared with."""
     return RequestReport(
         turn=turn.number,
-        request=number,
+        request=sent.number,
         model=turn.model,
-        compared_with=None if last is None else last[0],
-        gap=None if last is None else _seconds(last[1], when),
-        input=None if usage is None else usage.input,
-        cached=None if usage is None else usage.cached,
+        compared_with=None if last is None else last.number,
+        gap=None if last is None else _seconds(last.when, sent.when),
+        input=None if sent.usage is None else sent.usage.input,
+        cached=None if sent.usage is None else sent.usage.cached,
         **more,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import terminal
-from cnllm.cli.output.format import to_plain
+from cnllm.cli.output.format import strip_scheme, to_plain
 from cnllm.cli.output.table import fields, table
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def value_cell(fact: Fact) -> str:
 
 def source_label(fact: Fact) -> str:
     """Return the source of a fact, without the scheme and `www.` of a URL."""
-    return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
+    return strip_scheme(fact.source or "").removeprefix("www.").rstrip("/")
 
 
 def _table(fact: Fact) -> str:

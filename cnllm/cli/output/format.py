@@ -22,6 +22,7 @@ __all__ = [
     "plain_fact",
     "plain_flags",
     "state_word",
+    "strip_scheme",
     "to_plain",
 ]
 
@@ -83,6 +84,11 @@ def format_price(price: dict[str, Any] | None) -> str:
     if input_price is None and output_price is None:
         return UNKNOWN
     return f"{format_amount(input_price)} / {format_amount(output_price)} {price.get('currency') or ''}".rstrip()
+
+
+def strip_scheme(url: str) -> str:
+    """Return an address without the scheme."""
+    return url.removeprefix("https://").removeprefix("http://")
 
 
 def fold_command(line: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import terminal
 from cnllm.cli.output.format import UNKNOWN, format_price, state_word
+from cnllm.cli.output.table import table
 
 __all__ = ["model_lines"]
 
@@ -19,34 +20,27 @@ _LEAST_ID = 22  # columns; a longer id than the column has a line of its own, be
 def model_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], width: int) -> Iterator[str]:
     """Yield the lines of a listing: a head, and for each provider its name and its models."""
     heads = ("CONTEXT", "READS", "REASONS", *(word.upper() for word in capabilities), "PRICE/M IN/OUT")
-    heads = tuple(map(localize_word, heads))
     longest = max(terminal.display_width(_id(row)) for row in rows)
     for borders in (True, False):  # a narrow terminal has no room for where a price ends; `models show` has it
-        cells = [_cells(row, capabilities, borders=borders) for row in rows]
-        widths = [max(map(terminal.display_width, column)) for column in zip(heads, *cells, strict=True)]
-        room = width - sum(widths) - len(_GAP) * (len(widths) + 1)
+        head, *lines = table(heads, [_cells(row, capabilities, borders=borders) for row in rows]).split("\n")
+        room = width - max(map(terminal.display_width, [head, *lines])) - 2 * len(_GAP)
         if room >= min(longest, _LEAST_ID):
             break
     id_width = min(longest, max(_LEAST_ID, room))
-    yield _line(localize_word("MODEL"), heads, id_width, widths, indent="")
-    for provider, group in groupby(zip(rows, cells, strict=True), key=lambda pair: str(pair[0]["provider"])):
+    yield f"{_padded(localize_word('MODEL'), len(_GAP) + id_width)}{_GAP}{head}"
+    for provider, group in groupby(zip(rows, lines, strict=True), key=lambda pair: str(pair[0]["provider"])):
         yield ""
         yield provider
-        for row, values in group:
+        for row, line in group:
             id = terminal.escape(_id(row))
             if terminal.display_width(id) > id_width:
                 yield f"{_GAP}{id}"
                 id = ""
-            yield _line(id, values, id_width, widths)
+            yield f"{_GAP}{_padded(id, id_width)}{_GAP}{line}"
 
 
-def _line(id: str, cells: Sequence[str], id_width: int, widths: Sequence[int], indent: str = _GAP) -> str:
-    padded = [
-        terminal.escape(cell) + " " * (size - terminal.display_width(cell))
-        for cell, size in zip(cells, widths, strict=True)
-    ]
-    first = id + " " * (len(_GAP) + id_width - len(indent) - terminal.display_width(id))
-    return _GAP.join([indent + first, *padded]).rstrip()
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - terminal.display_width(text))
 
 
 _MEDIA = 4  # image, audio, video and file

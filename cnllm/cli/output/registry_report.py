@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, stdio, terminal
-from cnllm.cli.output.format import count, format_amount
+from cnllm.cli.output.format import count, format_amount, strip_scheme
 from cnllm.cli.output.table import table
 from cnllm.registry import age
 from cnllm.registry.problem import write_hint
@@ -83,7 +83,7 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
         answer.print_json(citations)
     elif citations:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
-        cells = [(c.seen, str(c.days), c.how, _strip_scheme(c.source), c.where, ", ".join(c.backs)) for c in citations]
+        cells = [(c.seen, str(c.days), c.how, strip_scheme(c.source), c.where, ", ".join(c.backs)) for c in citations]
         give, right = {3: 24, 4: 20, 5: 12}, [1]
         answer.print_line(table(heads, cells, give=give, addresses=[3], right=right))
     if not as_json:
@@ -180,9 +180,5 @@ def _value(value: object) -> str:
 def _source(fact: Fact | None) -> tuple[str, str]:
     if fact is None:
         return "", ""
-    source = _strip_scheme(fact.source or fact.where)
+    source = strip_scheme(fact.source or fact.where)
     return f"inferred: {source}" if fact.how == "inferred" else source, fact.seen or ""
-
-
-def _strip_scheme(source: str) -> str:
-    return source.removeprefix("https://").removeprefix("http://")
