@@ -154,30 +154,28 @@ class ChatSession:
                 self.unpaid += 1
             if result.error is None:
                 assert result.reply is not None
-                self._complete_turn(
-                    turn, new, result.messages or [result.reply.message], exit_status(result.reply, result.stopped)
-                )
+                answers, status = result.messages or [result.reply.message], exit_status(result.reply, result.stopped)
+                self._complete_turn(turn, new, answers, status)
                 turn.finish(result.reply, result.messages or None)
                 view.end(result.reply)
                 if result.reply.finish != "stop" or result.stopped != "done":
                     report_ending(result.reply, result.stopped, AGAIN)
-            elif isinstance(result.error, KeyboardInterrupt):
-                self._failed = FailedTurn(turn.number, question, errors.INTERRUPTED)
-                if result.messages:
-                    self._complete_turn(turn, new, result.messages, errors.INTERRUPTED)
-                turn.fail(result.error, result.reply, result.messages, void=not result.messages)
+                return
+            is_interrupted = isinstance(result.error, KeyboardInterrupt)
+            is_typed = is_interrupted or isinstance(result.error, CnllmError)
+            status = errors.exit_status(result.error) if is_typed else errors.WRONG
+            self._failed = FailedTurn(turn.number, question, status)
+            if is_interrupted and result.messages:
+                self._complete_turn(turn, new, result.messages, status)
+            turn.fail(result.error, result.reply, result.messages, void=self._failed is not None)
+            if is_interrupted:
                 view.interrupted(result.reply)
-            else:
-                is_typed = isinstance(result.error, CnllmError)
-                self._failed = FailedTurn(
-                    turn.number, question, errors.exit_status(result.error) if is_typed else errors.WRONG
-                )
-                turn.fail(result.error, result.reply, result.messages, void=True)
-                view.end(None)
-                if not isinstance(result.error, CnllmError | ValueError | TypeError | LookupError):
-                    raise result.error
-                message, hint = errors.error_text(result.error)
-                errors.print_error(message, hint or AGAIN)
+                return
+            view.end(None)
+            if not isinstance(result.error, CnllmError | ValueError | TypeError | LookupError):
+                raise result.error
+            message, hint = errors.error_text(result.error)
+            errors.print_error(message, hint or AGAIN)
 
     def _run_turn(self, new: list[Message], view: ChatView) -> TurnResult:
         options = self._settings.call_options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -92,21 +93,15 @@ def _choose_site(registry: Registry, model: Model, reason: str, key_env: str | N
 
 def usable_models(registry: Registry, *, offline: bool) -> list[str]:
     """List the default models and the user's own that have a key; with `offline` all of them."""
-    names = []
-    for model in _models(registry):
-        if offline or not model.flags.keys or any(keys.key_source(key) is not None for key in model.flags.keys):
-            names.append(model.name)
-    return list(dict.fromkeys(names))
+    models = [m for m in _models(registry) if offline or not m.flags.keys or any(map(keys.key_source, m.flags.keys))]
+    return list(dict.fromkeys(model.name for model in models))
 
 
 def _models(registry: Registry) -> Iterator[Model]:
     """Yield the default models, then the models in the user's own files."""
     for name in (*registry.default_models, *registry.own_models()):
-        try:
-            model = registry.resolve(name)
-        except CnllmError:  # `cnllm registry check` reports it
-            continue
-        yield model
+        with contextlib.suppress(CnllmError):  # `cnllm registry check` reports it
+            yield registry.resolve(name)
 
 
 def _stored_choice(registry: Registry, name: str, place: str) -> Choice:

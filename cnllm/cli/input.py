@@ -63,11 +63,8 @@ def read_messages(text: str, system: str | None, extras: Sequence[Part] = ()) ->
     """
     texts = [part.text for part in extras if type(part) is Text] + ([text] if text else [])
     media = [part for part in extras if type(part) is not Text]
-    parts: list[Part] = [*([Text("\n\n".join(texts))] if texts else []), *media]
-    messages = [Message("user", parts)]
-    if system:
-        messages.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))
-    return messages
+    question = Message("user", [*([Text("\n\n".join(texts))] if texts else []), *media])
+    return [Message("system", [Text(decode_argument(system, "--system"))]), question] if system else [question]
 
 
 def read_text(argument: str | None, *, required: bool = True) -> str:

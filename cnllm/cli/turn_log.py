@@ -113,27 +113,25 @@ class TurnLog:
     ) -> LoggedTurn:
         """Write the request of a new turn to the store."""
         self._entries.clear()  # an exchange of a cancelled turn may have arrived late
-        if self._mode == "off":
-            return LoggedTurn(None, self._entries)
+        turn: Turn | None = None
         try:
-            if self._conversation is None:
-                self._conversation = self._open().conversation()
-            turn = self._conversation.turn(
-                new,
-                model=model.name,
-                protocol=protocol,
-                base_url=base_url,
-                origin=origin,
-                secrets=errors.hide_secrets(),
-                exchanges=self._mode == "on",
-                price=model.flags.price,
-                tag=self._tag,
-            )
+            if self._mode != "off":
+                self._conversation = self._conversation or self._open().conversation()
+                turn = self._conversation.turn(
+                    new,
+                    model=model.name,
+                    protocol=protocol,
+                    base_url=base_url,
+                    origin=origin,
+                    secrets=errors.hide_secrets(),
+                    exchanges=self._mode == "on",
+                    price=model.flags.price,
+                    tag=self._tag,
+                )
         except CnllmError as error:
             if self._conversation_id is not None:
                 raise
             _report_failure(error)
-            return LoggedTurn(None, self._entries)
         return LoggedTurn(turn, self._entries)
 
     def close(self) -> None:

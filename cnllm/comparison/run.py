@@ -27,7 +27,17 @@ from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.trial import MAX_TOKENS, AllowanceSpent, fits_schema
-from cnllm.types import Message, Reasoning, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
+from cnllm.types import (
+    Cost,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStart,
+)
 
 __all__ = [
     "Budget",
@@ -156,12 +166,13 @@ class Budget:
         worst = worst_case(plan)
         if not self._caps or plan.flags.price is None:
             return 0
-        cap = self._caps.get(worst.currency or "")
-        if worst.cost is None or cap is None or self._spent.get(worst.currency or "", 0) + worst.cost > cap:
+        currency = worst.currency or ""
+        spent, cap = self._spent.get(currency, 0), self._caps.get(currency)
+        if worst.cost is None or cap is None or spent + worst.cost > cap:
             raise AllowanceSpent(
                 f"the next request to {plan.model.provider} might go beyond --max-cost", hint="allow more"
             )
-        self._spent[worst.currency or ""] = self._spent.get(worst.currency or "", 0) + worst.cost
+        self._spent[currency] = spent + worst.cost
         return worst.cost
 
     def settle(self, plan: Plan, reserved: int, reply: Reply | None) -> None:
@@ -297,14 +308,13 @@ def _read(plan: Plan, exchange: TaskExchange) -> _Turn:
 
 def _matches(step: RightStep, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
     """Return the calls with the place of each in the step; a call that the step does not hold is left out."""
-    wanted = list(enumerate(step.calls))
+    wanted = dict(enumerate(step.calls))
     found = []
     for call in calls:
-        for entry in wanted:
-            if entry[1] == (call.name, call.arguments):
-                wanted.remove(entry)
-                found.append((entry[0], call))
-                break
+        place = next((place for place, right in wanted.items() if right == (call.name, call.arguments)), None)
+        if place is not None:
+            del wanted[place]
+            found.append((place, call))
     return found
 
 
@@ -319,9 +329,7 @@ class _Judge:
         self._lost = self._recovered = self._empty = 0
         self._first: float | None = None
         self._rates: list[float] = []
-        self._costs: list[Decimal] = []
-        self._unpriced = False
-        self._currency: str | None = None
+        self._costs: list[Cost | None] = []
         self._notes: set[str] = set()
 
     def read(self, plan: Plan, step: RightStep, turn: _Turn) -> Reply | None:
@@ -331,13 +339,13 @@ class _Judge:
         self._mark("answered", good=reply is not None)
         if reply is None:
             self.problem = turn.error
-            self._unpriced = True
+            self._costs.append(None)
             return None
         self._measure(turn, reply)
+        finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
         if step.calls:
-            self._judge_calls(plan, step, reply)
+            self._judge_calls(plan, step, reply, finish)
         elif self._task.cut:
-            finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
             self._mark("cut", f"a reply that the limit cut ended with {reply.raw_finish}", good=finish == "length")
         elif self._task.schema is not None:
             self._judge_answer(step, reply)
@@ -356,18 +364,13 @@ class _Judge:
             self._first = turn.first
         if turn.first is not None and turn.seconds is not None and turn.seconds > turn.first and reply.usage.output:
             self._rates.append(reply.usage.output / (turn.seconds - turn.first))
-        if reply.cost is None:
-            self._unpriced = True
-        else:
-            self._costs.append(reply.cost.amount)
-            self._currency = reply.cost.currency
+        self._costs.append(reply.cost)
 
-    def _judge_calls(self, plan: Plan, step: RightStep, reply: Reply) -> None:
+    def _judge_calls(self, plan: Plan, step: RightStep, reply: Reply, finish: str) -> None:
         """Judge a reply that has to call. A call counts where it came as one; those read from text are lost ones."""
         on_wire = [call for call in (*reply.tool_calls, *reply.incomplete) if call.via == "wire"]
         lost = [call for call in reply.tool_calls if call.via != "wire"]
         is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
-        finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
         if on_wire or lost or is_empty or finish == "tool_calls":  # a plain answer may be the model's choice
             self._lost += max(0, len(step.calls) - len(on_wire))
             reason = (
@@ -395,12 +398,11 @@ class _Judge:
         self._mark("structured", "not the right answer", good=valid and answer == json.loads(step.exactly or ""))
 
     def _judge_text(self, step: RightStep, reply: Reply) -> None:
-        plain = reply.text.replace(",", " ").replace("，", " ").split()
         if step.exactly is not None:
+            plain = reply.text.replace(",", " ").replace("，", " ").split()
             right = plain == step.exactly.replace(",", " ").split()
         else:
-            text = reply.text.replace(",", "")
-            right = all(word in text for word in step.words)
+            right = all(word in reply.text.replace(",", "") for word in step.words)
         self._mark(self._task.kind, f"not the right answer: {reply.text[:60]!a}", good=right)
 
     def _mark(self, figure: str, problem: str | None = None, *, good: bool) -> None:
@@ -416,7 +418,7 @@ class _Judge:
             marks.setdefault(task.kind, False)  # it ended before its last step
         if task.language == "zh" and task.kind in marks:
             marks["chinese"] = marks[task.kind]
-        priced = bool(self._costs) and not self._unpriced
+        known = [cost for cost in self._costs if cost is not None]
         return ComparisonResult(
             task=task.name,
             kind=task.kind,
@@ -427,7 +429,7 @@ class _Judge:
             empty=self._empty,
             first=self._first,
             rate=round(sum(self._rates) / len(self._rates), 3) if self._rates else None,
-            cost=str(sum(self._costs, Decimal(0))) if priced else None,
-            currency=self._currency,
+            cost=str(sum((cost.amount for cost in known), Decimal(0))) if known and None not in self._costs else None,
+            currency=known[-1].currency if known else None,
             notes=tuple(sorted(self._notes)),
         )

@@ -53,8 +53,8 @@ def set_(name: str, model: str) -> None:
     target = registry.resolve(model).name
     if target not in registry.names():
         provider, _, id = target.partition("/")
-        command = f"cnllm models add --provider {provider} --id {id}"
-        raise errors.UsageError(f"{target} is not described", f"describe it first: {command}")
+        hint = f"describe it first: cnllm models add --provider {provider} --id {id}"
+        raise errors.UsageError(f"{target} is not described", hint)
     before = _meaning(registry, name)
     path = change_file(lambda text, label: set_alias(text, name, target, label))
     instead = f" instead of {before}" if before not in (None, target) else ""
@@ -89,7 +89,7 @@ def remove(name: str) -> None:
         change_file(lambda text, label: remove_alias(text, name, label), path)
     rest = Registry.load().aliases
     again = f"; it stands for {rest[alias]} again" if (alias := same_name(name, rest)) is not None else ""
-    stdio.print_line(terminal.escape(f"{name} is removed{again}"))
+    stdio.print_line(terminal.escape(f"{name} is removed" + again))
 
 
 @aliases.command("list", epilog=options.examples("cnllm aliases list", "cnllm aliases list --all --json"))

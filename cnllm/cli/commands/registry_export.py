@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
@@ -35,7 +35,7 @@ _LITELLM_FILE = "model_prices_and_context_window.json"
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "typescript", "models.dev", "litellm"]),
+    type=click.Choice(get_args(Form)),
     default="json",
     show_default=True,
     help="One JSON document, a package for npm, or the form of a public list.",

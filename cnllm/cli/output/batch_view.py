@@ -72,7 +72,6 @@ def progress_line(progress: Progress, width: int = 80) -> str:
     if progress.total is not None:
         share = (progress.done + progress.before + progress.failed) / max(progress.total, 1)
         parts[0] = f"{progress.done + progress.before:,}/{progress.total:,} done {share:.0%}"
-    optional: list[str] = []
     if (vendor := progress.vendor) is not None:
         jobs = f"{vendor.jobs} job{'s' if vendor.jobs > 1 else ''}"
         parts.append(
@@ -80,12 +79,9 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         )
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
-    if vendor is not None:
-        pass  # nothing of this run is on its way
-    elif progress.waiting is not None and progress.waiting > 1:
-        parts.append(f"refused for {duration(progress.waiting)}, waiting")
-    else:
-        parts.append(f"{_rate(progress.rate)}/s")
+    if vendor is None:  # else nothing of this run is on its way
+        waiting = progress.waiting or 0
+        parts.append(f"refused for {duration(waiting)}, waiting" if waiting > 1 else f"{_rate(progress.rate)}/s")
     if progress.cost is not None:
         cost = f"{progress.cost:.2f}"
         if progress.projected is not None:
@@ -93,10 +89,8 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         parts.append(f"{cost} {progress.currency}")
     if progress.left is not None:
         parts.append(f"{duration(progress.left)} left")
-    optional.append(f"{_rate(progress.tokens)} tok/s")
-    optional.append(f"{progress.in_flight} at once")
     line = " · ".join(parts)
-    for part in optional:
+    for part in (f"{_rate(progress.tokens)} tok/s", f"{progress.in_flight} at once"):
         if len(line) + len(part) + 3 <= width:
             line += f" · {part}"
     return line[:width]

@@ -96,7 +96,7 @@ def exit_status(error: BaseException) -> int:
     """Return the exit status for a failure."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
-    if isinstance(error, click.Abort):
+    if isinstance(error, click.Abort | KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, EndpointError | TransportError | StreamCut | LoopStopped):
         return PARTIAL if has_content(error.reply) else FAILED
