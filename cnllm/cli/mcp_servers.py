@@ -53,7 +53,7 @@ class McpServers:
     def open(self) -> None:
         """Start the servers, and print which of their tools are not offered. Raise `McpError` for one that fails."""
         if self._approval == "ask":
-            self._approvals.check()
+            self._approvals.read()
         for server in self._servers:
             server.retain()
             self._open.append(server)
@@ -67,14 +67,10 @@ class McpServers:
 
     def tools(self) -> list[Tool]:
         """Return the tools, as the servers describe them now."""
-        tools: list[Tool] = []
-        definitions: dict[str, Definition] = {}
-        for server, label in zip(self._servers, set_labels(self._servers), strict=True):
-            for definition in server.definitions(label):
-                definitions[definition.offered_name] = definition
-                tools.append(server.tool(definition))
-        self._definitions = definitions
-        return tools
+        labelled = zip(self._servers, set_labels(self._servers), strict=True)
+        offered = [(server, definition) for server, label in labelled for definition in server.definitions(label)]
+        self._definitions = {definition.offered_name: definition for _, definition in offered}
+        return [server.tool(definition) for server, definition in offered]
 
     def has(self, name: str) -> bool:
         """Whether a tool of the last list has this name."""
@@ -147,17 +143,13 @@ class Approvals:
     def __init__(self) -> None:
         self._path = paths.config_dir() / "mcp-approvals.json"
 
-    def check(self) -> None:
-        """Raise `CnllmError` where the file cannot be used."""
-        self._read()
-
     def has(self, definition: Definition) -> bool:
         """Whether a tool is approved with this very definition. Raise `CnllmError` where the file cannot be used."""
-        return definition.digest in self._read()
+        return definition.digest in self.read()
 
     def has_other(self, definition: Definition) -> bool:
         """Whether the tool is approved with another definition only."""
-        stored = self._read()
+        stored = self.read()
         entry = {"server": definition.server, "tool": definition.name}
         return definition.digest not in stored and entry in stored.values()
 
@@ -166,12 +158,13 @@ class Approvals:
         entry = {"server": definition.server, "tool": definition.name}
 
         def change(_: bytes | None) -> bytes:
-            stored = {digest: other for digest, other in self._read().items() if other != entry}
+            stored = {digest: other for digest, other in self.read().items() if other != entry}
             return json.dumps({**stored, definition.digest: entry}, indent=1, sort_keys=True).encode()
 
         files.change_file(self._path, change)
 
-    def _read(self) -> dict[str, dict[str, str]]:
+    def read(self) -> dict[str, dict[str, str]]:
+        """Return server and tool of each digest. Raise `CnllmError` where the file cannot be used."""
         try:
             content = files.read_safe_file(self._path)
             return {} if content is None else msgspec.json.decode(content, type=dict[str, dict[str, str]])

@@ -6,7 +6,6 @@ import datetime
 import difflib
 import re
 import typing
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ def set_command(
     texts: list[tuple[str, str]] = []
 
     def change(text: str, label: str) -> str:
-        if not (_SOURCE.fullmatch(source) or source in _source_names(text, label)):
+        if not (_SOURCE.fullmatch(source) or source in parse(text.encode(), label).get("sources", {})):
             raise errors.UsageError(
                 f"--source {source} is not an address", "give a URL, owner/repository#number, or the name of a source"
             )
@@ -91,10 +90,6 @@ def set_command(
 
     written = change_file(change, place)
     _print_diff(*texts[-1], str(written))
-
-
-def _source_names(text: str, label: str) -> Sequence[str]:
-    return list(parse(text.encode(), label).get("sources", {}))
 
 
 def _table(registry: Registry, name: str) -> list[str]:

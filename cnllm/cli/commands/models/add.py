@@ -77,18 +77,16 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
     provider = providers.get(provider.casefold(), provider)
     new = provider.casefold() not in providers
     id = questions.value("id", "Id, as the endpoint calls it", _id, required=True)
-    if not new:
-        for option in ("base_url", "key_env"):
-            if params[option] is not None:
-                raise errors.UsageError(
-                    f"{provider} is already described, including {_option(option)}",
-                    f"leave {_option(option)} out, or name a new provider",
-                )
-    base_url = (
-        questions.value("base_url", "Address, as in http://127.0.0.1:8000/v1", _url, required=True) if new else None
-    )
-    key_question = "Variable that holds the key, empty if none is needed"
-    key = questions.value("key_env", key_question, _variable) if new else None
+    base_url = key = None
+    if new:
+        base_url = questions.value("base_url", "Address, as in http://127.0.0.1:8000/v1", _url, required=True)
+        key = questions.value("key_env", "Variable that holds the key, empty if none is needed", _variable)
+    for option in ("base_url", "key_env"):
+        if not new and params[option] is not None:
+            raise errors.UsageError(
+                f"{provider} is already described, including {_option(option)}",
+                f"leave {_option(option)} out, or name a new provider",
+            )
     context = questions.value("context", "Tokens in its window, empty if unknown", _count)
     output = questions.value("output", "Most tokens of a reply, empty if unknown", _count)
     reasoning = questions.value("reasoning", f"Reasoning ({', '.join(MODES)}), empty if unknown", _mode)
@@ -218,14 +216,14 @@ def _places(documents: list[Document], name: str) -> str:
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
     from cnllm.registry_files.edit import EditedFile, add_model, change_registry_file
 
-    results: list[EditedFile] = []
+    result: EditedFile
 
     def change(text: str) -> str:
-        results.append(add_model(text, addition, str(path)))
-        return results[0].text
+        nonlocal result
+        result = add_model(text, addition, str(path))
+        return result.text
 
     change_registry_file(path, change, in_use)
-    result = results[0]
     answer.print_line(terminal.escape(result.added.rstrip("\n")))
     stdio.print_line(terminal.escape(f"added {addition.name} to {path}:{result.line}"))
     for line in _advice(path, document, addition):

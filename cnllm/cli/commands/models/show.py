@@ -155,11 +155,9 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
 def _states(model: Model) -> list[tuple[str, str]]:
     from cnllm.model_facts.capabilities import capabilities
 
-    states = capabilities(model)
-    words = {True: localize_word("can"), False: localize_word("cannot"), None: localize_word("unknown")}
-    return [
-        (word, ", ".join(n for n, state in states.items() if state.value is value)) for value, word in words.items()
-    ]
+    states = capabilities(model).items()
+    words = (("can", True), ("cannot", False), ("unknown", None))
+    return [(word, ", ".join(name for name, state in states if state.value is value)) for word, value in words]
 
 
 def _keys(names: list[str] | None) -> str:
