@@ -93,7 +93,8 @@ def _stdin(stream: object, *, wait: bool) -> str:
         return ""
     if not wait and not stdio.is_piped(raw):
         return ""
-    _report_wait(raw)
+    if stdio.is_piped(raw) and files.wait_readable(raw.fileno(), PATIENCE) is False:
+        stdio.print_line("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
     data = stdio.read_stdin(raw, MOST_BYTES, "stdin")
     try:
         return data.decode("utf-8-sig")
@@ -103,12 +104,6 @@ def _stdin(stream: object, *, wait: bool) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}"
         raise UsageError(message, encoding_hint(data, "-")) from None
-
-
-def _report_wait(raw: BinaryIO) -> None:
-    """Print that the program waits for stdin, after a few seconds of silence."""
-    if stdio.is_piped(raw) and files.wait_readable(raw.fileno(), PATIENCE) is False:
-        stdio.print_line("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 
 def decode_argument(argument: str, label: str) -> str:

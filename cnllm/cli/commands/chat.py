@@ -122,13 +122,9 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             except (ValueError, TypeError) as error:
                 raise errors.UsageError(str(error), errors.CORRECT) from error
             log.print_beginning()
-            _greet(sessions[0])
+            if sys.stdin.isatty():
+                stdio.print_line(f"asking {sessions[0].model.name}; /help lists the commands, Ctrl-D leaves")
             return _turns(sessions[0], turns, template)
-
-
-def _greet(session: ChatSession) -> None:
-    if sys.stdin.isatty():
-        stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
 def _turns(session: ChatSession, turns: TurnInput, template: FilledTemplate) -> int:

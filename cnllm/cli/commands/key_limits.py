@@ -65,7 +65,8 @@ def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
     registry = Registry.load()
     for pattern in record.models if given.get("models") else ():
         _report_provider(pattern, registry)
-    if idle := {*record.budgets} - _assumed(record):
+    assumed = record.assumed_price  # models without a known price are billed in its currency
+    if idle := {*record.budgets} - ({assumed[0]} if assumed is not None else set()):
         _report_idle(record, idle, registry)
 
 
@@ -87,11 +88,6 @@ def _report_idle(record: KeyRecord, budgets: set[str], registry: Registry) -> No
         stdio.print_line(f"no model of {record.name} is billed in {currency}; they are billed in {others}")
     if not billed & {*record.budgets}:
         stdio.print_line(f"every request of {record.name} is refused without a budget in {others}")
-
-
-def _assumed(record: KeyRecord) -> set[str]:
-    """Return the currency in which models without a known price are billed."""
-    return set() if record.assumed_price is None else {record.assumed_price[0]}
 
 
 def _billed(names: Iterable[str], registry: Registry) -> set[str]:

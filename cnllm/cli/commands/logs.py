@@ -16,14 +16,14 @@ from cnllm.cli.language.messages import join_localized, localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, stdout, terminal, transcript
 from cnllm.cli.output.format import count
 from cnllm.cli.output.table import line_width, table
-from cnllm.cli.output.transcript import escape_for_stdout, local_time, short_time
+from cnllm.cli.output.transcript import local_time, short_time
 from cnllm.config.settings import LogMode
 from cnllm.store.text import as_json
 from cnllm.system.files import write_file
 
 if TYPE_CHECKING:
     from cnllm.store import Store
-    from cnllm.store.costs import CostReport, CostRow, Grouping
+    from cnllm.store.costs import CostRow, Grouping
     from cnllm.store.records import ConversationSummary, SearchHit
 
 __all__ = ["logs"]
@@ -140,7 +140,7 @@ def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
 def _line(hit: SearchHit) -> str:
     author = hit.role if hit.role != "assistant" else hit.model
     suffix = f" ({localize_word('reasoning')})" if hit.where == "reasoning" else ""
-    return escape_for_stdout(f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}")
+    return f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}"
 
 
 @logs.command(
@@ -316,7 +316,10 @@ def cost(
         id_ = None if ident is None else store.conversation(ident, with_calls=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
     if plot is not None and report.total.turns:
-        _draw(plot, report)
+        from cnllm.cli.output.cost_plot import draw_costs
+
+        with errors.writing(f"--plot {plot}"):
+            write_file(Path(plot), draw_costs(report).encode(), durable=False)
     if as_json:
         answer.print_json(report)
         return
@@ -333,14 +336,6 @@ def cost(
         answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, for which nothing was paid: {report.free}")
-
-
-def _draw(plot: str, report: CostReport) -> None:
-    """Write the plot. Raise `UsageError` where it cannot be written."""
-    from cnllm.cli.output.cost_plot import draw_costs
-
-    with errors.writing(f"--plot {plot}"):
-        write_file(Path(plot), draw_costs(report).encode(), durable=False)
 
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:

@@ -121,6 +121,8 @@ def _show(step: ProbeStep) -> None:
 
 def _write(report: Report, state: Path, output: str | None, *, as_json: bool) -> None:
     """Write the description, the report and the recording, and print what was learnt."""
+    from cnllm.probe.report import differences
+
     if output is not None and report.overlay:
         path = Path(output)
         for file, text in ((path, report.overlay), (path.with_suffix(".md"), report.text())):
@@ -133,15 +135,8 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
         answer.print_json({"facts": facts, "requests": report.requests})
     elif output is None and report.overlay:
         answer.print_line(report.overlay.rstrip("\n"))
-    _summary(report)
-
-
-def _summary(report: Report) -> None:
-    from cnllm.probe.report import differences
-
     proven = sum(f.answer != "unknown" for f in report.facts)
-    differ = len(differences(report.facts))
     stdio.print_line(
         f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "
-        f"{differ} differ from the protocol"
+        f"{len(differences(report.facts))} differ from the protocol"
     )

@@ -162,7 +162,8 @@ def _verify_all(
         results.append(result)
         left = None if left is None else left - result.requests
         money = None if money is None else max(0.0, money - result.spent)
-        status = errors.worst_status(status, _status(result))
+        own = errors.FAILED if result.contradicted else errors.PARTIAL if result.stopped else errors.WHOLE
+        status = errors.worst_status(status, own)
         if not options["as_json"]:
             _print(result)
     return results, status
@@ -170,12 +171,6 @@ def _verify_all(
 
 def _show(model: str, step: ProbeStep) -> None:
     stdio.print_line(truncate_end(f"{step.requests:>4}/{step.most}  {model} · {translate_word(step.question)}", 79))
-
-
-def _status(result: Verification) -> int:
-    if result.contradicted:
-        return errors.FAILED
-    return errors.PARTIAL if result.stopped else errors.WHOLE
 
 
 # ── what is printed ──────────────────────────────────────────────────────────

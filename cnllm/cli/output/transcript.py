@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import answer, terminal
+from cnllm.cli.output import answer
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.store.records import RecordedConversation, RecordedTurn
     from cnllm.types import Part
 
-__all__ = ["escape_for_stdout", "local_time", "print_transcript", "short_time"]
+__all__ = ["local_time", "print_transcript", "short_time"]
 
 _STATE_TEXTS = {
     "partial": "the answer is incomplete",
@@ -37,11 +36,6 @@ def short_time(timestamp: str) -> str:
     local = datetime.datetime.fromisoformat(timestamp).astimezone()
     is_recent = local.year == datetime.datetime.now().astimezone().year
     return local.strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
-
-
-def escape_for_stdout(text: str) -> str:
-    """Escape control characters if stdout is a terminal."""
-    return terminal.escape(text) if sys.stdout.isatty() else text
 
 
 def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
