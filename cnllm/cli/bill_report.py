@@ -106,15 +106,10 @@ def _subject(row: BillRow) -> str:
     return model if row.id is None else f"{model} {row.id}"
 
 
-def _amounts(currency: str | None, bill: Decimal | None, log: Decimal | None) -> tuple[str, str, str]:
-    both = None if bill is None or log is None else bill - log
-    return _amount(currency, bill), _amount(currency, log), _amount(currency, both)
-
-
-def _amount(currency: str | None, amount: Decimal | None) -> str:
-    if amount is None or currency is None:
-        return "-"
-    return f"{_plain(amount)} {currency}"
+def _amounts(currency: str | None, bill: Decimal | None, log: Decimal | None) -> Iterator[str]:
+    """Yield the amount of the bill, that of the log, and their difference."""
+    for amount in (bill, log, None if bill is None or log is None else bill - log):
+        yield "-" if amount is None or currency is None else f"{_plain(amount)} {currency}"
 
 
 def _plain(amount: Decimal | None) -> str:

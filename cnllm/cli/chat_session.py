@@ -219,16 +219,13 @@ class ChatSession:
 
         A failed turn is only in the store.
         """
-        if self._failed is not None:
-            number, question = self._failed.number, self._failed.question
-            self._failed = None
-        elif self._turns:
-            turn = self._turns.pop()
-            number, question = turn.number, _question(turn.messages) or Message("user", [])
-        else:
+        turn: FailedTurn | CompletedTurn | None = self._failed or (self._turns.pop() if self._turns else None)
+        if turn is None:
             return None
-        self._log.forget(number)
-        return question.text
+        self._failed = None
+        self._log.forget(turn.number)
+        question = turn.question if isinstance(turn, FailedTurn) else _question(turn.messages)
+        return "" if question is None else question.text
 
     # ── the conversation ─────────────────────────────────────────────────────
     @property

@@ -97,13 +97,12 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
     """
     from cnllm.config import keys, redact
 
-    own = named_key(key_env, required=required) if key_env is not None else None
-    names = [key_env] if key_env is not None else list(model.flags.keys or ())
-    errors.hide_secrets(*[value for name in names if (value := keys.find_key([name]))])
-    errors.hide_secrets(
-        *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *redact.proxy_secrets()
-    )
-    return own
+    secrets = redact.request_secrets(model.flags.base_url or "", model.flags.headers or {})
+    errors.hide_secrets(*secrets, *redact.proxy_secrets())
+    if key_env is not None:
+        return named_key(key_env, required=required)
+    errors.hide_secrets(*[value for name in model.flags.keys or () if (value := keys.find_key([name]))])
+    return None
 
 
 def named_key(key_env: str, *, required: bool = True) -> str | None:

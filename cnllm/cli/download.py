@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -43,10 +44,12 @@ def download(url: str, most: int) -> bytes:
     _require_safe(url)
     from cnllm.transports import default_transport
 
-    transport = default_transport()
     deadline = time.monotonic() + _SECONDS
-    status, _, pieces = transport.send(_FileRequest(url, headers={"accept": "*/*"}))  # type: ignore[arg-type]
-    try:
+    with ExitStack() as stack:
+        transport = default_transport()
+        stack.callback(getattr(transport, "close", lambda: None))
+        status, _, pieces = transport.send(_FileRequest(url, headers={"accept": "*/*"}))  # type: ignore[arg-type]
+        stack.callback(getattr(pieces, "close", lambda: None))
         if 300 <= status < 400:
             raise TransportError(
                 f"{url} answers with a redirect, which is not followed", hint="name the address it leads to"
@@ -61,11 +64,6 @@ def download(url: str, most: int) -> bytes:
             if time.monotonic() > deadline:
                 raise TransportError(f"{url} sends too slowly", hint="try again, or name a file")
         return bytes(body)
-    finally:
-        for target in (pieces, transport):
-            close = getattr(target, "close", None)
-            if close is not None:
-                close()
 
 
 def _require_safe(url: str) -> None:

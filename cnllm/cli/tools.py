@@ -89,12 +89,12 @@ class CommandTools:
 
     def lines(self) -> list[str]:
         """Return one line for each tool."""
-        out = []
-        for entry in self.tools:
-            summary = (entry.description or "").strip().partition("\n")[0]
-            rule = "" if entry.name in self._safe else f"  ({self._rule(entry.name)})"
-            out.append(f"{entry.name}{f': {summary}' if summary else ''}{rule}")
-        return out
+        return list(map(self._line, self.tools))
+
+    def _line(self, entry: Tool) -> str:
+        summary = (entry.description or "").strip().partition("\n")[0]
+        rule = "" if entry.name in self._safe else f"  ({self._rule(entry.name)})"
+        return f"{entry.name}{f': {summary}' if summary else ''}{rule}"
 
     def _rule(self, name: str) -> str:
         if self._servers is not None and self._servers.has(name):
@@ -161,18 +161,19 @@ def _import_function(spec: str) -> Any:
 
 
 def _import_module(name: str) -> ModuleType:
-    folder = os.getcwd()
+    _add_path(os.getcwd())
+    return importlib.import_module(name)
+
+
+def _add_path(folder: str) -> None:
     if folder not in sys.path:
         sys.path.append(folder)  # at the end, so that no file of the folder hides a module that the program needs
-    return importlib.import_module(name)
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"--tool {path}: there is no such file", f"check the path; this folder is {os.getcwd()}")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
+    _add_path(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(f"cnllm_tool_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -72,28 +73,22 @@ def _run_without_stream(
     try:
         return _turn_result(client.run(model, messages, on_step=show, **loop), offset, None)
     except CnllmError as error:
-        run = error.run
-        if run is None:
+        if error.run is None:
             raise
-        stopped = run.stopped not in (None, "error", "cancelled")
-        return _turn_result(run, offset, None if stopped else error)
+        is_failure = error.run.stopped in (None, "error", "cancelled")
+        return _turn_result(error.run, offset, error if is_failure else None)
 
 
 def _turn_result(run: Run, offset: int, error: BaseException | None) -> TurnResult:
     last: Reply | None = getattr(error, "reply", None)
     if last is None and (run.steps or isinstance(error, KeyboardInterrupt)):
-        try:
+        with suppress(CnllmError):
             last = run.reply
-        except CnllmError:
-            last = None
-    messages = run.messages[offset:]
-    if last is None:
-        return TurnResult(None, messages, run.stopped, error)
-    if run.steps:
+    if last is not None and run.steps:
         notes: dict[str, Note] = {str(n): n for s in run.steps for n in (*s.reply.notes, *s.notes)}
         notes |= {str(n): n for n in last.notes}
         last = msgspec.structs.replace(last, usage=run.usage, cost=run.cost, notes=list(notes.values()))
-    return TurnResult(last, messages, run.stopped, error)
+    return TurnResult(last, run.messages[offset:], run.stopped, error)
 
 
 _STOP_REASONS = {

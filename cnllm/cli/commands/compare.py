@@ -89,11 +89,11 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    if params["output"] is not None and Path(params["output"]).suffix not in (".json", ".html", ".svg"):
-        raise errors.UsageError(f"-o {params['output']}: a report is .json, .html or .svg", "choose one of these")
-    if params["output"] is not None:
-        errors.require_place("-o", params["output"])
-    pem = None if params["key"] is None else _signing_key(params["key"], params["output"])
+    if (output := params["output"]) is not None:
+        if Path(output).suffix not in (".json", ".html", ".svg"):
+            raise errors.UsageError(f"-o {output}: a report is .json, .html or .svg", "choose one of these")
+        errors.require_place("-o", output)
+    pem = None if params["key"] is None else _signing_key(params["key"], output)
     if params["replay"] is not None:
         _refuse_settings(ctx)
         ctx.exit(_replay(registry, pem, params))

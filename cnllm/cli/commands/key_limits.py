@@ -142,8 +142,7 @@ def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
             currency: _units(f"--soft-budget {text}", text) for text, currency in zip(softs, names, strict=True)
         }
     elif amounts:
-        kept = {currency: soft for currency, soft in record.soft_budgets.items() if currency in new["budgets"]}
-        new["soft_budgets"] = kept
+        new["soft_budgets"] = {code: soft for code, soft in record.soft_budgets.items() if code in new["budgets"]}
     for currency, soft in new["soft_budgets"].items():
         if currency not in new["budgets"]:
             raise errors.UsageError(f"a soft budget in {currency} without a budget", "--budget 20 --soft-budget 15")

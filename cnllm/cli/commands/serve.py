@@ -306,9 +306,8 @@ def _named(option: str, *beginnings: str) -> Iterator[None]:
 
 def _check_words(params: dict[str, Any]) -> None:
     """Raise `UsageError` for an option that is empty, and for a key that no client can send."""
-    for name in ("host", "store", "keys_file", "log"):
-        if params[name] == "":
-            option = f"--{name.replace('_', '-')}"
+    for option in ("--host", "--store", "--keys-file", "--log"):
+        if params[option.removeprefix("--").replace("-", "_")] == "":
             raise errors.UsageError(f"{option} is empty", f"write its value, or leave {option} out")
     keys = {
         "--key": params["key"],
@@ -341,11 +340,9 @@ def _client_keys(
         if key or keys_file:
             raise errors.UsageError("--no-key with a key", "leave one of them out")
         return [], None
-    keys = [key] if key else []
-    if not keys and keys_file is None and (variable := read_secret("serve_key")):
-        keys = [variable]
-    if keys_file is not None or keys or has_keys:
-        return keys, None
+    key = key or (read_secret("serve_key") if keys_file is None else None)
+    if key or keys_file is not None or has_keys:
+        return [key] if key else [], None
     new_key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
     return [new_key], new_key
 

@@ -153,15 +153,13 @@ def _environment_secrets() -> list[str]:
 
 def _line(text: str) -> str:
     line = " ".join(_redact(text).split())
-    if len(line) > _MAX_LINE:
-        line = line[:_MAX_LINE] + "…"
-    return terminal.escape(line)
+    return terminal.escape(line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…")
 
 
 def error_text(error: BaseException) -> tuple[str, str | None]:
     """Return what is wrong, and what to do next if that is known."""
     message, hint = _message_and_hint(error)
-    return message, command_line_form(hint) if hint else hint
+    return message, hint and command_line_form(hint)
 
 
 def command_line_form(text: str) -> str:
@@ -249,9 +247,8 @@ def _wrong_option(error: click.UsageError, ctx: click.Context) -> click.Paramete
     """Return the option whose value is wrong or missing."""
     if isinstance(error, click.BadParameter):
         return error.param
-    if not isinstance(error, click.BadOptionUsage):
-        return None
-    return next((param for param in ctx.command.get_params(ctx) if error.option_name in param.opts), None)
+    name = error.option_name if isinstance(error, click.BadOptionUsage) else None
+    return next((param for param in ctx.command.get_params(ctx) if name in param.opts), None)
 
 
 def _option_hint(option: str, ctx: click.Context) -> str | None:

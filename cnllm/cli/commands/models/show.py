@@ -60,11 +60,8 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
         from cnllm.model_facts import summary
 
         short = summary.short_names(registry.aliases).get(resolved.name, [])
-        more = {
-            "parameters": parameters(resolved),
-            "flags": plain_flags(resolved.flags),
-            "notes": resolved.notes,
-        }
+        flags = plain_flags(resolved.flags)
+        more = {"parameters": parameters(resolved), "flags": flags, "notes": resolved.notes}
         answer.print_json(summary.row(resolved, short) | more)
     else:
         chosen = client_factory.choose_site(registry, model, offline=True, protocol=protocol, base_url=base_url)
@@ -100,14 +97,10 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
     since = f" since {status.since}" if status and status.since else ""
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
+    others = [wire for wire in wires if wire != model.protocol]
     pairs = [
         ("endpoint", endpoint(model)),
-        (
-            "wire",
-            localize("; also ").join(
-                filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)])
-            ),
-        ),
+        ("wire", localize("; also ").join(filter(None, [model.protocol, ", ".join(others)]))),
         ("keys", localize(_keys(flags.keys))),
         ("sites", _sites(model.provider, sites)),
         ("your key", "" if chosen is None else localize("; ".join(n.did for n in chosen.notes if n.code == "site"))),
@@ -201,19 +194,12 @@ def _context(limits: LimitFlags | None) -> str:
 def _price(price: Price | None) -> str:
     if price is None:
         return UNKNOWN
-    parts = [
-        ("in", price.input),
-        ("out", price.output),
-        ("cached", price.cached),
-        ("cache write", price.cache_write),
-    ]
-    prices = [localize(f"{format_amount(value)} {word}") for word, value in parts if value is not None]
+    parts = {"in": price.input, "out": price.output, "cached": price.cached, "cache write": price.cache_write}
+    prices = [localize(f"{format_amount(value)} {word}") for word, value in parts.items() if value is not None]
+    if not prices:
+        return UNKNOWN
     borders = [format_count(int(tier["above"])) for tier in price.tiers or () if "above" in tier]
     tiers = f"; other prices above {', '.join(borders)} tokens of input" if borders else ""
     until = (price.promotion or {}).get("until")
     promotion = f"; lower {f'until {until}' if until else 'for now'}" if price.promotion else ""
-    return (
-        f"{join_localized(prices, sign='，')} {price.currency or ''} per million tokens{tiers}{promotion}"
-        if prices
-        else UNKNOWN
-    )
+    return f"{join_localized(prices, sign='，')} {price.currency or ''} per million tokens{tiers}{promotion}"
