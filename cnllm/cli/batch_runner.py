@@ -150,19 +150,12 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
         client_factory.print_site(model)
         models.append(name if base_url is None and protocol is None else model)
         for variable in params["key_env"] or (None,):
-            if elsewhere:
-                keys += [] if variable is None else [_stand_in(variable)]
-                continue
-            key = client_factory.read_key(model, variable, required=not params["simulate"])
-            if key is not None and key not in keys:
-                keys.append(key)
-    return models, keys
-
-
-def _stand_in(variable: str) -> str:
-    """Return what stands for the key in a variable of the workers. Raises `UsageError`."""
-    client_factory.require_key_name(variable)
-    return STAND_IN + variable
+            if elsewhere and variable is not None:
+                client_factory.require_key_name(variable)
+                keys.append(STAND_IN + variable)
+            elif not elsewhere:
+                keys += filter(None, [client_factory.read_key(model, variable, required=not params["simulate"])])
+    return models, list(dict.fromkeys(keys))
 
 
 def _amount(text: str | None) -> Decimal | None:

@@ -92,8 +92,7 @@ def _model(session: ChatSession, argument: str) -> None:
         return
     stdio.print_line(f"asking {session.model.name}; /model NAME asks another")
     if (picked := session.pick_model()) is not None:
-        session.switch(picked)
-        stdio.print_line(f"now asking {session.model.name}")
+        _model(session, picked)
 
 
 def _reasoning(session: ChatSession, argument: str) -> None:

@@ -101,9 +101,8 @@ def choose_hosts(
 
 def _refuse_twice(names: Sequence[str]) -> None:
     """Raise `CnllmError` for a host that is there twice: nothing could tell its results apart."""
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise CnllmError(f"the host {name} is named twice", hint="name each host once")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CnllmError(f"the host {twice[0]} is named twice", hint="name each host once")
 
 
 def _named(registry: Registry, name: str, same: Sequence[str], price: Price | None) -> Host:
@@ -299,8 +298,7 @@ def right_replies(tasks: Sequence[ComparisonTask]) -> Change:
 
     def change(request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
         task = by_prompt.get(request.prompt)
-        if task is None:
-            task = next((task for prompt, task in by_prompt.items() if prompt in request.prompt), None)
+        task = task or next((task for prompt, task in by_prompt.items() if prompt in request.prompt), None)
         if task is None:
             return reply
         number = sum(turn.role == "assistant" for turn in request.turns)

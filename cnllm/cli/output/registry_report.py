@@ -138,11 +138,8 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
         cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, [2, 3]
         answer.print_line(table(heads, cells, give=give, middles=[0], addresses=[4], right=right))
-    summary = [
-        count(len(result.disagreements), "disagreement"),
-        f"{result.found} of {result.models} models are in the list",
-        f"values compared: {result.values}",
-    ]
+    found_text = f"{result.found} of {result.models} models are in the list"
+    summary = [count(len(result.disagreements), "disagreement"), found_text, f"values compared: {result.values}"]
     if result.rounded:
         summary.append(f"equal up to rounding: {result.rounded}")
     if result.off_peak:

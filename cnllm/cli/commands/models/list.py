@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gc
+import itertools
 import operator
 import os
 import re
@@ -146,9 +147,7 @@ def list_(
             stdio.print_line(
                 f"  it stands for {meant}; all models of the provider: cnllm models list --provider {provider}"
             )
-        elif (
-            close := _similar(text, [*listing.models, *(word for words in short.values() for word in words)])
-        ) is not None:
+        elif (close := _similar(text, [*listing.models, *itertools.chain(*short.values())])) is not None:
             stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
