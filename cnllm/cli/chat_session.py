@@ -410,7 +410,7 @@ class ChatView(answer.TextView):
             print_dim(f"reasoning of {count} characters is folded")
 
     def _erase(self) -> int:
-        """Erase the line that says that reasoning has begun. Return the number of characters of it."""
+        """Remove the line that says that reasoning has begun. Return the number of its characters."""
         count, self._count = self._count, 0
         if count and self._live:
             stdio.write_text(_ERASE_LINE)

@@ -149,15 +149,15 @@ class CacheReport(Struct, frozen=True, kw_only=True):
 
 def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda model, tokens: None) -> CacheReport:
     """Compare each request of a conversation with the last one before it to the same model."""
-    previous: dict[tuple[str, str], _Sent] = {}
-    compared: dict[str, _Sent] = {}  # of a gateway's clients
+    previous: dict[tuple[str, str], _ComparedRequest] = {}
+    compared: dict[str, _ComparedRequest] = {}  # of a gateway's clients
     reports: list[RequestReport] = []
     for turn in record.turns:
         if (prefix := turn.prefix) is not None:  # the gateway has compared it
             last = compared.get(turn.model) if prefix.kept is not None else None
-            sent = compared[turn.model] = _Sent(len(reports) + 1, turn.began, turn.usage)
+            own = compared[turn.model] = _ComparedRequest(len(reports) + 1, turn.began, turn.usage)
             found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
-            reports.append(_report(turn, sent, last, kept=prefix.kept, parameters=[], **found))
+            reports.append(_report(turn, own, last, kept=prefix.kept, parameters=[], **found))
             continue
         exchanges = list(_answered(turn))
         for position, entry in enumerate(exchanges, 1):
@@ -165,23 +165,21 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             body = request["body"]
             key = (str(request.get("url")), str(body.get("model")))
             last = previous.get(key)
-            sent = previous[key] = _Sent(len(reports) + 1, str(entry.get("when", "")), usage, body)
+            own = previous[key] = _ComparedRequest(len(reports) + 1, str(entry.get("when", "")), usage, body)
             if last is None:
-                reports.append(_report(turn, sent, None, kept=None, broken=None, parameters=[]))
+                reports.append(_report(turn, own, None, kept=None, broken=None, parameters=[]))
                 continue
             broken = first_break(last.body, body)
             lost = None if broken is None else _lost(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
             changed = changed_parameters(last.body, body)
             kept = broken is None
-            reports.append(
-                _report(turn, sent, last, kept=kept, broken=broken, parameters=changed, lost=lost, cost=cost)
-            )
+            reports.append(_report(turn, own, last, kept=kept, broken=broken, parameters=changed, lost=lost, cost=cost))
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 
 
-class _Sent(Struct, frozen=True):
+class _ComparedRequest(Struct, frozen=True):
     """A request: its number, its time, the usage of the turn that it ends, and its body."""
 
     number: int
@@ -190,16 +188,16 @@ class _Sent(Struct, frozen=True):
     body: dict[str, Any] = {}
 
 
-def _report(turn: RecordedTurn, sent: _Sent, last: _Sent | None, **more: Any) -> RequestReport:
+def _report(turn: RecordedTurn, own: _ComparedRequest, last: _ComparedRequest | None, **more: Any) -> RequestReport:
     """Return the report on a request; `last` is the one that it is compared with."""
     return RequestReport(
         turn=turn.number,
-        request=sent.number,
+        request=own.number,
         model=turn.model,
         compared_with=None if last is None else last.number,
-        gap=None if last is None else _seconds(last.when, sent.when),
-        input=None if sent.usage is None else sent.usage.input,
-        cached=None if sent.usage is None else sent.usage.cached,
+        gap=None if last is None else _seconds(last.when, own.when),
+        input=None if own.usage is None else own.usage.input,
+        cached=None if own.usage is None else own.usage.cached,
         **more,
     )
 

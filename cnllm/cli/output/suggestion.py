@@ -158,7 +158,7 @@ def provider_hint(
 
 
 def same_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is the same but for its case; None where there is none."""
+    """Return the name that is the same except for its case; None where there is none."""
     return next((other for other in names if other.casefold() == name.casefold()), None)
 
 
