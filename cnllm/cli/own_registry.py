@@ -28,7 +28,7 @@ def change_file(change: Callable[[str, str], str], path: Path | None = None) -> 
     `change` takes the text and the file's name. The file is replaced in one step, and only if it has no new fault.
     """
     from cnllm.registry.read import overlay_paths
-    from cnllm.registry.trusted_files import is_trusted_content
+    from cnllm.registry.trusted_files import is_trusted
     from cnllm.registry_files.edit import change_registry_file
 
     in_use = [str(name) for name in overlay_paths()]
@@ -38,7 +38,7 @@ def change_file(change: Callable[[str, str], str], path: Path | None = None) -> 
     def rewrite(old: str) -> str:
         nonlocal ends_trust
         text = change(old, str(place))
-        ends_trust = text != old and is_trusted_content(place, old.encode())
+        ends_trust = text != old and is_trusted(place, old.encode())
         return text
 
     try:

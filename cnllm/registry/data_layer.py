@@ -14,9 +14,8 @@ from cnllm._version import VERSION
 from cnllm.registry import cache
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.files import RELEASE
-from cnllm.system.processes import cached_property
 
-__all__ = ["DataVersion", "documents_in_force", "is_outdated", "release_version"]
+__all__ = ["data_version", "documents_in_force", "is_outdated", "release_version"]
 
 _HASH = 4  # bytes
 
@@ -55,23 +54,16 @@ def release_version(document: Document) -> str | None:
     return None if head is None else f"{head['date']}.{head['serial']}"
 
 
-class DataVersion:
-    """The version of the loaded data, computed once: the first reply of a registry asks for it."""
-
-    def __init__(self, documents: Sequence[Document]) -> None:
-        self._documents = documents
-
-    @cached_property
-    def text(self) -> str:
-        """Return it, as "0.1.0+3f9a1c2b", "0.1.0+3f9a1c2b release 2026-11-23.3 updates 5d41402a"."""
-        parts: list[str] = []
-        for document in self._documents:
-            if document.builtin and document.path.name != CATALOGUE:
-                parts.insert(0, f"{VERSION}+{_digest(document)}")
-            elif document.is_data and not is_outdated(document):
-                is_release = document.path.name == RELEASE
-                parts.append(f"release {release_version(document)}" if is_release else f"updates {_digest(document)}")
-        return " ".join(parts) or VERSION
+def data_version(documents: Sequence[Document]) -> str:
+    """Return the version of the data, such as "0.1.0+3f9a1c2b release 2026-11-23.3 updates 5d41402a"."""
+    parts: list[str] = []
+    for document in documents:
+        if document.builtin and document.path.name != CATALOGUE:
+            parts.insert(0, f"{VERSION}+{_digest(document)}")
+        elif document.is_data and not is_outdated(document):
+            is_release = document.path.name == RELEASE
+            parts.append(f"release {release_version(document)}" if is_release else f"updates {_digest(document)}")
+    return " ".join(parts) or VERSION
 
 
 def _digest(document: Document) -> str:

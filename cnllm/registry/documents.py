@@ -70,13 +70,6 @@ class Document:
         return _decoded(self.text)
 
     @cached_property
-    def digest(self) -> str:
-        """Return the digest of the content, by which trust identifies a file."""
-        import hashlib
-
-        return hashlib.blake2b(self.text, digest_size=32).hexdigest()
-
-    @cached_property
     def is_own(self) -> bool:
         """Whether this is the file in the config folder, and only its user can write it: such a file is trusted."""
         from cnllm.registry import trusted_files
@@ -86,6 +79,11 @@ class Document:
             and trusted_files.is_user_file(self.path)
             and trusted_files.ownership_fault(self.path, self._status) is None
         )
+
+    def place(self, path: list[str]) -> str:
+        """Return the "file:line" of a key; the file alone where no line names it."""
+        line = self.line(path)
+        return f"{self.label}:{line}" if line else self.label
 
     def line(self, path: list[str]) -> int | None:
         """Return the line of a key, or of the nearest table around it."""

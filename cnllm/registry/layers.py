@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cnllm.errors import RegistryError
@@ -67,19 +67,20 @@ class Layers:
             self._spellings[section] = spellings
         return spellings.get(name.casefold())
 
-    def unread(self, protocol: str) -> dict[str, str]:
-        """Return the flags that a wire never reads, each with the reason."""
-        out: dict[str, str] = {}
-        for document in self.documents:
-            out.update(document.data.get("protocols", {}).get(protocol, {}).get("unread", {}))
-        return out
-
-    def section(self, name: str) -> dict[str, Any]:
-        """Return a section, with later files over earlier ones."""
+    def section(self, *path: str) -> dict[str, Any]:
+        """Return a section or a table in one, with the keys of later files over those of earlier ones."""
         out: dict[str, Any] = {}
         for document in self.documents:
-            out.update(document.data.get(name, {}))
+            out.update(_table_at(document, path))
         return out
+
+    def setting(self, *path: str) -> Any:
+        """Return the value of a key in the last file that has it; None where none has."""
+        *tables, key = path
+        for document in reversed(self.documents):
+            if key in (table := _table_at(document, tables)):
+                return table[key]
+        return None
 
     def model_layers(self, lineage: list[str], protocol: str | None, *, foreign: bool = False) -> list[Layer]:
         """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's.
@@ -91,15 +92,10 @@ class Layers:
         for position, name in enumerate(lineage):
             layers[:0] = self.table_layers(("models", name), protocol, excluded, foreign=foreign)
             if position + 1 < len(lineage):
-                excluded |= merge.OWN_FLAGS if self._has_same_weights(name) else merge.OWN_FLAGS | merge.WEIGHT_FLAGS
+                excluded |= merge.OWN_FLAGS
+                if not self.setting("models", name, "same_weights"):
+                    excluded |= merge.WEIGHT_FLAGS
         return layers
-
-    def _has_same_weights(self, model: str) -> bool:
-        """Whether a model says that it has the weights of the one it extends."""
-        said: bool = False
-        for document in self.documents:
-            said = document.data.get("models", {}).get(model, {}).get("same_weights", said)
-        return said
 
     def with_weights(self, weights: str) -> list[str]:
         """List the models with these open weights, sorted: those that say so, and those that extend one of them."""
@@ -132,9 +128,9 @@ class Layers:
             layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
-        own = self._protocol("defaults")
+        own = self.setting("defaults", "protocol")
         for name in reversed(self.extends_chain("providers", provider)):
-            own = self._protocol("providers", name) or own
+            own = self.setting("providers", name, "protocol") or own
             is_foreign = foreign or (name != provider and protocol not in (None, own))  # it extends one of another wire
             excluded = frozenset() if name == provider else merge.OWN_FLAGS
             layers += self.table_layers(("providers", name), protocol, excluded, foreign=is_foreign)
@@ -144,16 +140,6 @@ class Layers:
                 )
         self._shared_layers[key] = layers
         return layers
-
-    def _protocol(self, *path: str) -> str | None:
-        """Return the protocol that a table names, in the last file that does; None where none does."""
-        found: str | None = None
-        for document in self.documents:
-            table: Any = document.data
-            for key in path:
-                table = table.get(key, {})
-            found = table.get("protocol", found)
-        return found
 
     def traces(self, key: SharedTables) -> dict[int, Trace]:
         """Return the traces of the shared layers, by the `id` of the layer."""
@@ -183,12 +169,7 @@ class Layers:
         """
         tables: list[tuple[Document, dict[str, Any]]] = []
         for document in self.documents:
-            table: Any = document.data
-            for key in path:
-                table = table.get(key)
-                if not table:
-                    break
-            else:
+            if table := _table_at(document, path):
                 table = merge.without_flags(table, excluded) if excluded else table
                 tables.append((document, table))
                 yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
@@ -212,8 +193,7 @@ class Layers:
         """Return each family's patterns, split at their stars, the most specific first."""
         patterns: list[tuple[int, int, str, str]] = []
         for name in self.names("families"):
-            matches = [d.data.get("families", {}).get(name, {}).get("match") for d in self.documents]
-            for pattern in next((match for match in reversed(matches) if match is not None), ()):
+            for pattern in self.setting("families", name, "match") or ():
                 glob = pattern.casefold()
                 patterns.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
         return [(glob.split("*"), name) for _, _, name, glob in sorted(patterns, reverse=True)]
@@ -222,34 +202,41 @@ class Layers:
         """Return a provider or model and those it extends, nearest first."""
         chain = [name]
         while True:
-            parent = None
-            for document in self.documents:
-                parent = document.data.get(section, {}).get(chain[-1], {}).get("extends", parent)
+            parent = self.setting(section, chain[-1], "extends")
             if parent is None:
                 return chain
             path = [section, chain[-1], "extends"]
             if parent in chain or len(chain) > _MAX_EXTENDS:
                 problem = "extends itself" if parent in chain else f"extends more than {_MAX_EXTENDS} others in a row"
                 raise self.error(path, f'{section}."{name}" {problem}: {" → ".join([*chain, parent])}')
-            if not any(parent in d.data.get(section, {}) for d in self.documents):
+            if parent not in self.names(section):
                 message = f'{section}."{chain[-1]}" extends {parent}, which is not there'
                 raise self.error(path, message + did_you_mean(parent, self.names(section)))
             chain.append(parent)
 
     def place(self, path: list[str]) -> str:
         """Return the "file:line" of the last file that has a path; "" where none has."""
-        for document in reversed(self.documents):
-            if merge.find_path(document.data, path) is not None:
-                line = document.line(path)
-                return f"{document.label}:{line}" if line else document.label
-        return ""
+        document = self._last_with(path)
+        return "" if document is None else document.place(path)
 
     def error(self, path: list[str], message: str) -> RegistryError:
         """Return the error for a path, with the file and line that hold it."""
-        for document in reversed(self.documents):
-            if merge.find_path(document.data, path) is not None:
-                return RegistryError(message, file=document.label, line=document.line(path), hint="fix this line")
-        return RegistryError(message)
+        document = self._last_with(path)
+        if document is None:
+            return RegistryError(message)
+        return RegistryError(message, file=document.label, line=document.line(path), hint="fix this line")
+
+    def _last_with(self, path: list[str]) -> Document | None:
+        """Return the last file that has a path."""
+        return next((d for d in reversed(self.documents) if merge.find_path(d.data, path) is not None), None)
+
+
+def _table_at(document: Document, path: Sequence[str]) -> Any:
+    """Return the table at a path in a file; empty where there is none."""
+    table: Any = document.data
+    for key in path:
+        table = table.get(key, {})
+    return table
 
 
 def _matches(pieces: list[str], id: str) -> bool:

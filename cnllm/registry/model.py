@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,9 +15,6 @@ from cnllm.errors import UnknownModel
 from cnllm.jsonpath import merge_patch, nest
 from cnllm.registry.flags import Body, Flags
 from cnllm.types import Note, checks
-
-if TYPE_CHECKING:
-    from cnllm.registry.data_layer import DataVersion
 
 __all__ = ["ATOMS", "Fact", "Model", "ModelSource", "conditions"]
 
@@ -59,7 +56,8 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
     variable from an origin, `flags_for` the flags of a mode; `where` and `layer` name the place of a flag in a mode,
     `explain` all of them. `family` returns the family of a model's weights, `sites` the vendor's other sites,
-    `nearest` the listed model with a similar id, `over` the model over another wire.
+    `nearest` the listed model with a similar id, `over` the model over another wire, `data_version` the version of the
+    data.
     """
 
     flags_for: Callable[[frozenset[str]], Flags]
@@ -72,7 +70,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     sites: Callable[[], Sequence[str]] = lambda: ()
     nearest: Callable[[], str | None] = lambda: None
     over: Callable[[str], Model] | None = None
-    data_version: DataVersion | None = None
+    data_version: Callable[[], str] = str
 
 
 class Model:
@@ -116,8 +114,7 @@ class Model:
     @property
     def data_version(self) -> str:
         """Return the version of the data that the model comes from (`Registry.version`); "" where it has none."""
-        version = self._source.data_version
-        return "" if version is None else version.text
+        return self._source.data_version()
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -133,7 +133,7 @@ class Registry:
     def version(self) -> str:
         """Return the version of the data: the package's with a hash of its file, and the data files on top of it."""
         self._refresh()
-        return self._resolver.data_version.text
+        return self._resolver.data_version
 
     @property
     def documents(self) -> tuple[Document, ...]:
@@ -143,10 +143,7 @@ class Registry:
 
     def corrections(self, model: str) -> dict[str, Any]:
         """Return the values of public lists that a model's table says are wrong, by flag; `model` is "provider/id"."""
-        found: dict[str, Any] = {}
-        for document in self._documents:
-            found.update(document.data.get("models", {}).get(model, {}).get("corrects", {}))
-        return found
+        return self._layers.section("models", model, "corrects")
 
     def contents(self) -> list[bytes]:
         """Return the content of the loaded files as it was read, the built-in one first."""
@@ -183,8 +180,7 @@ class Registry:
     def default_models(self) -> list[str]:
         """List the models for calls that name none: the first one that has a key is asked."""
         self._refresh()
-        lists = (d.data["default_models"] for d in reversed(self._documents) if "default_models" in d.data)
-        return list(next(lists, ()))
+        return list(self._layers.setting("default_models") or ())
 
     @property
     def sets_default_models(self) -> bool:
@@ -242,27 +238,20 @@ class Registry:
     def gateway_models(self) -> dict[str, str]:
         """Return the names and patterns of a gateway's clients, with the model that each stands for."""
         self._refresh()
-        return self._gateway_tables("models")
+        return self._layers.section("gateway", "models")
 
     @property
     def gateway_routes(self) -> dict[str, dict[str, Any]]:
         """Return the names of a gateway's clients that stand for several models, with the table of each."""
         self._refresh()
-        return self._gateway_tables("routes")
-
-    def _gateway_tables(self, name: str) -> dict[str, Any]:
-        """Return a table of `gateway`, with later files over earlier ones."""
-        return dict(pair for d in self._documents for pair in d.data.get("gateway", {}).get(name, {}).items())
+        return self._layers.section("gateway", "routes")
 
     @property
     def families(self) -> dict[str, list[str]]:
         """Return the families, each with the patterns of its ids."""
         self._refresh()
-        families: dict[str, list[str]] = {name: [] for name in self._layers.names("families")}
-        for document in self._documents:
-            tables = document.data.get("families", {})
-            families |= {name: list(tables[name]["match"]) for name in tables if "match" in tables[name]}
-        return families
+        names = self._layers.names("families")
+        return {name: list(self._layers.setting("families", name, "match") or ()) for name in names}
 
     def hosts(self, model: str) -> list[str]:
         """List the models with the same open weights as a model, as "provider/id", that model first.

@@ -38,10 +38,14 @@ class Resolver:
     def __init__(self, documents: list[Document], resolve: Resolve) -> None:
         self.documents = documents
         self.layers = Layers(data_layer.documents_in_force(documents))
-        self.data_version = data_layer.DataVersion(documents)
         self._resolve = resolve
         self._sites: dict[str, dict[str, dict[str, Any]]] = {}
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
+
+    @cached_property
+    def data_version(self) -> str:
+        """Return the version of the data; the first reply of a registry asks for it."""
+        return data_layer.data_version(self.documents)
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
@@ -121,7 +125,7 @@ class Resolver:
                 family=self.layers.family,
                 nearest=nearest,
                 sites=lambda: [site for site in self.sites(provider) if site != provider],
-                data_version=self.data_version,
+                data_version=lambda: self.data_version,
                 # no other wire is taken where the caller chose one
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
@@ -231,17 +235,12 @@ class Resolver:
 
     def _is_retired(self, name: str) -> bool:
         """Whether a model is retired. It inherits no status."""
-        tables = [document.data.get("models", {}).get(name, {}) for document in reversed(self.documents)]
-        return next((t["status"]["is"] for t in tables if "is" in t.get("status", {})), None) == "retired"
+        return bool(self.layers.setting("models", name, "status", "is") == "retired")
 
     @property
     def preferred_providers(self) -> list[str]:
         """List the providers that the user prefers, best first."""
-        for document in reversed(self.documents):
-            if "prefer" in document.data:
-                names: list[str] = document.data["prefer"]
-                return names
-        return []
+        return self.layers.setting("prefer") or []
 
     def _unknown_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
         """Return the error for an unknown protocol."""
@@ -294,15 +293,11 @@ class Resolver:
         return self._sites[provider]
 
     def _find_sites(self, provider: str) -> dict[str, dict[str, Any]]:
-        if not any("site" in document.data.get("providers", {}).get(provider, {}) for document in self.documents):
+        vendor = self.layers.setting("providers", provider, "site", "vendor")
+        if vendor is None:
             return {}  # reading all providers would take milliseconds
-        sites: dict[str, dict[str, Any]] = {}
-        for document in self.documents:
-            for name, table in document.data.get("providers", {}).items():
-                if "site" in table:
-                    sites[name] = {**sites.get(name, {}), **table["site"]}
-        vendor = sites.get(provider, {}).get("vendor")
-        members = {name: site for name, site in sites.items() if vendor is not None and site.get("vendor") == vendor}
+        sites = {name: self.layers.section("providers", name, "site") for name in self.layers.names("providers")}
+        members = {name: site for name, site in sites.items() if site.get("vendor") == vendor}
         variables = {name: self.key_variables(name) for name in members}
         claimed = [key for site in members.values() for key in site.get("keys", ())]
         every = [key for keys in variables.values() for key in keys]

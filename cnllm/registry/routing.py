@@ -121,8 +121,7 @@ class KeyTrust:
             if not layer.path:
                 return layer.name
             if not _is_trusted(layer.document, own=key_origins is None):
-                line = layer.document.line([*layer.path, *(routing_entry(layer.table) or ())])
-                return f"{layer.document.label}:{line}" if line else layer.document.label
+                return layer.document.place([*layer.path, *(routing_entry(layer.table) or ())])
         return None
 
 
@@ -132,7 +131,7 @@ def _is_trusted(document: Document, *, own: bool) -> bool:
         return True
     from cnllm.registry.trusted_files import is_trusted
 
-    return is_trusted(document.path, document.digest)
+    return is_trusted(document.path, document.text)
 
 
 def builtin_origins(builtin: Layers, env: str) -> set[str] | None:

@@ -19,7 +19,6 @@ from cnllm.system.files import read_bounded
 
 __all__ = [
     "is_trusted",
-    "is_trusted_content",
     "is_user_file",
     "ownership_advice",
     "ownership_fault",
@@ -39,18 +38,18 @@ def trust(path: str | os.PathLike[str]) -> None:
         text = read_bounded(file)
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    digest = hashlib.blake2b(text, digest_size=32).hexdigest()
-    files.change_file(_trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): digest}, indent=1).encode())
+    files.change_file(
+        _trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): _digest(text)}, indent=1).encode()
+    )
 
 
-def is_trusted(path: Path, digest: str) -> bool:
+def is_trusted(path: Path, content: bytes) -> bool:
     """Whether the user trusts this file with this content."""
-    return _trusted_digests().get(str(path.resolve())) == digest
+    return _trusted_digests().get(str(path.resolve())) == _digest(content)
 
 
-def is_trusted_content(path: Path, content: bytes) -> bool:
-    """Whether the user trusts this file with these bytes."""
-    return is_trusted(path, hashlib.blake2b(content, digest_size=32).hexdigest())
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
 def _trust_file() -> Path:

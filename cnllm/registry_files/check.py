@@ -132,7 +132,11 @@ def _short_pattern(source: str) -> str:
 
 def _effect_problems(document: Document, registry: Registry) -> Iterator[Problem]:
     """Yield the flags of endpoints and models that have no effect."""
-    suspects = {flag for wire in registry._layers.names("protocols") for flag in registry._layers.unread(wire)}
+
+    def unread(wire: str) -> dict[str, str]:
+        return registry._layers.section("protocols", wire, "unread")
+
+    suspects = {flag for wire in registry._layers.names("protocols") for flag in unread(wire)}
     suspects |= {"reasoning.shape", "reasoning.replay_as", "reasoning.part_form", "supported"}
     for section in ("providers", "models"):
         for name, table in document.data.get(section, {}).items():
@@ -146,7 +150,7 @@ def _effect_problems(document: Document, registry: Registry) -> Iterator[Problem
                 model = _model(section, name, wire, registry)
                 protocol = wire or ("" if model is None else model.protocol)
                 rules = None if model is None else model.flags.reasoning or ReasoningFlags()
-                for flag, reason in _no_effects(flags, rules, registry._layers.unread(protocol)):
+                for flag, reason in _no_effects(flags, rules, unread(protocol)):
                     where = [*path, *flag.split(".")]
                     message = f"{dotted_path(where)} has no effect on {protocol}: {reason}"
                     yield Problem(document.label, document.line(where), message)

@@ -138,6 +138,6 @@ def test_each_flag_that_holds_a_path_is_tried() -> None:
 def test_what_a_wire_does_not_read_are_flags() -> None:
     names = {name for name, _ in declared(Flags)}
     layers = Registry.load()._layers
-    found = {wire: set(layers.unread(wire)) for wire in layers.names("protocols")}
+    found = {wire: set(layers.section("protocols", wire, "unread")) for wire in layers.names("protocols")}
     assert all(flags <= names for flags in found.values())
     assert len([wire for wire, flags in found.items() if flags]) == 3

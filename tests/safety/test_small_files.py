@@ -32,7 +32,7 @@ from cnllm.config import keys, settings_files, templates
 from cnllm.gateway.tokens import keys_in_file
 from cnllm.launch.setup import ClientFile, Setup, write_files
 from cnllm.mcp_client import Definition
-from cnllm.registry.trusted_files import is_trusted_content, trust
+from cnllm.registry.trusted_files import is_trusted, trust
 from cnllm.store import Store
 from cnllm.system import files
 
@@ -169,7 +169,7 @@ def test_no_update_of_many_threads_is_lost(home: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(write, range(200)))
     assert len(keys.key_names()) == 200
-    assert all(is_trusted_content(file, file.read_bytes()) for file in files)
+    assert all(is_trusted(file, file.read_bytes()) for file in files)
     assert all(approvals.has(definition) for definition in definitions)
 
 

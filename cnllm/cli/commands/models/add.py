@@ -243,6 +243,6 @@ def _advice(path: Path, document: Document | None, addition: Addition) -> list[s
     base_url, keys = model.flags.base_url or "", model.flags.keys or []
     if any(not model.trusts(env, origin_of(base_url)) for env in keys):
         return [f"its key is not sent before you run: cnllm registry trust {path}"]
-    if document is not None and is_trusted(path, document.digest):
+    if document is not None and is_trusted(path, document.text):
         return [f"the file has changed since you trusted it; trust it again: cnllm registry trust {path}"]
     return [f'try it: cnllm call --model {addition.alias or addition.name} "Say hi"']
