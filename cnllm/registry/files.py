@@ -17,6 +17,7 @@ __all__ = [
     "data_folder",
     "overlay_files",
     "packaged_text",
+    "user_file",
 ]
 
 RELEASE, UPDATES = "release.toml", "updates.toml"
@@ -50,8 +51,12 @@ def overlay_files() -> list[str]:
     listed: str | None = read_setting("providers")
     if listed is not None:
         return [path for path in listed.split(os.pathsep) if path]
-    user_file = os.path.join(paths.folder("config"), "providers.toml")
-    return [user_file] if _exists(user_file) else []
+    return [path] if _exists(path := user_file()) else []
+
+
+def user_file() -> str:
+    """Return the path of the registry file in the config folder, whether or not it exists."""
+    return os.path.join(paths.folder("config"), "providers.toml")
 
 
 def data_folder() -> str:

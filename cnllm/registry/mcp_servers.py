@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config import paths, redact
+from cnllm.config import redact
 from cnllm.errors import RegistryError
 from cnllm.registry import trusted_files
+from cnllm.registry.files import user_file
 from cnllm.registry.problem import Problem
 from cnllm.registry.read import overlay_paths, read
 
@@ -59,7 +59,7 @@ def mcp_server_problems(document: Document) -> Iterator[Problem]:
     for name, table in servers.items() if isinstance(servers, dict) else ():
         line = document.line(["mcp", name])
         if not trusted_files.is_user_file(document.path):
-            message = f"mcp.{name}: only your own file may name a server to start: move it to {_own_path()}"
+            message = f"mcp.{name}: only your own file may name a server to start: move it to {user_file()}"
             yield Problem(document.label, line, message)
         elif isinstance(table, dict):
             yield from (Problem(document.label, line, f"mcp.{name} {fault}") for fault in _faults(table))
@@ -84,13 +84,9 @@ def _faults(table: dict[str, Any]) -> Iterator[str]:
             yield f"holds the value of the header {header}; write '{{key}}' there, and name the variable in key_env"
 
 
-def _own_path() -> Path:
-    return Path(os.path.join(paths.folder("config"), "providers.toml"))
-
-
 def _own_document() -> Document | None:
     """Return the file in the config folder; None where there is none."""
-    path = _own_path()
+    path = Path(user_file())
     return read(path) if path.exists() else None
 
 

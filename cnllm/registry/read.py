@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,16 @@ from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.system.files import open_nonblocking, read_descriptor
 
-__all__ = ["builtin_path", "catalogue_path", "data_paths", "overlay_paths", "packed", "read", "read_text"]
+__all__ = [
+    "builtin_path",
+    "catalogue_path",
+    "data_paths",
+    "load_documents",
+    "overlay_paths",
+    "packed",
+    "read",
+    "read_text",
+]
 
 _SECTIONS = ("protocols", "families", "providers", "models", "sources")
 _FORMAT = b"cnllm-registry-56"  # count up when the cached data changes, or the rules of the checks
@@ -72,6 +81,13 @@ def overlay_paths() -> list[Path]:
 def data_paths() -> list[Path]:
     """Return the data files that exist (see `cnllm.registry.files.data_files`)."""
     return [Path(name) for name in data_files()]
+
+
+def load_documents(overlays: Iterable[str | Path] | None = None) -> list[Document]:
+    """Read the built-in file, then the data files and the user's, or the given ones instead. Raises `RegistryError`."""
+    data = [read(path, is_data=True) for path in data_paths()] if overlays is None else []
+    paths = overlay_paths() if overlays is None else map(Path, overlays)
+    return [read(builtin_path(), builtin=True), *data, *map(read, paths)]
 
 
 def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Document:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
+from cnllm.registry.layers import Layers
 from cnllm.registry.model import Model
-from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
+from cnllm.registry.read import builtin_path, catalogue_path, data_paths, load_documents, overlay_paths, read
 from cnllm.registry.resolver import Resolver
 from cnllm.system.processes import fork_safe
 from cnllm.types import checks
@@ -105,7 +106,7 @@ class Registry:
         Raises `RegistryError` as `load` does.
         """
         stamps = self._current_stamps() if self._watch else ()  # before reading: a later edit is noticed next time
-        documents = _read_all(self._overlays)
+        documents = load_documents(self._overlays)
         with self._lock:
             self._set_documents(documents)
             self._file_stamps = stamps
@@ -114,6 +115,12 @@ class Registry:
         """Read the files again after an edit, if `watch` is set."""
         if self._watch and self._current_stamps() != self._file_stamps:
             self.reload()
+
+    @property
+    def _current_layers(self) -> Layers:
+        """Return the layers of the files as they are now."""
+        self._refresh()
+        return self._layers
 
     def _current_stamps(self) -> tuple[tuple[str, int, int], ...]:
         """Return the times and sizes of the overlays, which an edit changes."""
@@ -126,8 +133,7 @@ class Registry:
     @property
     def files(self) -> list[str]:
         """List the paths of the loaded files, the built-in one first."""
-        self._refresh()
-        return [str(d.path) for d in self._documents]
+        return [str(d.path) for d in self.documents]
 
     @property
     def version(self) -> str:
@@ -152,8 +158,7 @@ class Registry:
     @property
     def providers(self) -> list[str]:
         """List the ids of all providers, sorted."""
-        self._refresh()
-        return sorted(self._layers.names("providers"))
+        return sorted(self._current_layers.names("providers"))
 
     def sites(self, provider: str) -> dict[str, dict[str, Any]]:
         """Return the sites of a provider's vendor, its own among them, each with its `site`; empty where it has none.
@@ -167,38 +172,32 @@ class Registry:
     @property
     def aliases(self) -> dict[str, str]:
         """Return the aliases with their "provider/id"."""
-        self._refresh()
-        return self._layers.section("aliases")
+        return self._current_layers.section("aliases")
 
     @property
     def family_aliases(self) -> dict[str, str]:
         """Return the names of families with the "provider/id" of the model that each stands for."""
-        self._refresh()
-        return self._layers.section("family_aliases")
+        return self._current_layers.section("family_aliases")
 
     @property
     def default_models(self) -> list[str]:
         """List the models for calls that name none: the first one that has a key is asked."""
-        self._refresh()
-        return list(self._layers.setting("default_models") or ())
+        return list(self._current_layers.setting("default_models") or ())
 
     @property
     def sets_default_models(self) -> bool:
         """Whether a file of the user's own lists the default models."""
-        self._refresh()
-        return any("default_models" in d.data for d in self._documents if not (d.builtin or d.is_data))
+        return any("default_models" in d.data for d in self._own_documents())
 
     def parameters(self) -> set[str]:
         """Return the names of the parameters that the files have rules for, whatever the layer."""
-        self._refresh()
-        tables = (table for document in self._documents for _, table in layer_tables(document.data))
+        tables = (table for document in self.documents for _, table in layer_tables(document.data))
         modes = (flags for table in tables for flags in (table, *table.get("when", {}).values()))
         return {name for flags in modes for name in flags.get("params", ())}
 
     def flag_tables(self, protocol: str) -> Iterator[dict[str, Any]]:
         """Yield the tables of all layers that describe endpoints on one wire, without those of the catalogue."""
-        self._refresh()
-        for document in self._documents:
+        for document in self.documents:
             providers = document.data.get("providers", {})
             for path, table in layer_tables(document.data):
                 if path[-2:-1] == ["on"]:
@@ -214,9 +213,11 @@ class Registry:
 
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""
-        self._refresh()
-        own = (name for d in self._documents if not (d.builtin or d.is_data) for name in d.data.get("models", {}))
-        return list(dict.fromkeys(own))
+        return list(dict.fromkeys(name for d in self._own_documents() for name in d.data.get("models", {})))
+
+    def _own_documents(self) -> list[Document]:
+        """Return the user's own files."""
+        return [d for d in self.documents if not (d.builtin or d.is_data)]
 
     def names(self, *, catalogue: bool = False) -> list[str]:
         """List all described models as "provider/id", sorted. With `catalogue` also those of which little is known."""
@@ -231,27 +232,23 @@ class Registry:
     @property
     def tiers(self) -> dict[str, list[str]]:
         """Return the tiers: ordered lists of models for a purpose, such as "fast", best first."""
-        self._refresh()
-        return self._layers.section("tiers")
+        return self._current_layers.section("tiers")
 
     @property
     def gateway_models(self) -> dict[str, str]:
         """Return the names and patterns of a gateway's clients, with the model that each stands for."""
-        self._refresh()
-        return self._layers.section("gateway", "models")
+        return self._current_layers.section("gateway", "models")
 
     @property
     def gateway_routes(self) -> dict[str, dict[str, Any]]:
         """Return the names of a gateway's clients that stand for several models, with the table of each."""
-        self._refresh()
-        return self._layers.section("gateway", "routes")
+        return self._current_layers.section("gateway", "routes")
 
     @property
     def families(self) -> dict[str, list[str]]:
         """Return the families, each with the patterns of its ids."""
-        self._refresh()
-        names = self._layers.names("families")
-        return {name: list(self._layers.setting("families", name, "match") or ()) for name in names}
+        layers = self._current_layers
+        return {name: list(layers.setting("families", name, "match") or ()) for name in layers.names("families")}
 
     def hosts(self, model: str) -> list[str]:
         """List the models with the same open weights as a model, as "provider/id", that model first.
@@ -457,13 +454,6 @@ def _option(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise checks.wrong_type(name, value, "a string or None")
     return None if value is None else str.__str__(value)
-
-
-def _read_all(overlays: Sequence[Path] | None) -> list[Document]:
-    """Read the built-in file and the overlays."""
-    data = [read(path, is_data=True) for path in data_paths()] if overlays is None else []
-    paths = overlay_paths() if overlays is None else overlays
-    return [read(builtin_path(), builtin=True), *data, *(read(p) for p in paths)]
 
 
 def resolve_model(model: str | Model) -> Model:

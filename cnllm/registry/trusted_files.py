@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cnllm.config import paths
 from cnllm.errors import RegistryError
+from cnllm.registry.files import user_file
 from cnllm.system import files
 from cnllm.system.files import read_bounded
 
@@ -76,7 +77,7 @@ def _trusted_digests() -> dict[str, str]:
 
 def is_user_file(path: Path) -> bool:
     """Whether a path is that of the user's own registry file."""
-    return os.path.abspath(path) == os.path.abspath(os.path.join(paths.folder("config"), "providers.toml"))
+    return os.path.abspath(path) == os.path.abspath(user_file())
 
 
 def ownership_fault(path: Path, status: os.stat_result) -> str | None:

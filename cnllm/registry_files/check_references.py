@@ -19,7 +19,7 @@ from cnllm.registry.problem import (
 )
 from cnllm.registry.provenance import SHARED, citations, cited_flags, precision_of, written_citations
 from cnllm.registry.routing import split_wire
-from cnllm.registry_files.sources import unsourced_flags
+from cnllm.registry_files.sources import unsourced_paths
 from cnllm.types.policy import Fallback
 
 if TYPE_CHECKING:
@@ -245,9 +245,7 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                 )
     if document.builtin:
         yield from (problem(place, message) for place, message in _missing_paths(document))
-        for flag in unsourced_flags([document]):
-            _, _, number = flag.where.rpartition(":")
-            yield Problem(document.label, int(number) if number.isdigit() else None, f"{flag.flag} has no source")
+        yield from (problem(place, f"{dotted_path(place)} has no source") for place in unsourced_paths(document))
     yield from (problem(place, message) for place, message in _idle_shares(document))
     for name in unused:
         yield Problem(

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cnllm.registry import Registry
-from cnllm.registry_files import sources
+from cnllm.registry.read import load_documents
 from maintenance.sources import report
 from maintenance.sources.claims import Claim, claims, inherited
 from maintenance.sources.fetch import Fetcher
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print every verdict as a line of JSON")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
-    documents = sources.load_documents([])
+    documents = load_documents([])
     registry = Registry(documents)
     own = list(claims(documents[0]))
     wanted = [c for c in (*own, *inherited(registry, own)) if not options.only or c.name in options.only]

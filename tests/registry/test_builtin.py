@@ -54,7 +54,7 @@ def test_the_built_in_file_has_no_faults() -> None:
 
 
 def test_every_flag_has_a_source() -> None:
-    assert unsourced_paths(builtin()) == []
+    assert list(unsourced_paths(builtin())) == []
 
 
 def test_every_provider_that_must_be_there_is_there(registry: Registry) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from cnllm.registry.read import read
-from cnllm.registry_files.sources import load_documents, stale_sources, unsourced_flags
+from cnllm.registry.read import load_documents, read
+from cnllm.registry_files.sources import stale_sources, unsourced_flags
 
 TEXT = """[providers.home]
 base_url = "http://127.0.0.1:9/v1"

@@ -161,7 +161,7 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
     It is the row of `models show --explain`, with nothing shortened. FLAG may be a table, such as price.
     """
     from cnllm.registry import Registry
-    from cnllm.registry_files.sources import load_documents
+    from cnllm.registry.read import load_documents
 
     _kind(flag)
     resolved = (Registry.load() if file is None else Registry(load_documents([file]))).resolve(model)

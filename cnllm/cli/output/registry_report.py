@@ -18,7 +18,7 @@ from cnllm.cli.output.table import table
 from cnllm.registry import age
 from cnllm.registry.problem import write_hint
 from cnllm.registry.provenance import citations
-from cnllm.registry.read import catalogue_path, read, read_text
+from cnllm.registry.read import catalogue_path, load_documents, read, read_text
 from cnllm.registry_files import edit, sources
 from cnllm.registry_files.compare import compare
 from cnllm.registry_files.public_lists import read_published
@@ -57,7 +57,7 @@ def print_counts(paths: list[str] | None) -> None:
     """Print that there are no faults, what the files describe, and how many flags have no source."""
     from cnllm.registry import Registry
 
-    documents = sources.load_documents(paths)
+    documents = load_documents(paths)
     registry = Registry(documents)
     unsourced = len(sources.unsourced_flags(documents))
     sourcing = f"{count(unsourced, 'flag')} without a source: --unbacked" if unsourced else "every flag has a source"
@@ -78,7 +78,7 @@ def _print_age() -> None:
 
 def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> None:
     """Print the sources read more than `days` days ago."""
-    citations = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
+    citations = sources.stale_sources(load_documents(paths), days, datetime.date.today())
     if as_json:
         answer.print_json(citations)
     elif citations:
@@ -92,7 +92,7 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
 
 def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
     """Print the flags without a source."""
-    flags = sources.unsourced_flags(sources.load_documents(paths))
+    flags = sources.unsourced_flags(load_documents(paths))
     if as_json:
         answer.print_json(flags)
         return
@@ -127,7 +127,7 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
     from cnllm.registry import Registry
 
     published = read_published(Path(file))
-    result = compare(Registry(sources.load_documents(paths)), published)
+    result = compare(Registry(load_documents(paths)), published)
     if as_json:
         answer.print_json(result.disagreements)
         return

@@ -53,13 +53,12 @@ def add(file: str | None, **params: Any) -> None:
     comments or order. It prints the lines that it adds. Values that you do not give stay unknown.
     """
     from cnllm.registry import Registry
-    from cnllm.registry.read import overlay_paths
-    from cnllm.registry_files import sources
+    from cnllm.registry.read import load_documents, overlay_paths
 
     in_use = [str(path) for path in overlay_paths()]
     path = Path(file).expanduser() if file is not None else default_file(in_use)
     files = [*in_use, *([] if is_among(path, in_use) else [str(path)])]
-    documents = sources.load_documents([name for name in files if Path(name).exists()])
+    documents = load_documents([name for name in files if Path(name).exists()])
     registry = Registry(documents)
     addition = _read_addition(registry, params)
     _check_new(registry, documents, addition)
