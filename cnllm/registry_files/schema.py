@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cnllm.registry.flags import CallFlags, Flags, RegistryFile, Table
-from cnllm.registry.flags.describe import Base, flag_texts
+from cnllm.registry.flags.describe import Base, flag_texts, table_text
 from cnllm.registry.model import ATOMS
 
 __all__ = ["describe_flags", "json_schema", "tidy"]
@@ -50,8 +50,11 @@ def json_schema() -> dict[str, Any]:
 def describe_flags(parts: dict[str, Any]) -> None:
     """Put the texts of flags into the parts of a schema that are tables of the registry, by their names."""
     for cls in _tables(Base):
-        for name, text in flag_texts(cls).items() if cls.__name__ in parts else ():
-            properties = parts[cls.__name__]["properties"]
+        if cls.__name__ not in parts:
+            continue
+        parts[cls.__name__]["description"] = table_text(cls).does
+        properties = parts[cls.__name__]["properties"]
+        for name, text in flag_texts(cls).items():
             properties[name] = {"description": f"{text.does} {text.why}".rstrip(), **properties[name]}
 
 

@@ -188,7 +188,7 @@ def page() -> str:
         parts.append(f"## {_title(name)}")
         struct = _struct(name)
         if struct is not None and struct.__doc__:
-            parts.append(prose(struct.__doc__))
+            parts.append(prose(flags.table_text(struct).does))
         parts.append(
             table(["flag", "values", "meaning", "set by"], [[f.name, f.values, f.meaning, _set_by(f)] for f in rows])
         )
@@ -237,7 +237,7 @@ def _inner(flag: Flag) -> list[str]:
     """Return the content of a flag that is a table or a list of tables."""
     assert flag.inner is not None
     parts = [f"The keys of `{flag.names[0]}`:", _keys_table(flag.inner)]
-    return [prose(flag.inner.__doc__), *parts] if flag.inner.__doc__ else parts
+    return [prose(flags.table_text(flag.inner).does), *parts] if flag.inner.__doc__ else parts
 
 
 def _keys_table(struct: type[Struct], without: type[Struct] | None = None) -> str:

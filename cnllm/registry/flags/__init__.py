@@ -13,7 +13,16 @@ import datetime
 from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.batch import Batch
-from cnllm.registry.flags.describe import EVERY_WIRE, WRITE_PATH, Base, about, flag_texts, formerly, inner_table
+from cnllm.registry.flags.describe import (
+    EVERY_WIRE,
+    WRITE_PATH,
+    Base,
+    about,
+    flag_texts,
+    formerly,
+    inner_table,
+    table_text,
+)
 from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
 from cnllm.registry.flags.reply import (
@@ -78,6 +87,7 @@ __all__ = [
     "about",
     "flag_texts",
     "inner_table",
+    "table_text",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ __all__ = [
     "flag_texts",
     "formerly",
     "inner_table",
+    "table_text",
 ]
 
 EVERY_WIRE = Meta(extra={"every_wire": True})
@@ -34,7 +36,7 @@ READ_PATH = Meta(extra={"path": "read"})
 WRITE_PATH = Meta(extra={"path": "write"})
 """Marks a flag whose texts are paths in JSON, at which values are written or removed, too."""
 
-_REASON = " Why: "
+_REASON = re.compile(r"\s+Why: ")
 
 
 def formerly(name: str) -> Meta:
@@ -57,20 +59,33 @@ class FlagText(NamedTuple):
 def flag_texts(table: type[Struct]) -> dict[str, FlagText]:
     """Return the texts of a table's flags, by their names in a file.
 
-    A text stands under the field in the class, or under the last of several fields. Behind "Why:" follows the reason.
+    A text stands under the field in the class, or under the last of several fields. Behind "Why:" follows the reason;
+    that in the text of the class is the reason for each of its flags that gives none.
     """
     texts: dict[str, FlagText] = {}
     for owner in [one for one in reversed(table.__mro__) if issubclass(one, Base) and one is not Base]:
         names: list[str] = []
+        shared = table_text(owner).why
         for node in _classes(owner.__module__)[owner.__name__].body:
             match node:
                 case ast.AnnAssign(target=ast.Name(id=name)):
                     names.append(name)
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    does, _, why = " ".join(text.split()).partition(_REASON)
-                    texts |= dict.fromkeys(names, FlagText(does, why))
+                    does, why = _described(" ".join(text.split()))
+                    texts |= dict.fromkeys(names, FlagText(does, why or shared))
                     names = []
     return {field.encode_name: texts[field.name] for field in fields(table) if field.name in texts}
+
+
+def table_text(table: type[Struct]) -> FlagText:
+    """Return the text of a table, and the reason for those of its flags that give none."""
+    return _described(inspect.cleandoc(table.__doc__ or ""))
+
+
+def _described(text: str) -> FlagText:
+    """Return the two halves of a text."""
+    does, *reason = _REASON.split(text, maxsplit=1)
+    return FlagText(does, " ".join(" ".join(reason).split()))
 
 
 @cache

@@ -95,24 +95,20 @@ class LimitFlags(Base, frozen=True):
 
 
 class RateHeaders(Base, frozen=True):
-    """The headers of a response that tell how much may be sent."""
+    """The headers of a response that tell how much may be sent. Why: Endpoints differ in its name."""
 
     requests: str | None = None
-    """The header with the requests that a minute may have. Why: Endpoints differ in its name."""
+    """The header with the requests that a minute may have."""
     requests_left: str | None = None
-    """The header with the requests that are left. Why: Endpoints differ in its name."""
+    """The header with the requests that are left."""
     requests_reset: str | None = None
-    """The header with the time until there are requests again: seconds, a duration, or a date. Why: Endpoints differ in
-    its name.
-    """
+    """The header with the time until there are requests again: seconds, a duration, or a date."""
     tokens: str | None = None
-    """The header with the tokens that a minute may have. Why: Endpoints differ in its name."""
+    """The header with the tokens that a minute may have."""
     tokens_left: str | None = None
-    """The header with the tokens that are left. Why: Endpoints differ in its name."""
+    """The header with the tokens that are left."""
     tokens_reset: str | None = None
-    """The header with the time until there are tokens again: seconds, a duration, or a date. Why: Endpoints differ in
-    its name.
-    """
+    """The header with the time until there are tokens again: seconds, a duration, or a date."""
 
 
 class Rates(Base, frozen=True):

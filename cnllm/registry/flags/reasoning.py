@@ -33,14 +33,14 @@ class Effort(Base, frozen=True):
 
 
 class BudgetFlags(Base, frozen=True):
-    """The endpoint's limit of tokens for reasoning."""
+    """The endpoint's limit of tokens for reasoning. Why: Endpoints refuse a budget that is out of their range."""
 
     at: Annotated[str | None, WRITE_PATH] = None
     """The path of the number of tokens in the body. Why: Some endpoints take a number of tokens and no level."""
     min: int | None = None
-    """The least number of tokens. Why: Endpoints refuse a budget that is out of their range."""
+    """The least number of tokens."""
     max: int | None = None
-    """The greatest number of tokens. Why: Endpoints refuse a budget that is out of their range."""
+    """The greatest number of tokens."""
     under: str | None = None
     """The parameter that the budget must stay below (max_tokens). Why: Where reasoning counts as output, a budget that
     leaves no room for an answer is refused.

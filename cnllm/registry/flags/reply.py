@@ -24,24 +24,19 @@ _FromOne = Annotated[int, Meta(ge=1)]
 
 
 class ReplyPaths(Base, frozen=True):
-    """The paths of a reply's parts, where an endpoint has others than its wire. `.` is the object itself."""
+    """The paths of a reply's parts, where an endpoint has others than its wire. `.` is the object itself.
+
+    Why: No endpoint of the file needs it yet; servers that copy the wire choose places of their own.
+    """
 
     choices: Annotated[str | None, READ_PATH] = None
-    """The path of the choices in a body and in a chunk: a list, or the only choice itself. Why: No endpoint of the file
-    needs it yet; servers that copy the wire choose places of their own.
-    """
+    """The path of the choices in a body and in a chunk: a list, or the only choice itself."""
     message: Annotated[str | None, READ_PATH] = None
-    """The path of the message in the choice of a whole reply. Why: No endpoint of the file needs it yet; servers that
-    copy the wire choose places of their own.
-    """
+    """The path of the message in the choice of a whole reply."""
     delta: Annotated[str | None, READ_PATH] = None
-    """The path of the delta in the choice of a chunk. Why: No endpoint of the file needs it yet; servers that copy the
-    wire choose places of their own.
-    """
+    """The path of the delta in the choice of a chunk."""
     finish: Annotated[str | None, READ_PATH] = None
-    """The path of the finish reason in the choice, or else in the body or chunk. True is the word `true`. Why: No
-    endpoint of the file needs it yet; servers that copy the wire choose places of their own.
-    """
+    """The path of the finish reason in the choice, or else in the body or chunk. True is the word `true`."""
 
 
 class CitationPaths(Base, frozen=True):

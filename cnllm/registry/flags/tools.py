@@ -22,20 +22,17 @@ class ToolChoice(Base, frozen=True):
 
 
 class CallPaths(Base, frozen=True):
-    """The paths inside of a tool call, where an endpoint has others than its wire."""
+    """The paths inside of a tool call, where an endpoint has others than its wire.
+
+    Why: No endpoint of the file needs it yet; servers that copy the wire rename its fields.
+    """
 
     id: Annotated[str | None, WRITE_PATH] = None
-    """The path of the call's id. Why: No endpoint of the file needs it yet; servers that copy the wire rename its
-    fields.
-    """
+    """The path of the call's id."""
     name: Annotated[str | None, WRITE_PATH] = None
-    """The path of the function's name. Why: No endpoint of the file needs it yet; servers that copy the wire rename its
-    fields.
-    """
+    """The path of the function's name."""
     arguments: Annotated[str | None, WRITE_PATH] = None
-    """The path of the arguments. Why: No endpoint of the file needs it yet; servers that copy the wire rename its
-    fields.
-    """
+    """The path of the arguments."""
 
 
 class Tools(Base, frozen=True):
@@ -139,29 +136,22 @@ class Tools(Base, frozen=True):
 class WebSearchFlags(Base, frozen=True):
     """The way to ask the endpoint for a web search, and its price.
 
-    Where there is no `tool`, the paths are those of the body.
+    Where there is no `tool`, the paths are those of the body. Why: Every vendor has a form of its own for a search that
+    it runs itself.
     """
 
     tool: dict[str, Any] | None = None
-    """The tool that is offered, as the endpoint takes it. Why: Every vendor has a form of its own for a search that it
-    runs itself.
-    """
+    """The tool that is offered, as the endpoint takes it."""
     set: dict[str, Any] | None = None
-    """The keys of the body that turn the search on. Why: Every vendor has a form of its own for a search that it runs
-    itself.
-    """
+    """The keys of the body that turn the search on."""
     always: bool | None = None
     """Whether the model searches for every answer, without a request. Why: Some vendors sell a search engine that
     answers as a model.
     """
     count: Annotated[str | None, WRITE_PATH] = None
-    """The path of the number of results, in the tool or the body. Why: Every vendor has a form of its own for a search
-    that it runs itself.
-    """
+    """The path of the number of results, in the tool or the body."""
     domains: Annotated[str | None, WRITE_PATH] = None
-    """The path of the list of domains to search, in the tool or the body. Why: Every vendor has a form of its own for a
-    search that it runs itself.
-    """
+    """The path of the list of domains to search, in the tool or the body."""
     one_domain: bool | None = None
     """Whether `domains` is the path of one domain as a text, not of a list. Why: Some endpoints limit a search to one
     domain.
