@@ -6,7 +6,7 @@ out: nobody notices them. `cnllm models show M --explain` has them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -81,10 +81,17 @@ def _sentences(name: str, value: Any, facts: dict[str, Fact], prefix: str) -> It
     elif name == "tool_choice.allowed":
         otherwise = facts.get(f"{prefix}tool_choice.otherwise") or facts.get("tool_choice.otherwise")
         yield from _tool_choice(value, str(otherwise.value) if otherwise else "auto")
-    elif name in _RULES:
-        text = _RULES[name](value)
-        if text:
-            yield text
+    elif name == "reasoning.tags" and len(value) > 1:
+        if value[0]:
+            yield f"may write its reasoning between {value[0].strip()} and {value[1]} in the text; cnllm takes it out"
+        else:
+            yield f"may write its reasoning before {value[1]} in the text; cnllm takes it out"
+    elif name == "schema.methods" and "json_schema" not in value:
+        yield _schema_methods(value)
+    elif name in _IF_SET and value:
+        yield _IF_SET[name]
+    elif isinstance(value, str | bool) and (text := _BY_VALUE.get(name, {}).get(value)):
+        yield text
 
 
 def _parameter(name: str, value: Any, facts: dict[str, Fact], prefix: str) -> Iterator[str]:
@@ -120,9 +127,7 @@ def _tool_choice(allowed: list[str], otherwise: str) -> Iterator[str]:
 
 
 def _schema_methods(methods: list[str]) -> str:
-    if "json_schema" in methods:
-        return ""
-    if "tool" in methods and methods[0] == "tool":
+    if methods[:1] == ["tool"]:
         return "has no JSON Schema for answers; cnllm asks for a tool call with the schema"
     if "json_object" in methods:
         return (
@@ -132,56 +137,41 @@ def _schema_methods(methods: list[str]) -> str:
     return "has no JSON Schema for answers; cnllm uses the schema in the prompt, and checks the answer"
 
 
-_REPLAY = {
-    "never": "takes no reasoning of earlier turns; cnllm leaves it out",
-    "tool-turns": "wants the reasoning of turns with tool calls back; cnllm sends it",
-    "since-user": "wants the reasoning since the last message of the user back; cnllm sends it",
-    "always": "wants the reasoning of every earlier turn back; cnllm sends it",
-}
-_EMPTY = {
-    "empty": "refuses earlier turns without reasoning; cnllm sends an empty text where there is none",
-    "space": "refuses earlier turns without reasoning; cnllm sends a space where there is none",
-    "reasoning-off": "refuses earlier turns without reasoning; where one has none, cnllm asks without reasoning",
-}
-
-_RULES: dict[str, Callable[[Any], str]] = {
-    "reasoning.mode": lambda v: {
-        "always": "always reasons; a request without reasoning gets it all the same, and a note",
-    }.get(v, ""),
-    "reasoning.replay": lambda v: _REPLAY.get(v, ""),
-    "reasoning.if_missing": lambda v: _EMPTY.get(v, "") if isinstance(v, str) else "",
-    "reasoning.tags": lambda v: (
-        ""
-        if len(v) < 2
-        else f"may write its reasoning between {v[0].strip()} and {v[1]} in the text; cnllm takes it out"
-        if v[0]
-        else f"may write its reasoning before {v[1]} in the text; cnllm takes it out"
+_IF_SET = {
+    "leaks": "may write tool calls as text; cnllm makes calls of those that were offered",
+    "messages.after_results": (
+        "may refuse a user message right behind a tool's result; cnllm puts a short answer between them"
     ),
-    "leaks": lambda v: "may write tool calls as text; cnllm makes calls of those that were offered" if v else "",
-    "tools.supported": lambda v: "takes no tools; cnllm describes them in the prompt" if v is False else "",
-    "tools.parallel": lambda v: "makes one tool call at a time" if v is False else "",
-    "tools.result_media": lambda v: "takes no pictures in a tool's result" if v is False else "",
-    "stream.tools": lambda v: "does not stream tool calls; cnllm asks for the whole reply" if v is False else "",
-    "stream.terminator": lambda v: "ends a stream with [DONE] alone; one without it was cut" if v == "done" else "",
-    "messages.developer": lambda v: "refuses the role developer; cnllm sends system" if v is False else "",
-    "messages.system": lambda v: {
+    "messages.first_user": "refuses a conversation that the assistant begins; cnllm puts a user message first",
+    "messages.last_user": "refuses a conversation that the assistant ends; cnllm puts a user message last",
+}
+"""What a flag means for a caller, where it has a value."""
+
+_BY_VALUE: dict[str, dict[str | bool, str]] = {
+    "reasoning.mode": {"always": "always reasons; a request without reasoning gets it all the same, and a note"},
+    "reasoning.replay": {
+        "never": "takes no reasoning of earlier turns; cnllm leaves it out",
+        "tool-turns": "wants the reasoning of turns with tool calls back; cnllm sends it",
+        "since-user": "wants the reasoning since the last message of the user back; cnllm sends it",
+        "always": "wants the reasoning of every earlier turn back; cnllm sends it",
+    },
+    "reasoning.if_missing": {
+        "empty": "refuses earlier turns without reasoning; cnllm sends an empty text where there is none",
+        "space": "refuses earlier turns without reasoning; cnllm sends a space where there is none",
+        "reasoning-off": "refuses earlier turns without reasoning; where one has none, cnllm asks without reasoning",
+    },
+    "tools.supported": {False: "takes no tools; cnllm describes them in the prompt"},
+    "tools.parallel": {False: "makes one tool call at a time"},
+    "tools.result_media": {False: "takes no pictures in a tool's result"},
+    "stream.tools": {False: "does not stream tool calls; cnllm asks for the whole reply"},
+    "stream.terminator": {"done": "ends a stream with [DONE] alone; one without it was cut"},
+    "messages.developer": {False: "refuses the role developer; cnllm sends system"},
+    "messages.system": {
         "first": "takes system messages at the beginning only; cnllm moves or joins them",
         "user": "has no role for system messages; cnllm sends them as the user's",
-    }.get(v, ""),
-    "messages.consecutive_roles": lambda v: (
-        "refuses two messages of one role in a row; cnllm joins them" if v == "join" else ""
-    ),
-    "messages.after_results": lambda v: (
-        "may refuse a user message right behind a tool's result; cnllm puts a short answer between them" if v else ""
-    ),
-    "messages.first_user": lambda v: (
-        "refuses a conversation that the assistant begins; cnllm puts a user message first" if v else ""
-    ),
-    "messages.last_user": lambda v: (
-        "refuses a conversation that the assistant ends; cnllm puts a user message last" if v else ""
-    ),
-    "messages.content": lambda v: "takes no list of text parts; cnllm sends one string" if v == "string" else "",
-    "schema.methods": _schema_methods,
-    "status.is": lambda v: "is retired" if v == "retired" else "",
+    },
+    "messages.consecutive_roles": {"join": "refuses two messages of one role in a row; cnllm joins them"},
+    "messages.content": {"string": "takes no list of text parts; cnllm sends one string"},
+    "status.is": {"retired": "is retired"},
 }
-"""Flag → what it means for a caller, "" where there is nothing to say."""
+"""What a flag means for a caller, by its value; other values say nothing."""
