@@ -22,6 +22,8 @@ __all__ = [
     "ListComparison",
     "compare",
     "entries_for",
+    "flag_number",
+    "index_by_id",
     "is_near",
     "is_rounded",
     "number_pairs",
@@ -105,9 +107,7 @@ class ListComparison(Struct, frozen=True):
 
 def compare(registry: Registry, published: Iterable[PublishedModel]) -> ListComparison:
     """Compare every model that is in the file, value by value."""
-    index: dict[str, list[PublishedModel]] = {}
-    for entry in published:
-        index.setdefault(entry.id.casefold(), []).append(entry)
+    index = index_by_id(published)
     names = registry.names()
     models = ((name, registry.resolve(name)) for name in names)
     found = [(name, model, entries_for(model, index.get(model.id.casefold(), []))) for name, model in models]
@@ -134,6 +134,14 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> ListComp
         rates,
         tuple(sorted(unique.values(), key=lambda d: order.index(d.cause))),
     )
+
+
+def index_by_id(models: Iterable[PublishedModel]) -> dict[str, list[PublishedModel]]:
+    """Return the models by their ids in lower case."""
+    index: dict[str, list[PublishedModel]] = {}
+    for entry in models:
+        index.setdefault(entry.id.casefold(), []).append(entry)
+    return index
 
 
 def entries_for(model: Model, entries: Sequence[PublishedModel], *, by_key: bool = True) -> list[PublishedModel]:
@@ -202,7 +210,7 @@ def _state(agrees: bool) -> State:
 def _limits(flags: Flags, match: PublishedModel) -> Iterator[_ValuePair]:
     """Yield what both say of limits."""
     for flag in LIMITS:
-        ours, theirs = _number(flags, flag), match.values.get(flag)
+        ours, theirs = flag_number(flags, flag), match.values.get(flag)
         if ours is None or theirs is None:
             continue
         state = _state(is_near(ours, theirs))
@@ -220,7 +228,7 @@ def _prices(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Ite
     if price is None or price.currency is None:
         return
     for flag in (*PRICES, *OFF_PEAK):
-        ours, theirs = _number(flags, flag), match.values.get(flag)
+        ours, theirs = flag_number(flags, flag), match.values.get(flag)
         if ours is None or theirs is None:
             continue
         if price.currency != match.currency:
@@ -252,14 +260,14 @@ def _rates(found: Iterable[tuple[Flags, PublishedModel]]) -> dict[str, float]:
         if currency is None or currency == match.currency:
             continue
         for flag in PRICES:
-            ours, theirs = _number(flags, flag), match.values.get(flag)
+            ours, theirs = flag_number(flags, flag), match.values.get(flag)
             if ours and theirs:
                 ratios.setdefault(currency, []).append(ours / theirs)
     return {name: round(median(values), 3) for name, values in ratios.items() if len(values) >= _LEAST_PRICES}
 
 
-def _number(flags: Flags, path: str) -> float | None:
-    """Return the number of a flag."""
+def flag_number(flags: Flags, path: str) -> float | None:
+    """Return the number of a flag; None where it is unknown or no number."""
     value: object = flags
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
+from cnllm.registry.problem import Problem
 from cnllm.registry.toml_lines import items, key_lines
 from cnllm.registry_files.check import check
 from cnllm.registry_files.plain_text import edit_plain
@@ -159,21 +160,24 @@ def is_builtin_kind(data: dict[str, Any]) -> bool:
 def _check_candidate(path: Path, candidate: str, files: Sequence[str]) -> None:
     """Raise `RegistryError` with the first fault that the file `candidate` adds in the place of the one at `path`."""
     if is_builtin_kind(parse(Path(candidate).read_bytes(), str(path))):
-        faults = [p for p in check([], builtin_file=Path(candidate)) if p.severity == "error"]
-        old_messages = {problem.message for problem in check([], builtin_file=path)} if faults else set()
-        for fault in faults:
-            if fault.message not in old_messages:
-                raise RegistryError(fault.message, file=str(path), line=fault.line, hint="nothing was written")
+        new = _new_fault(check([], builtin_file=Path(candidate)), lambda: check([], builtin_file=path))
+        if new is not None:
+            raise RegistryError(new.message, file=str(path), line=new.line, hint="nothing was written")
         return
     is_this = [Path(file).resolve() == path.resolve() for file in files]
     existing = [file for file in files if Path(file).exists()]
     candidates = [candidate if is_same else file for file, is_same in zip(files, is_this, strict=True)]
-    faults = [p for p in check(candidates if any(is_this) else [*candidates, candidate]) if p.severity == "error"]
-    old_messages = {problem.message for problem in check(existing)} if faults else set()
-    for fault in faults:
-        if fault.message not in old_messages:
-            file = str(path) if fault.file == candidate else fault.file
-            raise RegistryError(fault.message, file=file, hint="nothing was written")
+    new = _new_fault(check(candidates if any(is_this) else [*candidates, candidate]), lambda: check(existing))
+    if new is not None:
+        file = str(path) if new.file == candidate else new.file
+        raise RegistryError(new.message, file=file, hint="nothing was written")
+
+
+def _new_fault(problems: Sequence[Problem], before: Callable[[], Sequence[Problem]]) -> Problem | None:
+    """Return the first error that was not there before; the old file is checked only where there is one."""
+    faults = [problem for problem in problems if problem.severity == "error"]
+    old_messages = {problem.message for problem in before()} if faults else set()
+    return next((fault for fault in faults if fault.message not in old_messages), None)
 
 
 def _parse(text: str) -> dict[str, Any] | None:

@@ -186,32 +186,32 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
     """Return a valid TOML text in which a key has this value. A value is replaced, or a line or member is added."""
     if text and not text.endswith("\n"):
         text += "\n"
-    is_grouped = _GROUPED.search(text) is not None
+    literal = _text(value, is_grouped=_GROUPED.search(text) is not None)
     size, full, number = _nearest(text, path)
     if not number:
-        return _with_table(text, path, value, is_grouped=is_grouped)
+        return _with_table(text, path, literal)
     begin = line_start(text, number)
     if text[begin:].lstrip(" \t")[:1] == "[":
         head, _ = read_keys(text, text.index("[", begin) + 1)
         if head == list(path[: len(head)]):
-            return _with_line(text, begin, list(path[len(head) :]), value, is_grouped=is_grouped)
+            return _with_line(text, begin, list(path[len(head) :]), literal)
         for length in range(size - 1, 0, -1):
             _, _, above = _nearest(text, path[:length])
             start = line_start(text, above)
             is_head = text[start:].lstrip(" \t")[:1] == "["
             if is_head and read_keys(text, text.index("[", start) + 1)[0] == list(path[:length]):
-                return _with_line(text, start, list(path[length:]), value, is_grouped=is_grouped, is_dotted=True)
+                return _with_line(text, start, list(path[length:]), literal, is_dotted=True)
         if len(path) > 2 and full[:2] == tuple(path[:2]):  # only tables inside of this one have a head
-            table = f"[{'.'.join(map(toml_key, path[:2]))}]\n{_line(path[2:], value, is_grouped=is_grouped)}\n"
+            table = f"[{'.'.join(map(toml_key, path[:2]))}]\n{_line(path[2:], literal)}\n"
             return text[:begin] + table + text[begin:]
-        return _with_table(text, path, value, is_grouped=is_grouped)
+        return _with_table(text, path, literal)
     keys, equals = read_keys(text, begin)
     if full != tuple(path[:size]):  # a dotted key beside this one
         end = text.find("\n", _value_end(text, equals + 1)) + 1
         own = path[len(full) - len(keys) :]
-        line = f"{'.'.join(map(toml_key, own))} = {_text(value, is_grouped=is_grouped)}\n"
+        line = f"{'.'.join(map(toml_key, own))} = {literal}\n"
         return text[:end] + line + text[end:]
-    return _in_value(text, equals + 1, list(path[size:]), value, is_grouped=is_grouped)
+    return _in_value(text, equals + 1, list(path[size:]), literal)
 
 
 def remove_value(text: str, path: Sequence[str]) -> str:
@@ -265,42 +265,42 @@ def _value_end(text: str, position: int) -> int:
     return value_end(text, _start(text, position))
 
 
-def _in_value(text: str, position: int, rest: list[str], value: Any, *, is_grouped: bool) -> str:
+def _in_value(text: str, position: int, rest: list[str], literal: str) -> str:
     """Return the text with the value after an equals sign replaced, or a member of that inline table."""
     start = _start(text, position)
     if not rest:
-        return text[:start] + _text(value, is_grouped=is_grouped) + text[value_end(text, start) :]
+        return text[:start] + literal + text[value_end(text, start) :]
     if text[start : start + 1] != "{":
         raise RegistryError("has a form that cannot be edited automatically", hint="edit it by hand")
     members = list(items(text, start))
     for first, _ in members:
         keys, equals = read_keys(text, first)
         if keys == rest[: len(keys)]:
-            return _in_value(text, equals + 1, rest[len(keys) :], value, is_grouped=is_grouped)
-    member = _line(rest, value, is_grouped=is_grouped)
+            return _in_value(text, equals + 1, rest[len(keys) :], literal)
+    member = _line(rest, literal)
     if not members:
         return f"{text[: start + 1]} {member} {text[start + 1 :].lstrip(' ')}"
     last = members[-1][1]
     return f"{text[:last]}, {member}{text[last:]}"
 
 
-def _with_line(text: str, begin: int, rest: list[str], value: Any, *, is_grouped: bool, is_dotted: bool = False) -> str:
+def _with_line(text: str, begin: int, rest: list[str], literal: str, *, is_dotted: bool = False) -> str:
     """Return the text with a key after the last one of the table whose head begins there."""
     scan = statements(text, begin)
     end = next(scan).end
     for statement in takewhile(lambda one: not one.is_head, scan):
         end = statement.end
     last = text.find("\n", end) + 1
-    line = _line(rest, value, is_grouped=is_grouped)
+    line = _line(rest, literal)
     if is_dotted:
-        line = f"{'.'.join(map(toml_key, rest))} = {_text(value, is_grouped=is_grouped)}"
+        line = f"{'.'.join(map(toml_key, rest))} = {literal}"
     return f"{text[:last]}{line}\n{text[last:]}"
 
 
-def _with_table(text: str, path: Sequence[str], value: Any, *, is_grouped: bool) -> str:
+def _with_table(text: str, path: Sequence[str], literal: str) -> str:
     """Return the text with a new table: behind the last one of the same provider, otherwise at the end."""
     size = 1 if len(path) == 2 else 2
-    block = f"[{'.'.join(map(toml_key, path[:size]))}]\n{_line(path[size:], value, is_grouped=is_grouped)}\n"
+    block = f"[{'.'.join(map(toml_key, path[:size]))}]\n{_line(path[size:], literal)}\n"
     provider = path[1].partition("/")[0]
     numbers = [
         number
@@ -320,11 +320,11 @@ def _with_table(text: str, path: Sequence[str], value: Any, *, is_grouped: bool)
     return f"{text[:position]}\n{block}{text[position:]}"
 
 
-def _line(path: Sequence[str], value: Any, *, is_grouped: bool) -> str:
+def _line(path: Sequence[str], literal: str) -> str:
     """Return a key and its value as TOML; the tables between them are inline tables."""
     for key in reversed(path[1:]):
-        value = {key: value}
-    return f"{toml_key(path[0])} = {_text(value, is_grouped=is_grouped)}"
+        literal = f"{{ {toml_key(key)} = {literal} }}"
+    return f"{toml_key(path[0])} = {literal}"
 
 
 def _text(value: Any, *, is_grouped: bool) -> str:
@@ -332,5 +332,6 @@ def _text(value: Any, *, is_grouped: bool) -> str:
     if is_grouped and type(value) is int and abs(value) >= _LEAST_GROUPED:
         return f"{value:_}"
     if isinstance(value, dict):
-        return "{ " + ", ".join(_line([key], item, is_grouped=is_grouped) for key, item in value.items()) + " }"
+        members = (f"{toml_key(key)} = {_text(item, is_grouped=is_grouped)}" for key, item in value.items())
+        return f"{{ {', '.join(members)} }}"
     return toml_value(value)

@@ -20,7 +20,16 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, MODEL_NAME, is_amount
 from cnllm.registry.model import Fact, Model
-from cnllm.registry_files.compare import FLAGS, entries_for, is_near, is_rounded, number_pairs, plain_name
+from cnllm.registry_files.compare import (
+    FLAGS,
+    entries_for,
+    flag_number,
+    index_by_id,
+    is_near,
+    is_rounded,
+    number_pairs,
+    plain_name,
+)
 from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
 
 if TYPE_CHECKING:
@@ -94,7 +103,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     of the same name count as one.
     """
     days = {one.name: one.seen for one in lists}
-    indexes = {one.name: _by_id(one.models) for one in lists}  # of the same name: the last one
+    indexes = {one.name: index_by_id(one.models) for one in lists}  # of the same name: the last one
     names = registry.names(catalogue=True)
     found: list[Change | None] = []
     own = frozenset(own_files)
@@ -224,18 +233,10 @@ def _moved(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
             yield Change(provider, "base_url", "moved", "by-hand", ours_url, url, tuple(theirs), where)
 
 
-def _by_id(models: Sequence[PublishedModel]) -> dict[str, list[PublishedModel]]:
-    """Return the models by their ids, whatever the case."""
-    index: dict[str, list[PublishedModel]] = {}
-    for entry in models:
-        index.setdefault(entry.id.casefold(), []).append(entry)
-    return index
-
-
 def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> Iterator[Change]:
     """Yield the values that differ, each flag once. Where a list confirms our value, there is no difference."""
     for flag in FLAGS:
-        ours, values = _number(model, flag), _numbers(model, flag, entries)
+        ours, values = flag_number(model.flags, flag), _numbers(model, flag, entries)
         if values is not None and values:
             yield from _change(model, flag, ours, values)
     flags = model.flags
@@ -258,12 +259,6 @@ def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> It
         yield from _change(model, "reasoning.mode", mode, modes)
 
 
-def _number(model: Model, flag: str) -> float | None:
-    table, _, name = flag.partition(".")
-    value: float | None = getattr(getattr(model.flags, table), name, None)
-    return value
-
-
 def _numbers(model: Model, flag: str, entries: Mapping[ListName, PublishedModel]) -> dict[ListName, float] | None:
     """Return the numbers of the lists that differ from ours; None where one agrees with ours, or none can be compared.
 
@@ -275,7 +270,7 @@ def _numbers(model: Model, flag: str, entries: Mapping[ListName, PublishedModel]
         value = entry.values.get(flag)
         if value is None or not _is_possible(flag, value):
             continue
-        if _number(model, flag) is None:
+        if flag_number(model.flags, flag) is None:
             if _may_add(model, flag, entry):
                 values[name] = value
             continue
