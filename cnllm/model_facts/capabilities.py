@@ -65,19 +65,6 @@ class Capability:
         state = self.state
         return None if state.value is None else self._facts.of(state.flag, state.mode)
 
-    @property
-    def where(self) -> str:
-        """Return the deciding line, such as "providers.toml:97"; "" where there is none."""
-        return self.fact.where if self.fact else ""
-
-    @property
-    def source(self) -> str | None:
-        """Return the URL (or repository, or thread) that backs it."""
-        return self.fact.source if self.fact else None
-
-    def __repr__(self) -> str:
-        return f"<Capability {self.kind.name} {self.value} {self.where}>"
-
 
 class _Facts:
     """The facts of a model, collected once and on demand."""

@@ -257,15 +257,13 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[ValueProble
     """Yield (path, fault) for a value that its type does not allow."""
     kind = bare_type(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        yield from _check_table(value, kind, path)
-    elif origin is dict and type(value) is dict and args[1] is not Any:
+    if origin is dict and type(value) is dict and args[1] is not Any:
         for key, item in value.items():
             yield from _check_value(item, args[1], [*path, key])
     elif origin is list and type(value) is list and _struct(args[0]):
         for index, item in enumerate(value):
             yield from _check_value(item, args[0], [*path, str(index)])
-    elif type(value) is dict and (table := _struct(kind)):
+    elif (table := _struct(kind)) is not None and (table is kind or type(value) is dict):
         yield from _check_table(value, table, path)
     elif type(value) is list and (
         lists := [a for a in args if typing.get_origin(a) is list and _struct(*typing.get_args(a))]

@@ -92,10 +92,11 @@ def test_each_capability_goes_by_its_flags(load: Load, name: str, flags: str, va
     found = capabilities(load(f'[models."home/m"]\n{flags}\n').resolve("home/m"))[name]
     assert found.value is value
     if value is None:
-        assert (found.fact, found.where, found.source) == (None, "", None)
+        assert found.fact is None
     else:
         assert found.state.flag == flag
-        assert found.where.partition(":")[0].endswith("overlay.toml")
+        assert found.fact is not None
+        assert found.fact.where.partition(":")[0].endswith("overlay.toml")
 
 
 def test_every_capability_has_cases_unknown_among_them() -> None:
@@ -117,10 +118,11 @@ forced = { url = "https://example.org/f", seen = 2026-11-20, how = "issue", back
 """
     found = capabilities(load(flags).resolve("home/m"))
     assert (found["forced-tool"].value, found["forced-tool-reasoning"].value) == (True, False)
-    assert found["forced-tool"].source is None
-    assert found["forced-tool-reasoning"].source == "https://example.org/f"
-    fact = found["forced-tool-reasoning"].fact
+    whole, fact = found["forced-tool"].fact, found["forced-tool-reasoning"].fact
+    assert whole is not None
+    assert whole.source is None
     assert fact is not None
+    assert fact.source == "https://example.org/f"
     assert fact.flag == "when.reasoning.tool_choice.allowed"
     assert found["whole"].value is None, "required while it reasons, and nobody said what holds without"
 
