@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 
-from cnllm.registry.check import bare_type
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, walk_flags
 from cnllm.registry.model import Fact, Model
 
 __all__ = ["Difference", "differences", "in_order"]
@@ -32,7 +30,7 @@ def differences(a: Model, b: Model) -> list[Difference]:
 
 def in_order(facts: Iterable[Fact]) -> list[Fact]:
     """Return facts in the order of the flags: those of one table together, those of a mode last."""
-    order = {flag: index for index, flag in enumerate(_flags(Flags))}
+    order = {flag: index for index, (flag, _, _) in enumerate(walk_flags(Flags))}
 
     def rank(fact: Fact) -> tuple[bool, str, int, int, list[str], int]:
         keys = fact.flag.split(".")
@@ -42,16 +40,6 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
         return bool(mode), mode, first, second, [] if second < len(order) else inner[1:2], third
 
     return sorted(facts, key=rank)
-
-
-def _flags(table: type[Struct], prefix: str = "") -> Iterator[str]:
-    """Yield every flag and table of flags, dotted, in the order of the classes."""
-    for field in msgspec.structs.fields(table):
-        name = f"{prefix}{field.encode_name}"
-        yield name
-        kind = bare_type(field.type)
-        if isinstance(kind, type) and issubclass(kind, Struct):
-            yield from _flags(kind, f"{name}.")
 
 
 def _same(a: Fact | None, b: Fact | None) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import fields, replace
 from cnllm._version import VERSION
 from cnllm.model_facts.capabilities import capabilities
 from cnllm.registry.files import packaged_text
-from cnllm.registry.flags import Flags, flag_texts, inner_table
+from cnllm.registry.flags import Flags, flag_texts, inner_table, walk_flags
 from cnllm.registry.model import Fact, Model
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.schema import tidy
@@ -338,22 +338,15 @@ def _over(under: Mapping[str, ExportFact], part: FactTable) -> dict[str, ExportF
 
 def _vocabulary(registry: Registry) -> Iterator[tuple[str, FlagInfo]]:
     """Yield every flag that the registry can know, and each parameter that it has a rule for."""
-    for name, flag in _flags(Flags, ""):
+    for name, table, member in walk_flags(Flags):
+        schema = _plain(msgspec.json.schema(member.type, schema_hook=lambda kind: {}))
+        if schema == {"type": "object"} and inner_table(member.type) is not None:
+            continue
+        flag = FlagInfo(UNKNOWN, *flag_texts(table).get(member.encode_name, ("", "")), schema)
         yield name, flag
         if name == "params":
             for parameter in sorted(registry.parameters()):
-                schema = flag.schema.get("additionalProperties", {})
-                yield f"params.{parameter}", FlagInfo(UNKNOWN, f"{flag.meaning}", flag.reason, schema)
-
-
-def _flags(table: type[Struct], prefix: str) -> Iterator[tuple[str, FlagInfo]]:
-    for member in fields(table):
-        name, inner = f"{prefix}{member.encode_name}", inner_table(member.type)
-        schema = _plain(msgspec.json.schema(member.type, schema_hook=lambda kind: {}))
-        if schema != {"type": "object"} or inner is None:
-            yield name, FlagInfo(UNKNOWN, *flag_texts(table).get(member.encode_name, ("", "")), schema)
-        if inner is not None:
-            yield from _flags(inner, f"{name}.")
+                yield f"params.{parameter}", replace(flag, schema=schema.get("additionalProperties", {}))
 
 
 def _plain(schema: Any) -> Any:

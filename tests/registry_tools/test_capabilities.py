@@ -167,7 +167,8 @@ def test_every_state_of_a_built_in_model_has_a_place_and_a_source() -> None:
         (name, one)
         for name in registry.names()
         for one in capabilities(registry.resolve(name)).values()
-        if one.value is not None and not (one.where.startswith("providers.toml:") and one.source)
+        if one.value is not None
+        and not (one.fact is not None and one.fact.where.startswith("providers.toml:") and one.fact.source)
     ]
     assert bare == []
 

@@ -22,6 +22,7 @@ from cnllm.registry.flags.describe import (
     formerly,
     inner_table,
     table_text,
+    walk_flags,
 )
 from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
@@ -88,6 +89,7 @@ __all__ = [
     "flag_texts",
     "inner_table",
     "table_text",
+    "walk_flags",
 ]
 
 

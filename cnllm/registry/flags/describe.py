@@ -7,12 +7,12 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 from msgspec import Meta, Struct
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 __all__ = [
     "EVERY_WIRE",
@@ -25,6 +25,7 @@ __all__ = [
     "formerly",
     "inner_table",
     "table_text",
+    "walk_flags",
 ]
 
 EVERY_WIRE = Meta(extra={"every_wire": True})
@@ -93,6 +94,15 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
     """Return the classes of a module's source."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def walk_flags(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, type[Struct], FieldInfo]]:
+    """Yield (dotted name, table, field) of every flag in a table and in the tables inside of it, in their order."""
+    for field in fields(table):
+        name = f"{prefix}{field.encode_name}"
+        yield name, table, field
+        if (inner := inner_table(field.type)) is not None:
+            yield from walk_flags(inner, f"{name}.")
 
 
 def about(kind: Any) -> Mapping[str, Any]:
