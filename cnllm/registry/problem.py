@@ -130,22 +130,22 @@ def corrected_value(value: Any, kind: Any) -> Any:
 
 def corrected_line(lines: Sequence[str], line: int | None, key: str, value: Any) -> str:
     """Return a line of a file with another value for a key; "" where the value is not found in it."""
-    if line is None or value is None:
+    if value is None:
         return ""
-    text = lines[line - 1]
-    pattern = re.compile(rf"""((?<![\w-])["']?{re.escape(key)}["']?\s*=\s*){_LITERAL}""")
     new = json.dumps(value, ensure_ascii=False)
-    fixed, count = pattern.subn(lambda match: match[1] + new, text, count=1)
-    return fixed.strip() if count else ""
+    return _replaced(lines, line, rf"""(?<![\w-])(["']?{re.escape(key)}["']?\s*=\s*){_LITERAL}""", new)
 
 
 def corrected_key(lines: Sequence[str], line: int | None, key: str, new: str) -> str:
     """Return a line of a file with another key, or another name in the head of a table; "" where it is not there."""
-    if line is None or not new:
+    return _replaced(lines, line, rf"""(?<![\w-])()["']?{re.escape(key)}["']?(?=\s*[=.\]])""", new) if new else ""
+
+
+def _replaced(lines: Sequence[str], line: int | None, pattern: str, new: str) -> str:
+    """Return a line in which a text stands behind the first group of a pattern; "" where the pattern is not found."""
+    if line is None:
         return ""
-    text = lines[line - 1]
-    pattern = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?(?=\s*[=.\]])""")
-    fixed, count = pattern.subn(lambda match: new, text, count=1)
+    fixed, count = re.subn(pattern, lambda match: match[1] + new, lines[line - 1], count=1)
     return fixed.strip() if count else ""
 
 

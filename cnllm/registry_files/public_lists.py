@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
+from cnllm.registry.data_rules import INPUT_KINDS
 from cnllm.system.files import read_bounded
 
 __all__ = [
@@ -45,10 +46,13 @@ PER_TOKEN = {
     "price.cached": "cache_read_input_token_cost",
     "price.cache_write": "cache_creation_input_token_cost",
 }
-PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached": "cache_read"}
-_KINDS = ("text", "image", "audio", "video", "file")
+PER_MILLION = {
+    "price.input": "input",
+    "price.output": "output",
+    "price.cached": "cache_read",
+    "price.cache_write": "cache_write",
+}
 _STATUS: dict[str, Literal["preview", "retired"]] = {"deprecated": "retired", "alpha": "preview", "beta": "preview"}
-PER_MILLION |= {"price.cache_write": "cache_write"}
 _OFF_PEAK = {flag.replace("price.", "price.off_peak."): name for flag, name in PER_TOKEN.items()}
 WORDS = {"pdf": "file"}
 SUPPORTS = {"image": "vision", "audio": "audio_input", "video": "video_input", "file": "pdf_input"}
@@ -181,7 +185,7 @@ def _listed_input(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, list) or not value or not all(isinstance(kind, str) for kind in value):
         return None
     kinds = [WORDS.get(kind, kind) for kind in map(str, value)]
-    return tuple(dict.fromkeys(kinds)) if set(kinds) <= set(_KINDS) else None
+    return tuple(dict.fromkeys(kinds)) if set(kinds) <= set(INPUT_KINDS) else None
 
 
 def _mode(model: Mapping[str, Any]) -> Literal["never", "toggle", "always"] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ _HEAD = """\
 # Limits, prices, kinds of input and new models from public lists, by `cnllm registry update`, which writes this file
 # anew each time. Your own corrections belong into providers.toml, which ranks above this file.
 """
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ORDER = list(DataModel.__struct_fields__)
 
 
@@ -154,10 +152,9 @@ def toml_key(name: str) -> str:
 def _is_date(text: str) -> bool:
     """Whether a text is a day of the calendar, as TOML writes one without quotes."""
     try:
-        datetime.date.fromisoformat(text)
+        return datetime.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-    return _DATE.fullmatch(text) is not None
 
 
 def toml_value(value: Any) -> str:
