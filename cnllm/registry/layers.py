@@ -198,6 +198,11 @@ class Layers:
                 patterns.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
         return [(glob.split("*"), name) for _, _, name, glob in sorted(patterns, reverse=True)]
 
+    def endpoint_layers(self, provider: str) -> list[Layer]:
+        """Return the layers of a provider and of those it extends, the most general first, without those of a wire."""
+        chain = reversed(self.extends_chain("providers", provider))
+        return [layer for name in chain for layer in self.table_layers(("providers", name), None)]
+
     def extends_chain(self, section: str, name: str) -> list[str]:
         """Return a provider or model and those it extends, nearest first."""
         chain = [name]

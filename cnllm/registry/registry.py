@@ -360,9 +360,7 @@ class Registry:
         provider = name.partition("/")[0]
         if self._layers.spelling("providers", provider) is not None:
             return False
-        if any(name.casefold() in aliases for aliases in self._resolver.spellings["aliases"]):
-            return False
-        return provider in self._with_catalogue().layers.names("providers")
+        return not self._resolver.is_alias(name) and provider in self._with_catalogue().layers.names("providers")
 
     @property
     def preferred_providers(self) -> list[str]:
@@ -424,7 +422,7 @@ class Registry:
     def _names_provider(self, name: str) -> bool:
         """Whether a name begins with a provider and is no id that some endpoint has on the wire."""
         provider, slash, _ = name.partition("/")
-        if not slash or any(name.casefold() in aliases for aliases in self._resolver.spellings["aliases"]):
+        if not slash or self._resolver.is_alias(name):
             return False
         known = (self._layers, self._with_catalogue().layers) if self._is_catalogued(name) else (self._layers,)
         return any(layers.spelling("providers", provider) is not None for layers in known)

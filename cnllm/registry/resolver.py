@@ -203,6 +203,10 @@ class Resolver:
             return provider, id, alias
         return None
 
+    def is_alias(self, name: str) -> bool:
+        """Whether a file has an alias of this name, in whatever case."""
+        return any(name.casefold() in aliases for aliases in self.spellings["aliases"])
+
     def is_alias_of_user(self, name: str) -> bool:
         """Whether a file of the user's own says which model a name stands for."""
         folded = name.casefold()
@@ -263,16 +267,12 @@ class Resolver:
 
     def other_protocols(self, provider: str) -> list[str] | None:
         """List the wires of a provider beside its own; None where any may be, because its address is unknown."""
-        tables = [
-            t
-            for name in self.layers.extends_chain("providers", provider)
-            for t in self.layers.table_layers(("providers", name), None)
-        ]
-        if not any("base_url" in layer.table for layer in tables):
+        layers = self.layers.endpoint_layers(provider)
+        if not any("base_url" in layer.table for layer in layers):
             return None
         wires = {
             wire
-            for layer in tables
+            for layer in layers
             for wire, overrides in layer.table.get("on", {}).items()
             if "base_url" in overrides or "path" in overrides
         }
@@ -281,9 +281,8 @@ class Resolver:
     def key_variables(self, provider: str) -> list[str]:
         """Return the variables of a provider's key, best first, without building a model."""
         names: list[str] = []
-        for owner in reversed(self.layers.extends_chain("providers", provider)):
-            for layer in self.layers.table_layers(("providers", owner), None):
-                names = [] if "keys" in layer.table.get("unset", ()) else layer.table.get("keys", names)
+        for layer in self.layers.endpoint_layers(provider):
+            names = [] if "keys" in layer.table.get("unset", ()) else layer.table.get("keys", names)
         return names
 
     def sites(self, provider: str) -> dict[str, dict[str, Any]]:

@@ -138,16 +138,12 @@ def builtin_origins(builtin: Layers, env: str) -> set[str] | None:
     """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
     found: set[str] | None = None
     for provider in builtin.names("providers"):
-        tables = [
-            t
-            for name in reversed(builtin.extends_chain("providers", provider))
-            for t in builtin.table_layers(("providers", name), None)
-        ]
-        if not any(_names_key(layer.table, env) for layer in tables):
+        layers = builtin.endpoint_layers(provider)
+        if not any(_names_key(layer.table, env) for layer in layers):
             continue  # before the tables are merged, which takes longer
-        merged = merge.merge_layers(tables)
+        merged = merge.merge_layers(layers)
         if _names_key(merged, env):
-            mode_tables = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
+            mode_tables = [t for layer in layers for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
             origins = {origin_of(table["base_url"]) for table in (merged, *mode_tables) if "base_url" in table}
             found = origins if found is None else found | origins
     return found
