@@ -37,11 +37,9 @@ def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") ->
     except (OSError, RuntimeError, CnllmError) as error:
         _log("no cache folder: %s", error)
         return None
-    if len(contents) == 1:
-        name = blake2b(contents[0], digest_size=16, key=key, person=person)
-    else:  # one by one, so that the end of one cannot count as the beginning of the next
-        digests = b"".join(blake2b(content, digest_size=32).digest() for content in contents)
-        name = blake2b(digests, digest_size=16, key=key, person=person)
+    # one by one, so that the end of one cannot count as the beginning of the next
+    digests = b"".join(blake2b(content, digest_size=32).digest() for content in contents)
+    name = blake2b(digests, digest_size=16, key=key, person=person)
     return os.path.join(folder, f"{kind}-{name.hexdigest()}.bin")
 
 

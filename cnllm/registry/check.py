@@ -29,6 +29,7 @@ from cnllm.registry.flags import (
     SourceFacts,
     Table,
     about,
+    inner_table,
 )
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
@@ -322,14 +323,10 @@ def _literals(kind: Any) -> list[str]:
     return []
 
 
-def _is_struct(kind: Any) -> bool:
-    """Whether a type is a table."""
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
 def _struct(kind: Any) -> type[Struct] | None:
     """Return the table that a type is, or allows beside other values; None where it allows none."""
-    return next((one for one in (kind, *typing.get_args(kind)) if _is_struct(one)), None)
+    members = (kind, *typing.get_args(kind))
+    return next((one for one in members if isinstance(one, type) and issubclass(one, Struct)), None)
 
 
 def _misplaced(path: list[str], cls: type[Struct]) -> str:
@@ -352,15 +349,11 @@ def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
     for field in msgspec.structs.fields(Simulator):
         if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
             return f". Did you mean 'simulator.{field.encode_name}'?"
-    inner = [field.encode_name for field in msgspec.structs.fields(cls) if _holds(bare_type(field.type), path[-1])]
+    tables = {field.encode_name: inner_table(field.type) for field in msgspec.structs.fields(cls)}
+    inner = [name for name, table in tables.items() if table is not None and path[-1] in _fields(table)]
     if len(inner) == 1:
         return f". Did you mean '{inner[0]}.{path[-1]}'?"
     return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
-
-
-def _holds(kind: Any, key: str) -> bool:
-    """Whether a type is a table with this key."""
-    return _is_struct(kind) and key in _fields(kind)
 
 
 def _type_name(value: Any) -> str:

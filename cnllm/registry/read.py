@@ -100,8 +100,8 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
     data = _shipped_data(path, text) if builtin else None
     kind = b"built-in" if builtin else b"data" if is_data else b""
     entry = _cache_entry(text, kind) if data is None else None
-    if data is None:
-        data = _cached_data(entry)
+    if data is None and (payload := cache.read_entry(entry)) is not None:
+        data = _unpack(payload)
     if data is None:
         data = parse(text, label)
         if not builtin:  # the tests check the built-in file
@@ -113,9 +113,9 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
                 if is_data:
                     error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
                 raise
-        payload = msgspec.msgpack.encode(data)
-        cache.write_entry(entry, payload)
-        data = _unpack(memoryview(payload))  # the tables that nobody needs take less memory so
+        encoded = msgspec.msgpack.encode(data)
+        cache.write_entry(entry, encoded)
+        data = _unpack(memoryview(encoded))  # the tables that nobody needs take less memory so
     return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
 
 
@@ -170,11 +170,6 @@ def _cache_entry(text: bytes, kind: bytes) -> str | None:
     if may_have_password and re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
         return None
     return cache.cache_entry("registry", _FORMAT, text, person=kind)
-
-
-def _cached_data(entry: str | None) -> dict[str, Any] | None:
-    payload = cache.read_entry(entry)
-    return None if payload is None else _unpack(payload)
 
 
 def _unpack(payload: memoryview) -> dict[str, Any]:

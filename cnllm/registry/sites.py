@@ -87,7 +87,7 @@ def unsure_sites(registry: Registry) -> list[Note]:
         provider = target.partition("/")[0]
         if provider not in has_keys:
             has_keys[provider] = bool(
-                _present([k for site in registry.sites(provider) for k in _variables(registry, site)])
+                keys.names_with_key([k for site in registry.sites(provider) for k in _variables(registry, site)])
             )
         group = registry.site_group(name, suggest=False) if has_keys[provider] else None
         if group is None or group.vendor in found:
@@ -102,12 +102,12 @@ def unsure_sites(registry: Registry) -> list[Note]:
 def has_key(registry: Registry, provider: str) -> bool:
     """Whether a key is set that may be one of this site."""
     owners = _owners(registry, provider)
-    return any(owners.get(key) in (None, provider) for key in _present(_variables(registry, provider)))
+    return any(owners.get(key) in (None, provider) for key in keys.names_with_key(_variables(registry, provider)))
 
 
 def order_keys(registry: Registry, model: Model, names: list[str]) -> list[str]:
     """Return the variables of a model's key, best first: those of its own site, then those that fit several sites."""
-    if model.flags.site is None or len(names) < 2 or len(_present(names)) < 2:
+    if model.flags.site is None or len(names) < 2 or len(keys.names_with_key(names)) < 2:
         return names
     owners = _owners(registry, model.provider)
     return sorted(names, key=lambda name: 0 if (o := owners.get(name)) == model.provider else 1 if o is None else 2)
@@ -141,7 +141,7 @@ def _choose(
     if key_env is not None:
         present = [key_env] if key_env in group.readers else []
     else:
-        present = _present(list(group.readers))
+        present = keys.names_with_key(list(group.readers))
         if api_key is not None:
             present = [key for key in present if keys.find_key([key]) == api_key]
     if not present and api_key is None:
@@ -199,20 +199,15 @@ def _choose_plan(registry: Registry, group: SiteGroup, ask: AskSite | None) -> _
     """Return the plan of the vendor whose own variable is set, where no other key of the vendor is."""
     for plan in registry.plans(group):
         own = [key for key in _variables(registry, plan) if key not in group.readers]
-        if _present(own) and (sites := registry.site_group(f"{plan}/{group.id}", is_bare=True)) is not None:
+        if keys.names_with_key(own) and (sites := registry.site_group(f"{plan}/{group.id}", is_bare=True)) is not None:
             return _choose(registry, sites, None, None, ask) or _Choice(plan, _reason(own[0]))
-        if _present(own):
-            return _Choice(plan, _reason(_present(own)[0]))
+        if keys.names_with_key(own):
+            return _Choice(plan, _reason(keys.names_with_key(own)[0]))
     return None
 
 
 def _reason(key: str) -> str:
     return f"{key} is set" if keys.key_source(key) == "environment" else f"{key} is in the keys file"
-
-
-def _present(names: Sequence[str]) -> list[str]:
-    """Return the variables that hold a key, in the environment or in the keys file."""
-    return keys.names_with_key(names)
 
 
 def _variables(registry: Registry, provider: str) -> list[str]:
