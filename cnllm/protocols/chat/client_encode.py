@@ -14,7 +14,7 @@ from cnllm.protocols.chat.client_paths import turn_writer
 from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error
+from cnllm.types.convert import CACHE_MARKS, content_part, result_parts, text_with_error, with_error
 from cnllm.types.media import NAME_KEYS, data_url, is_pdf, media_kind, upload_name
 from cnllm.types.tools import Function
 
@@ -81,6 +81,8 @@ def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str,
         wire["content"] = {"null": None, "empty": "", "space": " ", None: None}[rules.empty]
     if calls:
         wire["tool_calls"] = [_call(c, names) for c in calls]
+    if message.name is not None:
+        wire["name"] = message.name
     return _add_extra(wire, message, rules)
 
 
@@ -212,7 +214,10 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
         wire["tool_call_id"] = result.id
     if flags.tools is not None and flags.tools.result_name and result.name:
         wire["name"] = result.name
-    wire["content"] = text_with_error(result)
+    if result.media or result.blocks:
+        wire["content"] = [_part(part, "tool", rules) for part in result_parts(with_error(result))]
+    else:
+        wire["content"] = text_with_error(result)
     return wire
 
 
