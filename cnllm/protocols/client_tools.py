@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from cnllm.types import ToolCall
+from cnllm.types import Note, ToolCall
 
 __all__ = [
     "ArgumentReader",
@@ -17,6 +17,7 @@ __all__ = [
     "allow_tools",
     "arguments_text",
     "is_bare_input",
+    "narrowed_note",
     "unique_name",
 ]
 
@@ -138,10 +139,11 @@ def _character(escape: re.Match[str]) -> str:
 
 def allow_tools(
     options: dict[str, Any], choice: Mapping[str, Any], place: str, names: Collection[str], kinds: Collection[Any] = ()
-) -> None:
+) -> list[Note]:
     """Keep the functions with these names, and other tools of these kinds; the choice becomes its mode.
 
-    Raises `ValueError`, with the place of the choice, where it names tools and none of them is offered.
+    Return a note on the tools that are left out. Raises `ValueError`, with the place of the choice, where it names
+    tools and none of them is offered.
     """
     offered = options.get("tools", ())
     options["tools"] = [tool for tool in offered if _is_allowed(tool, names, kinds)]
@@ -152,6 +154,16 @@ def allow_tools(
     if not options["tools"]:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
+    return narrowed_note(place, offered, options.get("tools", ()))
+
+
+def narrowed_note(place: str, offered: Sequence[Any], kept: Sequence[Any]) -> list[Note]:
+    """Return a note on the tools that a choice among some does not allow; nothing where it allows all."""
+    labels = [_label(tool) for tool in offered if tool not in kept]
+    if not labels:
+        return []
+    shown = ", ".join(labels[:_MOST_NAMES]) + ", …" * (len(labels) > _MOST_NAMES)
+    return [Note("tool-choice", "tool_choice", place, f"only what it allows is offered, without {shown}")]
 
 
 def _is_allowed(tool: dict[str, Any], names: Collection[str], kinds: Collection[Any]) -> bool:

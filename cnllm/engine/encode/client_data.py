@@ -21,6 +21,7 @@ from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import ADJUST, CannotSend
 from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.protocols import fields
+from cnllm.protocols.client_tools import narrowed_note
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, WebSearchFlags
@@ -49,6 +50,7 @@ _SEARCH_KEYS = ("web_search_options",)
 """Keys of a body that ask for a web search."""
 _PORTABLE_KEYS = ("type", "function", "custom", CACHE_MARK, "defer_loading")
 """Keys of a function that stay on any wire: the engine decides about marks of the cache and about deferral."""
+_CALLING = "toolConfig.functionCallingConfig"
 _HINT = f"leave it out, or allow adjustments: {ADJUST}"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
@@ -86,6 +88,8 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
                 _refuse_choice(str(value.get("type") if isinstance(value, Mapping) else value), model)
             if table.outcome(path) in ("refuse", "reject") and value:
                 _refuse(path, body.protocol, model)
+            if path == _CALLING and _allow_functions(value, out, inner_notes):
+                continue
             if not _map_setting(path, value, out, model, table):
                 notes.append(_left_out("extra_body", path, body.protocol))
     if foreign_tools:
@@ -201,8 +205,6 @@ def _map_setting(path: str, value: Any, options: dict[str, Any], model: Model, t
     if (path, value) in _JSON_OBJECT:
         options.setdefault("schema", {"type": "object"})
         return True
-    if path == "toolConfig.functionCallingConfig":
-        return _allow_functions(value, options)
     row = table.row(path)
     meaning = snake_case(path) if row is None else row.meaning
     if not _forward(meaning, value, options, model, is_portable=row is not None and row.outcome == "forward"):
@@ -227,13 +229,17 @@ def _forward(meaning: str, value: Any, options: dict[str, Any], model: Model, *,
     return True
 
 
-def _allow_functions(config: Any, options: dict[str, Any]) -> bool:
-    """Offer only the functions that a config of calls allows, in its mode."""
+def _allow_functions(config: Any, options: dict[str, Any], notes: list[Note]) -> bool:
+    """Offer only the functions that a config of calls allows, in its mode. Keys beside them are noted."""
     match config:
-        case {"mode": str(mode), "allowedFunctionNames": list(names)} if mode in _MODES and options.get("tools"):
-            tools: list[Any] = options["tools"]  # a web search is no function, and stays
-            options["tools"] = [t for t in tools if isinstance(t, Tool) or t.get("function", {}).get("name") in names]
-            options["tool_choice"] = _MODES[mode]
+        case {"mode": str(mode), "allowedFunctionNames": list(names), **rest} if mode in _MODES:
+            if not (tools := options.get("tools")):
+                return False
+            # A web search is no function, and stays.
+            kept = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
+            options["tools"], options["tool_choice"] = kept, _MODES[mode]
+            notes += narrowed_note("allowedFunctionNames", tools, kept)
+            notes += [_left_out("extra_body", f"{_CALLING}.{key}", "gemini") for key in rest]
             return True
     return False
 

@@ -20,6 +20,7 @@ from cnllm.registry.flags import LEVELS
 from cnllm.types import (
     Media,
     Message,
+    Note,
     Opaque,
     Reasoning,
     Request,
@@ -51,9 +52,11 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         raise ValueError("messages is not a list")
     messages_read = recall(messages, partial(_turn, stamp))
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
-    _tools(options)
-    if body.get("max_completion_tokens") is not None:
-        options["max_tokens"] = body["max_completion_tokens"]
+    notes = _tools(options)
+    if (limit := body.get("max_completion_tokens")) is not None:
+        if options.get("max_tokens") not in (None, limit):
+            notes.append(Note("key-foreign", "max_tokens", "max_tokens", "left out: max_completion_tokens counts"))
+        options["max_tokens"] = limit
     extra = FIELDS.rest(body)
     if (effort := body.get("reasoning_effort")) is not None:
         if effort in _EFFORTS or effort.isdecimal():
@@ -72,7 +75,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     if extra:
         options["extra_body"] = extra
     stream = body.get("stream") is True
-    return Request(model=body.get("model"), messages=messages_read, stream=stream, options=options)
+    return Request(model=body.get("model"), messages=messages_read, stream=stream, options=options, notes=notes)
 
 
 def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
@@ -85,8 +88,8 @@ def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
         raise ValueError(f"messages[{index}]: {error}") from error
 
 
-def _tools(options: dict[str, Any]) -> None:
-    """Decode custom tools as functions, and a choice of one, or among some."""
+def _tools(options: dict[str, Any]) -> list[Note]:
+    """Decode custom tools as functions, and a choice of one, or among some. Return notes on what is left out."""
     if "tools" in options:
         options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
     match options.get("tool_choice"):
@@ -95,7 +98,8 @@ def _tools(options: dict[str, Any]) -> None:
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
             names = [_tool_name(entry) for entry in allowed]
             named = [name for name in names if name is not None]
-            allow_tools(options, choice, "tool_choice.allowed_tools", named)
+            return allow_tools(options, choice, "tool_choice.allowed_tools", named)
+    return []
 
 
 def _tool(tool: Any, index: int) -> dict[str, Any]:

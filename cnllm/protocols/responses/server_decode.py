@@ -20,7 +20,7 @@ from cnllm.protocols.responses.server_tools import (
     own_space,
 )
 from cnllm.registry.flags import LEVELS
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
@@ -52,14 +52,15 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     tools = ClientTools(body)
     messages += _messages(body, stamp, tools)
     stream = body.get("stream") is True
-    return Request(model=body.get("model"), messages=messages, stream=stream, options=_options(body, tools))
+    options, notes = _options(body, tools)
+    return Request(model=body.get("model"), messages=messages, stream=stream, options=options, notes=notes)
 
 
 # ── options ───────────────────────────────────────────────────────────────────
 
 
-def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
-    """Decode the options of a body."""
+def _options(body: dict[str, Any], tools: ClientTools) -> tuple[dict[str, Any], list[Note]]:
+    """Decode the options of a body. Return them with notes on what is left out."""
     options: dict[str, Any] = {}
     extra = FIELDS.rest(body)
     for key in _SAME_OPTIONS:
@@ -67,7 +68,7 @@ def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
             options[key] = body[key]
     if tools.definitions or body.get("tools") is not None:
         options["tools"] = tools.definitions
-    _choice(options.get("tool_choice"), options, extra, tools)
+    notes = _choice(options.get("tool_choice"), options, extra, tools)
     if body.get("max_output_tokens") is not None:
         options["max_tokens"] = body["max_output_tokens"]
     if isinstance(thinking := body.get("reasoning"), dict):
@@ -80,24 +81,25 @@ def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
         extra["text"] = rest
     if extra:
         options["extra_body"] = extra
-    return options
+    return options, notes
 
 
-def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: ClientTools) -> None:
-    """Decode the tool choice; one among the endpoint's own tools stays in the body."""
+def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: ClientTools) -> list[Note]:
+    """Decode the tool choice; one among the endpoint's own tools stays in the body. Return notes on left out tools."""
     match choice:
         case None | str():
             pass
         case {"type": "allowed_tools", "tools": list() as allowed}:
             entries = [entry for entry in allowed if isinstance(entry, dict)]
             names = [name for entry in entries for name in tools.names_in(entry)]
-            allow_tools(options, choice, "tool_choice", names, [entry.get("type") for entry in entries])
+            return allow_tools(options, choice, "tool_choice", names, [entry.get("type") for entry in entries])
         case {"type": str()} if names := tools.names_in(choice):
             options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         case {"type": "function", "name": str(name)}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
         case _:
             extra["tool_choice"] = options.pop("tool_choice")
+    return []
 
 
 def read_search(tool: Mapping[str, Any]) -> WebSearch | None:
@@ -253,10 +255,11 @@ def _part(part: Any, index: int, stamp: Stamp) -> Part:
 
 def _other_keys(part: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a medium that no other protocol knows."""
-    return {key: value for key, value in part.items() if key not in _MEDIA_KEYS and value is not None}
+    known = _MEDIA_KEYS if part["type"] == "input_image" else _MEDIA_KEYS - {"detail"}
+    return {key: value for key, value in part.items() if key not in known and value is not None}
 
 
-_MEDIA_KEYS = ("type", "image_url", "detail", "input_audio", "file_data", "file_url", "filename", "file_id")
+_MEDIA_KEYS = frozenset(("type", "image_url", "detail", "input_audio", "file_data", "file_url", "filename", "file_id"))
 
 
 def _media(part: dict[str, Any]) -> Media | None:
@@ -268,7 +271,7 @@ def _media(part: dict[str, Any]) -> Media | None:
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Media(f"audio/{kind}", data)
         case {"type": "input_file"} if part.get("file_id") is None:
-            return as_media({key: value for key, value in part.items() if key in _MEDIA_KEYS})
+            return as_media({key: value for key, value in part.items() if key in _MEDIA_KEYS - {"detail"}})
     return None
 
 
