@@ -24,6 +24,7 @@ from cnllm.types.tools import Function, WebSearch, check_names
 
 __all__ = [
     "CLIENT_OPTIONS",
+    "DEFAULT_NAME",
     "EXTRA_PARAMS",
     "OPTION_NAMES",
     "PARAMS",
@@ -37,6 +38,8 @@ EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", 
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
 PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls"))
 """The parameters that are options of a call, whatever the model's registry says."""
+DEFAULT_NAME = "answer"
+"""The name of the format of an answer that has no other."""
 CLIENT_OPTIONS = ("api_key", "fallback", "limits", "tag", "timeout")
 """Options for the client; accepted so that one set of options serves both."""
 
@@ -65,7 +68,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     other_params: dict[str, Any] = {}
     schema: dict[str, Any] | None = None
-    schema_name: str = "answer"
+    schema_name: str = DEFAULT_NAME
     schema_keys: dict[str, Any] = {}
     schema_kind: Any = None
     corrections: int | None = None
@@ -355,7 +358,7 @@ def _name(title: Any) -> str:
     """Return a title as the name of a schema, which may hold only letters, digits, - and _."""
     text = str.__str__(title) if isinstance(title, str) else ""
     cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in text)
-    return cleaned.strip("_")[:64] or "answer"
+    return cleaned.strip("_")[:64] or DEFAULT_NAME
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:

@@ -256,7 +256,8 @@ class Wire(Struct, frozen=True):
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
-    field for the name of their speaker. `text_arguments`: the arguments of a call are a text, which is JSON and not
+    field for the name of their speaker. `named_format`: the format of an answer has a name and a description beside its
+    schema. `text_arguments`: the arguments of a call are a text, which is JSON and not
     empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
     for all.
 
@@ -285,6 +286,7 @@ class Wire(Struct, frozen=True):
     reports_length: bool = True
     count_paths: tuple[str, ...] = ()
     names: bool = False
+    named_format: bool = False
     text_arguments: bool = False
     tool_keys: frozenset[str] | None = frozenset()
     part_keys: frozenset[str] | None = None

@@ -7,7 +7,7 @@ import msgspec
 from builtin import BUILTIN
 from cases import each
 
-from cnllm import Client, Model
+from cnllm import Client, Model, engine
 
 from .support import SCHEMA
 
@@ -56,3 +56,17 @@ def test_a_schema_is_taken_beside_the_callers_tools(provider: str) -> None:
                 continue
             reply = client.call(model, "who?", schema=SCHEMA, tools=[TOOL])
             assert ([call.name for call in reply.tool_calls], reply.parsed) == (["look"], None), model
+
+
+def test_the_schema_of_an_answer_is_in_the_subset_of_the_endpoint() -> None:
+    model = BUILTIN.resolve("moonshotai/kimi-k3")
+    number = {"type": "integer", "minimum": 1, "title": "A"}
+    schema = {"type": "object", "properties": {"a": number}, "required": ["a"], "additionalProperties": False}
+    plan = engine.build_request(model, "Hi", schema=schema)
+    sent = plan.body["response_format"]["json_schema"]["schema"]
+    assert sent["properties"] == {"a": {"type": "integer"}}
+    [note] = [note for note in plan.notes if note.code == "schema-adapted"]
+    assert note.said == "the schema of the answer"
+    assert plan.schema == schema, "the answer is checked against the caller's own"
+    sent_as_is = engine.build_request(model, "Hi", schema=schema, on_unsupported="send")
+    assert sent_as_is.body["response_format"]["json_schema"]["schema"] == schema

@@ -21,6 +21,7 @@ from cnllm.engine.encode.prefill import prefill_rules
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.encode.tools import (
+    adapt_schema,
     adapt_tools,
     apply_strict,
     drop_unsupported,
@@ -267,6 +268,11 @@ def _structured_output(
         options = structured.add_answer_tool(request.options, output)
         request = replace(request.with_options(options), tools=options.tools)
         ledger.mode = request.mode
+    elif output is not None and output.method == "json_schema" and (rules := request.flags.tools) is not None:
+        changes = [rule for rule in rules.schema or () if rule != "root-object"]  # its root is an object already
+        rules = replace(rules, schema=changes)
+        schema = adapt_schema(output.wire_schema, rules, ledger.for_option("schema"), "the schema of the answer")
+        output = replace(output, wire_schema=schema)
     return request, output
 
 

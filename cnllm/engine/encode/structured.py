@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
-from cnllm.engine.options import RequestOptions
+from cnllm.engine.options import DEFAULT_NAME, RequestOptions
+from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
 from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
@@ -67,6 +68,8 @@ def choose_method(
         _require_schema(options.schema)
     method = "prompt" if text_tools_flag is not None else _first_method(options, flags, ledger)
     wire_schema, wrapped = (options.schema, False) if method == "prompt" else _as_object_schema(options.schema)
+    if method != "json_schema" or not wire(ledger.model.protocol).named_format:
+        wire_schema = _with_name(wire_schema, options)
     answer = OutputMethod(
         method=method,
         schema=options.schema,
@@ -85,6 +88,17 @@ def choose_method(
         did = f"the schema of an object that holds it as {WRAPPER_KEY!r}"
         ledger.note("schema-wrapped", "schema.methods", "a schema that allows other values than objects", did)
     return answer
+
+
+def _with_name(schema: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
+    """Return a schema with the name and the description that the caller gave the format, as its own."""
+    own: dict[str, Any] = {}
+    if options.schema_kind is None and options.schema_name != DEFAULT_NAME and "title" not in schema:
+        own["title"] = options.schema_name
+    if description := options.schema_keys.get("description"):
+        texts = [description, schema.get("description")]
+        own["description"] = "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
+    return {**schema, **own} if own else schema
 
 
 def _require_schema(schema: dict[str, Any]) -> None:

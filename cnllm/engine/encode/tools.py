@@ -26,7 +26,15 @@ from cnllm.types.tools import Function, without_mark
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "fit_names", "resolve_tool_choice", "takes_parallel"]
+__all__ = [
+    "adapt_schema",
+    "adapt_tools",
+    "apply_strict",
+    "drop_unsupported",
+    "fit_names",
+    "resolve_tool_choice",
+    "takes_parallel",
+]
 
 _MOST_NAMES = 20  # tools that an error names
 _SEARCH = "tool_search"
@@ -183,6 +191,16 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     return tools
 
 
+def adapt_schema(schema: Schema, rules: Tools, ledger: Ledger, subject: str) -> Schema:
+    """Return a schema in the subset that the endpoint supports; `subject` names it in the note."""
+    new = adapt.adapt_schema_if_needed(schema, rules.schema or (), rules.schema_drop or ())
+    if new is None:
+        return schema
+    did = "put into the subset of JSON Schema that the endpoint takes"
+    flag = "tools.schema" if rules.schema else "tools.schema_drop"
+    return new if ledger.may_change("schema-adapted", flag, subject, did) else schema
+
+
 def _note_lost_keys(tools: tuple[Function, ...], ledger: Ledger) -> None:
     """Note the keys beside functions that the wire has no place for. One that is null says nothing."""
     written = wire(ledger.model.protocol).tool_keys
@@ -221,14 +239,8 @@ def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     """Return a tool whose schema is in the subset that the endpoint supports."""
     if not tool.parameters:
         return tool
-    schema = adapt.adapt_schema_if_needed(tool.parameters, rules.schema or (), rules.schema_drop or ())
-    if schema is None:
-        return tool
-    did = "put into the subset of JSON Schema that the endpoint takes"
-    flag = "tools.schema" if rules.schema else "tools.schema_drop"
-    if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
-        return tool
-    return replace(tool, parameters=schema)
+    schema = adapt_schema(tool.parameters, rules, ledger, f"the parameters of {tool.name}")
+    return tool if schema is tool.parameters else replace(tool, parameters=schema)
 
 
 # ── strict mode ──────────────────────────────────────────────────────────────

@@ -22,6 +22,7 @@ WIRE = Wire(
     file_parts=frozenset(["file"]),
     count_paths=("n", "best_of"),
     names=True,
+    named_format=True,
     most_calls="max_tool_calls",
     hour_mark=b'"1h"',
     text_arguments=True,

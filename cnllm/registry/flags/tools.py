@@ -83,8 +83,8 @@ class Tools(Base, frozen=True):
         | None,
         EVERY_WIRE,
     ] = None
-    """Changes to a function's parameters that put them into the endpoint's subset of JSON Schema. Why: Endpoints refuse
-    a schema outside their subset, and no two subsets are alike.
+    """Changes that put a function's parameters, and the schema of an answer, into the endpoint's subset of JSON Schema.
+    Why: Endpoints refuse a schema outside their subset, and no two subsets are alike.
     """
     schema_drop: Annotated[list[str] | None, EVERY_WIRE] = None
     """The keywords of JSON Schema that the endpoint refuses. Why: Some endpoints refuse keywords that others accept."""
