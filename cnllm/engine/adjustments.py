@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger", "MessageNote"]
 
-_MESSAGE = re.compile(r"messages\[(\d+)\]")
+_MESSAGE = re.compile(r"messages\[(\d+)\](?: holds (.+))?")
+"""The beginning of a note on a message: its index, and what it holds."""
 
 
 class MessageNote(Struct):
@@ -106,9 +107,10 @@ class Ledger:
             self._append(self._build_note(code, flag, text, did))
             return
         index = int(place[1])
-        cause = self.on_messages.get((code, flag, did))
+        key = (code, flag, did if place[2] is None else f"{place[2]}: {did}")
+        cause = self.on_messages.get(key)
         if cause is None:
-            self.on_messages[code, flag, did] = MessageNote(self._build_note(code, flag, text, did), index, index)
+            self.on_messages[key] = MessageNote(self._build_note(code, flag, text, did), index, index)
         elif index != cause.last:
             cause.more += 1
             cause.last = index

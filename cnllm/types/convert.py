@@ -25,6 +25,7 @@ from cnllm.types.parts import (
     Part,
     Reasoning,
     Role,
+    Seal,
     Text,
     ToolCall,
     ToolResult,
@@ -276,7 +277,9 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
         return [Text(content)] if content else []
     if role == "tool":
         id, error = _text_value(data, "tool_call_id"), _as_bool(data.get("error"))
-        return [result_of(id, _content_parts(content), data.get("name"), error=error)]
+        inner = _content_parts(content)
+        result = result_of(id, inner, data.get("name"), error=error)
+        return [_with_mark(result, inner)]
     parts: list[Part] = []
     reasoning = data.get("reasoning") or data.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
@@ -292,6 +295,14 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     if calls:
         parts += [call_of(call, index) for index, call in enumerate(calls)]
     return parts
+
+
+def _with_mark(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
+    """Return a result with the last cache mark of its texts, for the wire whose results have such a mark."""
+    marks = [part.extra[CACHE_MARK] for part in parts if type(part) is Text and part.extra and CACHE_MARK in part.extra]
+    if not marks:
+        return result
+    return msgspec.structs.replace(result, seal=Seal("anthropic-messages", "", "", {CACHE_MARK: marks[-1]}))
 
 
 def _content_parts(content: Any) -> list[Part]:

@@ -307,7 +307,7 @@ def test_each_key_inside_messages_and_tools_has_the_outcome_of_its_row(protocol:
             named = [note for note in notes if spelled(key, note.said) or note.code in OF_MARKS]
             assert is_sent or named or (row.outcome == "return" and len(notes) > 1), (*about, notes)
             if row.outcome == "forward" and is_sent:
-                assert not named, (*about, notes)
+                assert {note.code for note in named} <= {"media-dropped"}, (*about, notes)  # the mark is on the line
             if row.outcome in ("keep", "drop") and NEW_FORMS.isdisjoint(note.code for note in notes):
                 stays = row.outcome == "keep" and target == protocol
                 assert is_sent is stays, (*about, plan.body)

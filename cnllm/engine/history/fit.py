@@ -5,7 +5,7 @@ Only the copy for the wire changes. The decisions are the same on every wire; th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from cnllm.protocols.identifiers import UniqueIds, accepted_name
 from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
-from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK, CACHE_MARKS
 from cnllm.types.parts import SYSTEM_ROLES
@@ -81,6 +81,8 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
         subject, did = f"messages[{index}], the last turn, is by assistant", "a user turn is put after it"
         ledger.note("last-user", "messages.last_user", subject, did)
         turns.append((index, Message("user", (Text("…"),))))
+    if rules.content == "string" and codec.part_keys is None:
+        _note_flattened(turns, ledger)
     return [message for _, message in turns]
 
 
@@ -105,7 +107,23 @@ def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger
     for key, count in counts.items():
         did = "left out: the endpoint is not known to take it"
         ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
-    for key, count in in_parts.items():
+    _note_counts(in_parts, ledger)
+
+
+def _note_flattened(turns: Sequence[Turn], ledger: Ledger) -> None:
+    """Note the keys of texts that are sent as one string, where the endpoint takes no parts."""
+    counts: dict[str, int] = {}
+    for _, message in turns:
+        if all(type(part) not in (Media, Opaque) for part in message.parts):
+            for part in message.parts:
+                if type(part) is Text and part.extra:
+                    _count_lost(part, message.role, (), counts)
+    _note_counts(counts, ledger)
+
+
+def _note_counts(counts: Mapping[str, int], ledger: Ledger) -> None:
+    """Note how often each key of a part is left out."""
+    for key, count in counts.items():
         code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
         subject = CACHE_MARK if key == CACHE_MARK else f"messages[].content[].{key}"
         ledger.count(code, "messages.fields", subject, "left out: the wire has no place for it", count)

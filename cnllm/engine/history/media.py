@@ -50,6 +50,12 @@ def placeholder_text(media: Media) -> str:
     return unreadable_line(media_noun(media), file_name(media) or url_name(media))
 
 
+def _in_place(media: Media, text: str) -> Text:
+    """Return the text that is sent in place of a medium, with its mark of the prompt cache."""
+    mark = (media.extra or {}).get(CACHE_MARK)
+    return Text(text, None, None if mark is None else {CACHE_MARK: mark})
+
+
 def drop_unreadable(
     turns: Sequence[Turn], model: Model, flags: Flags, ledger: Ledger, *, reads_pdfs: bool = False
 ) -> list[Turn]:
@@ -273,27 +279,30 @@ class _MediaForms:
     def _medium(self, media: Media, index: int) -> list[Part]:
         """Return a medium as it is sent: itself, its text, or a line."""
         reason = _media_refusal(media, self._flags, self._model.protocol)
-        context = None if self._has_documents else (media.extra or {}).get("context")
-        if reason is None and not context:
+        context = (media.extra or {}).get("context")
+        if reason is None and (self._has_documents or not context):
             return [media]
+        head = [Text(f"<context>\n{context}\n</context>")] if context else []
         kind = media_noun(media)
         if (text := file_text(media)) is not None:
             self._note_text(index, kind)
             extra = media.extra or {}
             sealed = media.seal.data if media.seal is not None and type(media.seal.data) is dict else {}
             _note_lost_keys({**extra, **sealed.get("part", sealed)}, self._ledger)
-            return [Text(text, None, {CACHE_MARK: extra[CACHE_MARK]} if CACHE_MARK in extra else None)]
+            return [_in_place(media, text)]
         if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:
             did = "its text was sent, without its pictures and its layout"
             self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
-            return [Text(text)]
+            return [*head, _in_place(media, text)]
         if reason is None:
-            return [Text(f"<context>\n{context}\n</context>"), media]
+            return [*head, media]
         if not reason.startswith("the endpoint"):
             subject = kind
         else:
             subject = f"{kind} by URL" if media.data is None else f"{kind} of type {media.type}"
-        return [Text(placeholder_text(media)) if self._may_drop(subject, index, reason, media) else media]
+        if not self._may_drop(subject, index, reason, media):
+            return [media]
+        return [*head, _in_place(media, placeholder_text(media))]
 
     def _with_mark(self, media: Media, data: Mapping[str, Any]) -> Media:
         """Return the medium of a part with its mark of the prompt cache, where the endpoint takes such a mark."""
@@ -319,6 +328,7 @@ class _MediaForms:
             reason = "the endpoint does not accept this form"
         if reason is None or not self._may_drop(kind, index, reason, part):
             return part
+        self.lost_marks += part.data.get(CACHE_MARK) is not None
         return Text(unreadable_line(kind))
 
     def _note_text(self, index: int, kind: str) -> None:

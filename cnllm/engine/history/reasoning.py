@@ -77,7 +77,8 @@ def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None
             continue
         returned, answered = _message_keys(seal.protocol)
         is_client = not seal.provider and seal.protocol != model.protocol
-        for key in dict.fromkeys(_sealed_keys(seal.data)):
+        block = seal.data.get("type") if type(seal.data) is dict else None
+        for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
             if key in returned if is_client else key not in answered:
                 counts[key] = counts.get(key, 0) + 1
     for key, count in counts.items():
@@ -321,7 +322,7 @@ def _filler_text(index: int, rules: ReasoningFlags, ledger: Ledger) -> str | Non
     if rules.if_missing == "error":
         ledger.cannot("reasoning-missing", "reasoning.if_missing", subject, "the endpoint demands it")
         return None
-    filler = _FILLERS.get(str(rules.if_missing))
+    filler = None if form(rules) == "seal" else _FILLERS.get(str(rules.if_missing))  # a text without a seal is not sent
     if filler is not None:
         ledger.note("reasoning-filled", "reasoning.if_missing", subject, f"sent as {filler!r}")
     return filler

@@ -192,7 +192,7 @@ def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
     sealed = _seal_data(part)
     if sealed:
         return sealed
-    if flags.reasoning is None or form(flags.reasoning) != "content-parts" or not part.text:
+    if flags.reasoning is None or form(flags.reasoning) != "content-parts":
         return None
     return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": part.text}]}
 
