@@ -138,7 +138,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "text-differs": "the whole text, at its end, is longer than its pieces; a gap in them makes the reply cut",
         "second-reply": "another reply begins in the stream; it is not read, and the first one ends there",
         "deltas-reread": "the stream repeats all so far in each delta, and was read again so",
-        "tag-stripped": "a reasoning tag that closes nothing was left out",
+        "tag-stripped": "a reasoning tag that closes nothing, or a tag around the answer, was left out",
         "stop-left-in": "a stop text was taken off the end of the text",
         "price-peak": "the cost is by the price of peak hours: the hour is not known",
         "notes-left-out": "there were more notes of one code than are kept",

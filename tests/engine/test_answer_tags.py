@@ -153,3 +153,12 @@ def test_white_space_without_an_end_does_not_wait() -> None:
 def test_an_opening_tag_alone_is_enough() -> None:
     tags = AnswerTags(["<answer>"])
     assert fed(tags, "<answer>42") + rest(tags) == "42"
+
+
+@each("pieces", [[f"{OPEN}Hi.{CLOSE}{END}"], [*f"{OPEN}Hi.{CLOSE}{END}"]])
+def test_each_tag_that_is_left_out_has_a_note(model: Model, pieces: list[str]) -> None:
+    sanitizer = cnllm.Sanitizer(model)
+    text = "".join(map(sanitizer.feed, pieces))
+    found = sanitizer.close()
+    assert text + found.rest == "Hi."
+    assert {note.said for note in found.notes} == {OPEN, CLOSE, END}

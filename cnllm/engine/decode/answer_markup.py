@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.engine.decode.stage import Ending, Item, Restart
+from cnllm.engine.decode.stage import Ending, Item, Restart, removal
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import TextPiece
 from cnllm.types import Note
@@ -24,7 +24,10 @@ class AnswerTags:
     stage before notices every tag, so that plain text without one may pass by.
     """
 
-    __slots__ = ("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "is_idle", "lets_text", "pending")
+    __slots__ = (
+        *("_closers", "_firsts", "_has_begun", "_has_ended", "_is_opened", "_opener"),
+        *("is_idle", "lets_text", "pending"),
+    )
 
     reads_text, reads_thought = True, False
     lets_thought = True
@@ -38,6 +41,7 @@ class AnswerTags:
     def _begin(self) -> None:
         """Begin an answer."""
         self._has_begun = False
+        self._is_opened = False  # the answer began with the opening tag
         self._has_ended = False  # all that follows is text
         self.pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
         self.is_idle = True  # while nothing is pending
@@ -52,9 +56,11 @@ class AnswerTags:
             return [*out, item]
         if type(item) is not TextPiece:
             return [item]
+        has_begun = self._has_begun
         text = self._certain(item.text)
         self.is_idle = not self.pending
-        return [TextPiece(text)] if text else []
+        notes: list[Item] = [_removal(self._opener)] if self._is_opened and not has_begun else []
+        return [*notes, TextPiece(text)] if text else notes
 
     def _certain(self, text: str) -> str:
         """Return the text that is no tag."""
@@ -67,7 +73,8 @@ class AnswerTags:
                 self.pending = text
                 return ""
             self._has_begun = True
-            text = rest.removeprefix(self._opener) if rest.startswith(self._opener) else text
+            self._is_opened = rest.startswith(self._opener)
+            text = rest.removeprefix(self._opener) if self._is_opened else text
         start = self._tail_start(text)
         self.pending = text[start:]
         return text[:start]
@@ -75,10 +82,11 @@ class AnswerTags:
     def release(self) -> list[Item]:
         """Return what waited and is no tag: the part of the reply is over."""
         text, self.pending, self.is_idle = self.pending, "", True
-        rest = text.rstrip()
+        rest, notes = text.rstrip(), list[Item]()
         while closer := next((tag for tag in self._closers if rest.endswith(tag)), ""):
             text = rest = rest.removesuffix(closer).rstrip()
-        return [TextPiece(text)] if text else []
+            notes.append(_removal(closer))
+        return [TextPiece(text), *notes] if text else notes
 
     def end(self, ending: Ending) -> list[Item]:
         """Return what waited and is no tag."""
@@ -169,6 +177,11 @@ class StopTexts:
         rest = text[: len(text) - len(stop)]
         note = Note("stop-left-in", "params.stop", stop, "taken off the end of the text")
         return [TextPiece(rest), note] if rest else [note]
+
+
+def _removal(tag: str) -> Note:
+    """Return the note on a tag around the answer."""
+    return Note("tag-stripped", "reasoning.answer_tags", tag, removal(tag, "it stands around the answer"))
 
 
 def _overlap(text: str, tag: str) -> int:
