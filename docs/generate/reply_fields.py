@@ -68,14 +68,16 @@ _ROWS: dict[str, Rows] = {
     },
     "gemini": {
         "": {
-            "translate": "candidates usageMetadata promptFeedback",
+            "translate": "candidates usageMetadata",
             "answer": "modelVersion responseId createTime",
-            "keep": "modelStatus",
+            "keep": "modelStatus promptFeedback",
         },
         "candidates[]": {
-            "translate": "content finishReason finishMessage groundingMetadata logprobsResult",
+            "translate": "content finishReason groundingMetadata logprobsResult",
             "answer": "index",
-            "keep": "citationMetadata urlContextMetadata continuationToken tokenCount avgLogprobs safetyRatings",
+            "keep": """
+                citationMetadata urlContextMetadata continuationToken tokenCount avgLogprobs safetyRatings finishMessage
+            """,
         },
         "candidates[].content.parts[]": {
             "translate": "text thought functionCall",

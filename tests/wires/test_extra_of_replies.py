@@ -311,3 +311,20 @@ def test_a_count_that_grows_in_a_stream_is_an_event_each_time() -> None:
     found = [event.extra["usage"]["server_tool_use"] for event in events if type(event) is ExtraAdded]
     assert found == [{"web_search_requests": 1}, {"web_search_requests": 2}]
     assert parser.close().extra["usage"]["server_tool_use"] == {"web_search_requests": 2}
+
+
+def test_the_probabilities_of_a_refusal_are_those_of_its_tokens() -> None:
+    choice = {
+        "message": {"content": None, "refusal": "Hello"},
+        "logprobs": {"refusal": TOKENS},
+        "finish_reason": "stop",
+    }
+    body = json.dumps({"choices": [choice]}).encode()
+    assert engine.parse_response(endpoint("openai-chat"), 200, {}, body).extra == {"logprobs": TOKENS}
+
+
+def test_a_client_of_gemini_reads_why_its_prompt_was_blocked() -> None:
+    feedback = {"blockReason": "SAFETY", "safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT"}]}
+    body = json.dumps({"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 3}}).encode()
+    reply = engine.parse_response(endpoint("gemini"), 200, {}, body)
+    assert engine.encode_reply("gemini", reply)["promptFeedback"] == feedback

@@ -45,9 +45,9 @@ __all__ = ["GeminiDecoder", "fast_decoder"]
 
 _THOUGHT = "thought"
 _CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
-_ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings")
+_ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
 """Keys of a candidate that `Reply.extra` has."""
-_EXCHANGE_KEYS = ("content", "finishReason", "finishMessage", "index", "logprobsResult", *_ABOUT)
+_EXCHANGE_KEYS = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 """Keys of a candidate about the exchange, not about the answer."""
 
 
@@ -75,8 +75,9 @@ class GeminiDecoder:
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:
             yield from self._merge_usage(usage)
-        if status := data.get("modelStatus"):
-            yield ExtraPiece("modelStatus", status)
+        for key in ("modelStatus", "promptFeedback"):
+            if value := data.get(key):
+                yield ExtraPiece(key, value)
         is_read = False
         for position, candidate in enumerate(candidates if type(candidates) is list else ()):
             is_first = type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,))

@@ -66,8 +66,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **head}
 
 
-_OF_CANDIDATE = ("tokenCount", "avgLogprobs", "safetyRatings")
-_OF_REPLY = ("modelStatus",)
+_OF_CANDIDATE = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
+_OF_REPLY = ("modelStatus", "promptFeedback")
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
