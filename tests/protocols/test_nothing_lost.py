@@ -235,3 +235,12 @@ def test_filler_is_sent_where_it_is_noted(shape: str, sends: bool, tmp_path: Fil
     plan = engine.build_request(model, turns)
     assert ("reasoning" in [item.get("type") for item in plan.body["input"]]) is sends
     assert any(note.code == "reasoning-filled" for note in plan.notes) is sends
+
+
+@pytest.mark.parametrize("rules", ['effort.at = "effort"', 'effort.high = "high"'])
+def test_a_level_without_a_place_or_a_word_is_noted(rules: str, tmp_path: File) -> None:
+    model = endpoint(tmp_path, CHAT, "\n".join(f"reasoning.{rule}" for rule in ('mode = "unknown"', rules)))
+    for level in ("on", "high", 2048):
+        plan = engine.build_request(model, "Hi", reasoning=level)
+        assert plan.body.keys() == {"model", "messages"}
+        assert "reasoning-unknown" in [note.code for note in plan.notes], level

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.registry.flags import LEVELS, BudgetFlags, Effort, Patch, ReasoningFlags
@@ -45,6 +46,8 @@ def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, l
     flags = reasoning or ReasoningFlags()
     if option is None:
         return _NO_CHANGE
+    if flags.effort is not None and (flags.effort.at is None or not _declared(flags.effort)):
+        flags = replace(flags, effort=None)  # a place without words says nothing
     if option == 0 and type(option) is int:
         option = "off"
     if flags.mode == "never":
@@ -111,19 +114,20 @@ def _effort_value(level: str, effort: Effort, ledger: Ledger, *, note: bool = Tr
 
     Where the endpoint lacks the level, use the nearest one; of two equally near, the stronger.
     """
-    if effort.at is None:
-        return ()
+    assert effort.at is not None
     value = getattr(effort, level)
     if value is None:
-        declared = [name for name in LEVELS if getattr(effort, name) is not None]
-        if not declared:
-            return ()
         position = LEVELS.index(level)
-        nearest = min(declared, key=lambda name: (abs(LEVELS.index(name) - position), -LEVELS.index(name)))
+        nearest = min(_declared(effort), key=lambda name: (abs(LEVELS.index(name) - position), -LEVELS.index(name)))
         value = getattr(effort, nearest)
     if note and value.lower() != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, value):
         value = level
     return ((effort.at, value),)
+
+
+def _declared(effort: Effort) -> list[str]:
+    """Return the levels for which the endpoint has a word."""
+    return [name for name in LEVELS if getattr(effort, name) is not None]
 
 
 def _limit_budget(tokens: int, budget: BudgetFlags, ledger: Ledger, *, quiet: bool = False) -> int:

@@ -137,9 +137,10 @@ class ChatDecoder:
         if type(choice.get("text")) is str and choice["text"]:
             self._legacy(choice, out)
         logprobs = choice.get("logprobs")
-        for key in ("content", "refusal") if type(logprobs) is dict else ():
-            if type(tokens := logprobs.get(key)) is list:
-                out.append(ExtraPiece("logprobs", tokens))
+        if type(logprobs) is dict:
+            for tokens in (logprobs.get("content"), logprobs.get("refusal")):
+                if type(tokens) is list:
+                    out.append(ExtraPiece("logprobs", tokens))
         if (broken := choice.get("error")) and is_error(broken):
             out.append(Fault(broken if type(broken) is dict else choice))
         word = choice.get("finish_reason")
