@@ -26,6 +26,7 @@ from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step, route
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import is_loopback
+from cnllm.types.simulated import HEADER as MARK
 
 if TYPE_CHECKING:
     import h11
@@ -49,7 +50,8 @@ class Server:
     """The HTTP server. `url` is known after the start, also if `port` is 0 and the system chooses one.
 
     `strict`: refuse everything that the flags of a model deny, with a general error if the endpoint's own is unknown.
-    `neutral`: paths, names and errors do not show providers and models. If `models` is given, serve only these.
+    `neutral`: paths, names and errors do not show providers and models. `marked`: responses say that they are
+    simulated; a client that reads this names no price. If `models` is given, serve only these.
     `unfaithful`: the faults of a host (see `cnllm.simulator.unfaithful`), in every reply to a single call.
     `on_request` is called in the server's thread, so that a test can stop a client at any point of a conversation.
     """
@@ -64,6 +66,7 @@ class Server:
         body_limit: int = _MAX_BODY,
         strict: bool = False,
         neutral: bool = False,
+        marked: bool = True,
         models: Sequence[str] = (),
         unfaithful: str = "",
         on_request: Observer | None = None,
@@ -76,6 +79,7 @@ class Server:
         batches = BatchStore(registry, strict=strict)
         self.catalog = ServedModels(Endpoints(registry, strict, change), batches, hidden_names)
         self.slow = faults.slow
+        self.marked = marked
         self.host = host
         self.port = port
         self.pace = pace
@@ -265,7 +269,7 @@ class _ClientConnection:
         """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
         pieces = list(response.pieces)
         streams = response.headers.get("content-type") in ("text/event-stream", NDJSON)
-        headers = dict(response.headers)
+        headers = {name: value for name, value in response.headers.items() if self.server.marked or name != MARK}
         if not streams and fault.kinds:
             pieces = _quarters(b"".join(pieces))
         elif not streams:
@@ -343,9 +347,32 @@ def _quarters(body: bytes) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def running(registry: ModelLookup, **options: Any) -> Iterator[Server]:
-    """Run a server in a thread of its own while the block runs. The options are those of `Server`."""
-    server = Server(registry, **options)
+def running(
+    registry: ModelLookup,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    pace: float = 0.0,
+    *,
+    strict: bool = False,
+    neutral: bool = False,
+    marked: bool = True,
+    models: Sequence[str] = (),
+    unfaithful: str = "",
+    on_request: Observer | None = None,
+) -> Iterator[Server]:
+    """Run a server in a thread of its own while the block runs."""
+    server = Server(
+        registry,
+        host,
+        port,
+        pace,
+        strict=strict,
+        neutral=neutral,
+        marked=marked,
+        models=models,
+        unfaithful=unfaithful,
+        on_request=on_request,
+    )
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
