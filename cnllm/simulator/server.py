@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, NO_FAULT, InjectedFault, read_fault

@@ -23,7 +23,6 @@ from cnllm.engine.decode.framing import (
     is_complete,
     short_text,
 )
-from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
@@ -81,7 +80,8 @@ class StreamParser:
         self._notes = list(model.notes) if plan is None else plan.notes
         if simulated.is_news(self._headers, self._notes):
             self._notes = [*self._notes, simulated.NOTE]
-            flags = replace(flags, price=None)  # nothing was paid
+            flags = unpaid = replace(flags, price=None)
+            model = model.derive(lambda _: unpaid)
             plan = None if plan is None else replace(plan, flags=flags)
         codec = wire(model.protocol)
         self._plan = plan
@@ -89,7 +89,6 @@ class StreamParser:
         self._flags = flags
         self._builder = reply_builder(model, tools, plan)
         self._collected = self._builder.collected
-        self._collected.meter = meter_of(flags)
         self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(most_event)
         self._arrays = codec.json_arrays
         framing = flags.stream.framing if flags.stream else None
