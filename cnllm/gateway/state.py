@@ -14,11 +14,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.gateway.store import AsyncStore, StateStore, StoreFailure, open_store
+from cnllm.gateway.store import AsyncStore, StateStore, StoreCall, StoreFailure, open_store
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.protocols.server_interface import query_number
 from cnllm.system.processes import fork_safe
@@ -27,7 +26,6 @@ from cnllm.types import Note, Reply, Request
 __all__ = [
     "State",
     "Steps",
-    "StoreCall",
     "SyncState",
     "Work",
     "continued_body",
@@ -53,16 +51,11 @@ _UNAVAILABLE = Failure(
 )
 
 
-class StoreCall(Struct, frozen=True):
-    """A method of a store to call. The generator gets its result, and why it failed or None."""
-
-    method: str
-    arguments: tuple[Any, ...]
-    options: dict[str, Any] = {}
-
-
 Steps = Generator[StoreCall | Callable[[], Any], tuple[Any, str | None], T]
-"""Yields calls of a store, and functions that may take long. Returns a value."""
+"""Yields calls of a store, and functions that may take long. Returns a value.
+
+It gets the result of each, and why the call of a store failed or None.
+"""
 
 Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Calls a function, in a thread where it may take long."""
@@ -120,7 +113,7 @@ class State:
             step = next(steps)
             while True:
                 if isinstance(step, StoreCall):
-                    result = await getattr(self.store, step.method)(*step.arguments, **step.options)
+                    result = await self.store.run(step)
                     step = steps.send((result, self.store.failure))
                 else:
                     step = steps.send((step() if work is None else await work(step), None))
@@ -158,7 +151,7 @@ class SyncState:
             step = next(steps)
             while True:
                 if isinstance(step, StoreCall):
-                    result = getattr(self.store, step.method)(*step.arguments, **step.options)
+                    result = step.on(self.store)
                     step = steps.send((result, self.store.failure))
                 else:
                     step = steps.send((step(), None))

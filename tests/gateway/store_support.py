@@ -9,8 +9,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, TurnRecord, encode_turn
+from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreCall, TurnRecord, encode_turn
 from cnllm.types import Reasoning, Seal, ToolCall
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,14 +34,19 @@ def turn_at_end(store: StateStore, identity: str, prefix: bytes) -> TurnRecord |
     return store.find_turns(identity, prefixes=[prefix]).by_prefix.get(prefix)
 
 
+async def awaited(store: AsyncStore, method: str, *arguments: Any, **options: Any) -> Any:
+    """Return the result of a method of the store, awaited."""
+    return await store.run(StoreCall(method, arguments, options))
+
+
 async def async_turn_by_call(store: AsyncStore, identity: str, call_id: str) -> TurnRecord | None:
     """The same, awaited."""
-    return (await store.find_turns(identity, call_ids=[call_id])).by_call.get(call_id)
+    return (await awaited(store, "find_turns", identity, call_ids=[call_id])).by_call.get(call_id)
 
 
 async def async_turn_at_end(store: AsyncStore, identity: str, prefix: bytes) -> TurnRecord | Ambiguous | None:
     """The same, awaited."""
-    return (await store.find_turns(identity, prefixes=[prefix])).by_prefix.get(prefix)
+    return (await awaited(store, "find_turns", identity, prefixes=[prefix])).by_prefix.get(prefix)
 
 
 IDENTITIES = ["alice", "bob", "", "\ud83d"]

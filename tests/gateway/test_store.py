@@ -31,6 +31,7 @@ from .store_support import (
     TEXTS,
     async_turn_at_end,
     async_turn_by_call,
+    awaited,
     program,
     random_operations,
     turn,
@@ -287,16 +288,16 @@ def test_the_same_methods_awaited(make: Make) -> None:
     store = AsyncStore(make())
 
     async def main() -> None:
-        kept = [store.keep_turn("me", turn(str(n)), [str(n)], b"%d" % n) for n in range(50)]
+        kept = [awaited(store, "keep_turn", "me", turn(str(n)), [str(n)], b"%d" % n) for n in range(50)]
         assert all(await asyncio.gather(*kept))
         assert await async_turn_by_call(store, "me", "7") == turn("7")
         assert await async_turn_at_end(store, "me", b"8") == turn("8")
-        both = await store.find_turns("me", call_ids=["1", "x"], prefixes=[b"2"])
+        both = await awaited(store, "find_turns", "me", call_ids=["1", "x"], prefixes=[b"2"])
         assert (both.by_call, both.by_prefix) == ({"1": turn("1")}, {b"2": turn("2")})
-        assert await store.keep_response("me", "id", b"blob")
-        assert await store.response("me", "id") == b"blob"
-        assert await store.delete_response("me", "id")
-        assert await store.response("me", "id") is None
+        assert await awaited(store, "keep_response", "me", "id", b"blob")
+        assert await awaited(store, "response", "me", "id") == b"blob"
+        assert await awaited(store, "delete_response", "me", "id")
+        assert await awaited(store, "response", "me", "id") is None
         assert store.failure is None
         await store.aclose()
 
@@ -307,11 +308,11 @@ def test_a_cancelled_call_is_carried_out_and_blocks_no_other(make: Make) -> None
     store = AsyncStore(make())
 
     async def main() -> None:
-        task = asyncio.ensure_future(store.keep_turn("me", turn(), ["call"], None))
+        task = asyncio.ensure_future(awaited(store, "keep_turn", "me", turn(), ["call"], None))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await store.keep_turn("me", turn("b"), ["b"], None)
+        assert await awaited(store, "keep_turn", "me", turn("b"), ["b"], None)
         assert await async_turn_by_call(store, "me", "b") == turn("b")
         await store.aclose()
 
@@ -323,13 +324,13 @@ def test_turns_that_are_kept_at_once_share_a_transaction(tmp_path: Path) -> None
 
     async def main(path: Path, *, at_once: bool) -> int:
         store = AsyncStore(SqliteStore(path))
-        kept = (store.keep_turn("me", turn(str(n)), [str(n)], b"%d" % n) for n in range(100))
+        kept = (awaited(store, "keep_turn", "me", turn(str(n)), [str(n)], b"%d" % n) for n in range(100))
         if at_once:
             assert all(await asyncio.gather(*kept))
         else:
             assert all([await each for each in kept])
         size = path.with_name(f"{path.name}-wal").stat().st_size
-        found = await store.find_turns("me", call_ids=[str(n) for n in range(100)])
+        found = await awaited(store, "find_turns", "me", call_ids=[str(n) for n in range(100)])
         assert found.by_call == {str(n): turn(str(n)) for n in range(100)}
         await store.aclose()
         return size
@@ -344,9 +345,9 @@ def test_each_turn_of_a_transaction_has_its_own_outcome(tmp_path: Path) -> None:
         store = AsyncStore(SqliteStore(tmp_path / "gateway.db", bounds, clock=lambda: 0.0))
         turns = [turn("a"), turn("b", size=30_000), turn("c"), turn("other"), turn("d")]
         keys = [["1"], ["2"], ["3"], ["1"], ["4"]]
-        kept = [store.keep_turn("me", each, ids, None) for each, ids in zip(turns, keys, strict=True)]
+        kept = [awaited(store, "keep_turn", "me", each, ids, None) for each, ids in zip(turns, keys, strict=True)]
         assert await asyncio.gather(*kept) == [True, False, True, False, True]
-        found = await store.find_turns("me", call_ids=["1", "2", "3", "4"])
+        found = await awaited(store, "find_turns", "me", call_ids=["1", "2", "3", "4"])
         assert found.by_call == {"3": turn("c"), "4": turn("d")}, "two turns claim the first call"
         await store.aclose()
 
@@ -417,10 +418,10 @@ FORK = """
 import asyncio, os, sys
 from cnllm.gateway.store import AsyncStore
 from cnllm.gateway.store.sqlite import SqliteStore
-from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
+from tests.gateway.store_support import async_turn_by_call, awaited, turn, turn_by_call
 plain = SqliteStore(sys.argv[1])
 store = AsyncStore(plain)
-assert asyncio.run(store.keep_turn("me", turn("parent"), ["parent"], None))
+assert asyncio.run(awaited(store, "keep_turn", "me", turn("parent"), ["parent"], None))
 connection = plain._file._connection
 children = []
 for number in range(3):
@@ -428,15 +429,15 @@ for number in range(3):
     if not child:
         assert turn_by_call(plain, "me", "parent") == turn("parent")
         assert plain._file._connection is not connection
-        assert asyncio.run(store.keep_turn("me", turn("child"), [f"child {number}"], None))
+        assert asyncio.run(awaited(store, "keep_turn", "me", turn("child"), [f"child {number}"], None))
         assert asyncio.run(async_turn_by_call(store, "me", f"child {number}")) == turn("child")
         os._exit(0)
     children.append(child)
-assert asyncio.run(store.keep_turn("me", turn("parent"), ["again"], None))
+assert asyncio.run(awaited(store, "keep_turn", "me", turn("parent"), ["again"], None))
 for child in children:
     assert os.waitpid(child, 0)[1] == 0
 names = {"parent", "again", "child 0", "child 1", "child 2"}
-assert asyncio.run(store.find_turns("me", call_ids=names)).by_call.keys() == names
+assert asyncio.run(awaited(store, "find_turns", "me", call_ids=names)).by_call.keys() == names
 print("done")
 """
 

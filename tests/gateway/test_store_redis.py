@@ -26,6 +26,7 @@ from .store_support import (
     IDENTITIES,
     async_turn_at_end,
     async_turn_by_call,
+    awaited,
     program,
     random_operations,
     turn,
@@ -191,18 +192,18 @@ def test_many_coroutines_share_one_store(server: Server, raw: Any) -> None:
     store = AsyncStore(plain)
 
     async def main(name: str) -> None:
-        kept = [store.keep_turn("me", turn(name), [f"{name} {n}"], None) for n in range(100)]
+        kept = [awaited(store, "keep_turn", "me", turn(name), [f"{name} {n}"], None) for n in range(100)]
         assert all(await asyncio.gather(*kept))
         assert await async_turn_by_call(store, "me", f"{name} 7") == turn(name)
-        await store.keep_turn("me", turn(name), [], name.encode())
-        every = await store.find_turns("me", call_ids=[f"{name} 1", "x"], prefixes=[name.encode()])
+        await awaited(store, "keep_turn", "me", turn(name), [], name.encode())
+        every = await awaited(store, "find_turns", "me", call_ids=[f"{name} 1", "x"], prefixes=[name.encode()])
         assert (every.by_call, every.by_prefix) == ({f"{name} 1": turn(name)}, {name.encode(): turn(name)})
         assert await async_turn_at_end(store, "me", name.encode()) == turn(name)
-        assert await store.keep_response("me", "id", b"blob")
-        assert await store.response("me", "id") == b"blob"
-        assert await store.delete_response("me", "id")
-        assert await store.response("me", "id") is None
-        task = asyncio.ensure_future(store.response("me", "id"))
+        assert await awaited(store, "keep_response", "me", "id", b"blob")
+        assert await awaited(store, "response", "me", "id") == b"blob"
+        assert await awaited(store, "delete_response", "me", "id")
+        assert await awaited(store, "response", "me", "id") is None
+        task = asyncio.ensure_future(awaited(store, "response", "me", "id"))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -220,10 +221,10 @@ def test_a_forked_child_has_connections_of_its_own(server: Server, raw: Any) -> 
     code = (
         "import asyncio, os, sys, warnings\nwarnings.simplefilter('ignore')\n"
         "from cnllm.gateway.store import AsyncStore, open_store\n"
-        "from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call\n"
+        "from tests.gateway.store_support import async_turn_by_call, awaited, turn, turn_by_call\n"
         "plain = open_store(sys.argv[1]); store = AsyncStore(plain)\n"
         "async def main():\n"
-        "    assert await store.keep_turn('me', turn('parent'), ['parent'], None)\n"
+        "    assert await awaited(store, 'keep_turn', 'me', turn('parent'), ['parent'], None)\n"
         "    child = os.fork()\n"
         "    if not child:\n"
         "        assert plain.keep_turn('me', turn('child'), ['child'], None)\n"
@@ -323,9 +324,9 @@ def test_a_server_that_comes_back_is_used_again(
         own.stop()
         assert turn_by_call(store, "me", "call") is None
         assert store.failure is not None
-        assert await waited.keep_turn("me", turn(), ["call"], None) is False
+        assert await awaited(waited, "keep_turn", "me", turn(), ["call"], None) is False
         own.start()
-        while not await waited.keep_turn("me", turn(), ["call"], None):
+        while not await awaited(waited, "keep_turn", "me", turn(), ["call"], None):
             await asyncio.sleep(0.01)
         assert turn_by_call(store, "me", "call") == turn()
         assert store.failure is None

@@ -5,7 +5,7 @@
     store = open_store("sqlite:")                      # the default file; None is the memory of this process
     store.keep_turn(identity, turn, ["call_1"], prefix)
     turns = store.find_turns(identity, call_ids=["call_1"])
-    store = AsyncStore(store)                          # the same methods, awaited
+    turns = await AsyncStore(store).run(StoreCall("find_turns", (identity,), {"call_ids": ["call_1"]}))
 
 Everything is scoped by the identity of the client's key, of which only a hash is stored. Each store is bounded in
 count, in bytes and in time. A store that fails (a full disk, a server that is away) raises nothing: the request goes on
@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.items import (
@@ -41,6 +43,7 @@ __all__ = [
     "AsyncStore",
     "StateStore",
     "StoreBounds",
+    "StoreCall",
     "StoreFailure",
     "TurnRecord",
     "Turns",
@@ -94,7 +97,16 @@ def check_store(url: str) -> None:
 # ── the methods of a store, awaited ──────────────────────────────────────────
 
 
-T = TypeVar("T")
+class StoreCall(Struct, frozen=True):
+    """A method of a store to call."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any] = {}
+
+    def on(self, store: StateStore) -> Any:
+        """Call the method of a store, and return its result."""
+        return getattr(store, self.method)(*self.arguments, **self.options)
 
 
 class AsyncStore:
@@ -115,49 +127,25 @@ class AsyncStore:
         """Return why the last operation failed; None if it did not."""
         return self._store.failure
 
-    async def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn; see `Store.keep_turn`."""
-        return await self._run(self._store.keep_turn, identity, turn, call_ids, prefix)
-
-    async def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search."""
-        return await self._run(self._store.find_turns, identity, call_ids=list(call_ids), prefixes=list(prefixes))
-
-    async def keep_response(
-        self, identity: str, id: str, blob: bytes, items: Mapping[str, bytes] | None = None
-    ) -> bool:
-        """Keep a response under its id; see `StateStore.keep_response`."""
-        return await self._run(self._store.keep_response, identity, id, blob, items)
-
-    async def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:
-        """Return the items of outputs that are kept under these ids, and a failure where nobody knows."""
-        return await self._run(self._store.output_items, identity, item_ids)
-
-    async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
-        """Return a response; None where there is none, and a failure where nobody knows."""
-        return await self._run(self._store.response, identity, id)
-
-    async def delete_response(self, identity: str, id: str, item_ids: Sequence[str] = ()) -> bool | StoreFailure:
-        """Delete a response and the items of its output; see `StateStore.delete_response`."""
-        return await self._run(self._store.delete_response, identity, id, item_ids)
-
-    async def aclose(self) -> None:
-        """Close the store."""
-        await self._run(self._store.close)  # after all that was begun before
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
-            self._threads = None
-
-    def _run(self, function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
-        if not self._store.threads:
-            return _result(function, *arguments, **options)
+    async def run(self, call: StoreCall) -> Any:
+        """Carry out a call of a method of the store, and return its result."""
+        threads = self._store.threads
+        if not threads:
+            return call.on(self._store)
         loop = asyncio.get_running_loop()
-        if self._store.threads > 1:
-            return loop.run_in_executor(self._executor(), functools.partial(function, *arguments, **options))
+        if threads > 1:
+            return await loop.run_in_executor(self._executor(), call.on, self._store)
         group = self._groups.get(loop)
         if group is None:
             group = self._groups[loop] = _Group(loop, self._store, self._executor)
-        return group.add(_Operation(function.__name__, arguments, options))
+        return await group.add(call)
+
+    async def aclose(self) -> None:
+        """Close the store."""
+        await self.run(StoreCall("close", ()))  # after all that was begun before
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
 
     def _executor(self) -> ThreadPoolExecutor:
         """Return the threads of this process: a forked child has none of its parent's."""
@@ -165,18 +153,6 @@ class AsyncStore:
             self._generation = generation()
             self._threads = ThreadPoolExecutor(self._store.threads, thread_name_prefix="cnllm-store")
         return self._threads
-
-
-async def _result(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    return function(*arguments, **options)
-
-
-class _Operation(NamedTuple):
-    """A call of a store's method."""
-
-    method: str
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
 
 
 class _Group:
@@ -191,15 +167,15 @@ class _Group:
         self._loop = weakref.ref(loop)
         self._store = store
         self._executor = executor
-        self._waiting: list[tuple[_Operation, asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[StoreCall, asyncio.Future[Any]]] = []
         self._is_busy = False
 
-    def add(self, operation: _Operation) -> asyncio.Future[Any]:
-        """Return the result of an operation, which is carried out with the others that wait."""
+    def add(self, call: StoreCall) -> asyncio.Future[Any]:
+        """Return the result of a call, which is carried out with the others that wait."""
         loop = self._loop()
         assert loop is not None
         future: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append((operation, future))
+        self._waiting.append((call, future))
         if not self._is_busy:
             self._is_busy = True
             loop.call_soon(self._begin, loop)  # with those of the requests that the loop serves now
@@ -208,9 +184,9 @@ class _Group:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Carry out what waits, in the thread."""
         begun, self._waiting = self._waiting, []
-        operations = [operation for operation, _ in begun]
+        calls = [call for call, _ in begun]
         try:
-            job = loop.run_in_executor(self._executor(), _carry_out, self._store, operations)
+            job = loop.run_in_executor(self._executor(), _carry_out, self._store, calls)
         except RuntimeError as error:  # the process ends
             self._is_busy = False
             for _, future in begun:
@@ -241,22 +217,17 @@ class _Group:
             self._is_busy = False
 
 
-def _carry_out(store: StateStore, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
-    """Return the results of operations, or their errors. The turns are kept together, before the rest."""
-    turns = [operation.arguments for operation in operations if operation.method == "keep_turn"]
-    kept, failure = _outcome(store.keep_turns, turns) if turns else ([], None)
+def _carry_out(store: StateStore, calls: list[StoreCall]) -> list[tuple[Any, Exception | None]]:
+    """Return the results of calls, or their errors. The turns are kept together, before the rest."""
+    turns = [call.arguments for call in calls if call.method == "keep_turn"]
+    kept, failure = _outcome(StoreCall("keep_turns", (turns,)), store) if turns else ([], None)
     outcomes = iter(kept or ())
-    return [
-        (next(outcomes, None), failure)
-        if method == "keep_turn"
-        else _outcome(getattr(store, method), *arguments, **options)
-        for method, arguments, options in operations
-    ]
+    return [(next(outcomes, None), failure) if call.method == "keep_turn" else _outcome(call, store) for call in calls]
 
 
-def _outcome(function: Callable[..., T], *arguments: Any, **options: Any) -> tuple[T | None, Exception | None]:
-    """Return the result of a function, or its error, which is raised where the operation is awaited."""
+def _outcome(call: StoreCall, store: StateStore) -> tuple[Any, Exception | None]:
+    """Return the result of a call, or its error, which is raised where the call is awaited."""
     try:
-        return function(*arguments, **options), None
+        return call.on(store), None
     except Exception as error:  # noqa: BLE001
         return None, error
