@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Literal
 
@@ -65,32 +65,43 @@ _VERSION = re.compile(r"/(?:v1beta|v1alpha|v1)(?=/)")
 NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client's
 
 
+_OPERATOR_PATHS: dict[str, Endpoint] = {
+    "/healthz": Endpoint("alive", NO_WIRE),
+    "/readyz": Endpoint("ready", NO_WIRE),
+    "/metrics": Endpoint("metrics", NO_WIRE),
+    "/ui": Endpoint("ui", NO_WIRE),
+}
+"""The paths of the gateway itself, which have no version."""
+
+
+def _calls() -> Iterator[tuple[str, Endpoint]]:
+    """Yield the paths of all protocols at which a model is called, or a request is counted."""
+    for protocol in PROTOCOLS:
+        for path in server_codec(protocol).paths:
+            yield path, Endpoint("generate", protocol)
+        for path in server_api(protocol).count_paths:
+            yield path, Endpoint("count", protocol)
+
+
 @cache
 def _exact_paths() -> dict[str, Endpoint]:
     """Return the endpoints whose paths do not name a model, by their paths with and without a version."""
-    endpoints = {}
-    for protocol in PROTOCOLS:
-        for path in server_codec(protocol).paths:
-            endpoints[path] = endpoints[_without_version(path)] = Endpoint("generate", protocol)
-        for path in server_api(protocol).count_paths:
-            endpoints[path] = endpoints[_without_version(path)] = Endpoint("count", protocol)
-    return {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+    endpoints = dict(_OPERATOR_PATHS)
+    for path, endpoint in _calls():
+        if "{" not in path:
+            endpoints[path] = endpoints[_without_version(path)] = endpoint
+    return endpoints
 
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], Verb, str]]:
     """Return the patterns of paths that name a model, or the id of a kept response."""
     patterns: list[tuple[re.Pattern[str], Verb, str]] = []
+    for path, endpoint in _calls():
+        if "{model}" in path:
+            pattern = re.escape(_without_version(path)).replace(re.escape("{model}"), "(?P<name>.+)")
+            patterns.append((re.compile(pattern, re.DOTALL), endpoint.verb, endpoint.protocol))
     for protocol in PROTOCOLS:
-        kinds: list[tuple[Verb, tuple[str, ...]]] = [
-            ("generate", server_codec(protocol).paths),
-            ("count", server_api(protocol).count_paths),
-        ]
-        for verb, paths in kinds:
-            for path in paths:
-                if "{model}" in path:
-                    pattern = re.escape(_without_version(path)).replace(re.escape("{model}"), "(?P<name>.+)")
-                    patterns.append((re.compile(pattern, re.DOTALL), verb, protocol))
         if (folder := server_api(protocol).kept_replies) is not None:
             name = f"{re.escape(folder)}/(?P<name>[^/]+)"
             patterns += [
@@ -106,18 +117,14 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
 
     Lists of models have the shape of the protocol that the path or the client's headers show.
     """
-    if path == "/healthz" or (path == "/" and method in ("GET", "HEAD")):
-        return Endpoint("alive", NO_WIRE)
-    if path == "/readyz":
-        return Endpoint("ready", NO_WIRE)
-    if path == "/metrics":
-        return Endpoint("metrics", NO_WIRE)
-    if path == "/ui" or path.startswith("/ui/"):
-        return Endpoint("ui", NO_WIRE, path[4:])
     if (endpoint := _exact_paths().get(path)) is not None:
         return endpoint
+    if path == "/" and method in ("GET", "HEAD"):
+        return _OPERATOR_PATHS["/healthz"]
+    if path.startswith("/ui/"):
+        return Endpoint("ui", NO_WIRE, path[4:])
     rest = _without_version(path)
-    if (endpoint := _exact_paths().get(rest)) is not None:
+    if rest not in _OPERATOR_PATHS and (endpoint := _exact_paths().get(rest)) is not None:
         return endpoint
     for pattern, verb, protocol in _patterns():
         if (match := pattern.fullmatch(rest)) is not None:
@@ -144,11 +151,9 @@ def _without_version(path: str) -> str:
 def _prefixes() -> dict[str, str]:
     """Return the protocols by the beginnings of their paths that no other has: the first name, or the version."""
     protocols: dict[str, set[str]] = {}
-    for protocol in PROTOCOLS:
-        for path in (*server_codec(protocol).paths, *server_api(protocol).count_paths):
-            version, name = _beginnings(path)
-            protocols.setdefault(version, set()).add(protocol)
-            protocols.setdefault(name, set()).add(protocol)
+    for path, endpoint in _calls():
+        for start in _beginnings(path):
+            protocols.setdefault(start, set()).add(endpoint.protocol)
     shared = ("", "/models")  # lists of models are there in every protocol
     return {start: min(found) for start, found in protocols.items() if len(found) == 1 and start not in shared}
 

@@ -32,6 +32,7 @@ _SWEEP_SECONDS = 0.5
 _LARGEST_READ = 65_536  # bytes that pause reading until the request takes them
 _MOST_CONNECTIONS = 4096
 _REFUSED_AT_ONCE = 32  # connections beyond the bound that get an answer; further ones are closed without one
+_LARGE_HEAD = f"the head of the request has more than {_HEAD_BYTES:,} bytes"
 _CHUNKED = b"transfer-encoding: chunked\r\n"
 _CONTINUE = b"HTTP/1.1 100"  # the interim response that asks for a body
 _AUTHORITY = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
@@ -151,14 +152,6 @@ class _Output:
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def abort(self) -> None:
-        """Close, and drop what the client did not read."""
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        """Whether no further response can be written."""
-        return bool(self._transport.is_closing())
-
     def unread(self, now: float) -> int:
         """Return the bytes that are written and not read. `since` is the time at which the client last read enough."""
         size: int = self._transport.get_write_buffer_size()
@@ -199,11 +192,6 @@ class _HeadRefused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-def _large_head() -> _HeadRefused:
-    """Return the refusal of a head that is too large."""
-    return _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -317,21 +305,22 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.is_ending:
             self._discard(len(data))
             return
-        is_head = self._in_head or self._is_between
         try:
-            if len(data) <= _HEAD_BYTES:
-                self._feed(data)
-            else:  # so that a long field is noticed before it is whole
-                is_head = self._feed_pieces(data)
-            if self._in_head and is_head:
-                self._count(len(data))
+            for start in range(0, len(data), _HEAD_BYTES):  # so that a long field is noticed before it is whole
+                piece = data[start : start + _HEAD_BYTES]
+                is_head = self._in_head or self._is_between
+                self._feed(piece)
+                if self._in_head and is_head:
+                    self._fed += len(piece)
+                    if self._fed > _HEAD_BYTES:
+                        raise _HeadRefused(431, _LARGE_HEAD)
             if self._is_idle:  # a head has begun and not ended
                 self._is_idle = False
                 self.deadline = self.loop.time() + self.open_connections.bounds.head_seconds
         except httptools.HttpParserUpgrade:
             self._end_requests()  # CONNECT: nothing that follows is HTTP
-        except httptools.HttpParserError as error:
-            reason = error.__context__
+        except (_HeadRefused, httptools.HttpParserError) as error:
+            reason = error if isinstance(error, _HeadRefused) else error.__context__
             if isinstance(reason, _HeadRefused):
                 self._refuse(reason.status, str(reason))
             else:
@@ -351,24 +340,6 @@ class BoundedProtocol(HttpToolsProtocol):
                     raise
                 data = self._plain_head + data[error.args[0] :]
             self._plain_head, self.parser = None, httptools.HttpRequestParser(self)
-
-    def _feed_pieces(self, data: bytes) -> bool:
-        """Parse a long piece in parts. Return False: what it has of a head is counted. Raises `HttpParserError`."""
-        for start in range(0, len(data), _HEAD_BYTES):
-            part = data[start : start + _HEAD_BYTES]
-            is_head = self._in_head or self._is_between
-            self._feed(part)
-            if self._in_head and is_head:
-                self._count(len(part))
-        return False
-
-    def _count(self, size: int) -> None:
-        """Count bytes of a head that is not whole. Raises `HttpParserError` for too many."""
-        self._fed += size
-        if self._fed > _HEAD_BYTES:
-            error = httptools.HttpParserError()
-            error.__context__ = _large_head()
-            raise error
 
     def _discard(self, size: int) -> None:
         """Drop data, and read no more where it is too much."""
@@ -395,7 +366,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_size += len(name) + len(value) + 4
         self._fields += 1
         if self._head_size > _HEAD_BYTES:
-            raise _large_head()
+            raise _HeadRefused(431, _LARGE_HEAD)
         if self._fields > _MOST_FIELDS:
             raise _HeadRefused(431, f"the head of the request has more than {_MOST_FIELDS} fields")
         if not self._in_head:

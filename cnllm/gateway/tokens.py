@@ -143,14 +143,10 @@ class Keyring:
 def _require_package() -> None:
     """Raise `CnllmError` where `cryptography` is missing."""
     if find_spec("cryptography") is None:
-        raise _package_missing()
-
-
-def _package_missing() -> CnllmError:
-    return CnllmError(
-        "the gateway seals its tokens with the package cryptography, which is not installed",
-        hint=install_command("serve"),
-    )
+        raise CnllmError(
+            "the gateway seals its tokens with the package cryptography, which is not installed",
+            hint=install_command("serve"),
+        )
 
 
 def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None]:
@@ -160,10 +156,8 @@ def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None
 
     def cipher(key_id: bytes) -> ChaCha20Poly1305 | None:
         if key_id not in made and key_id in by_id:
-            try:
-                from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-            except ImportError as error:
-                raise _package_missing() from error
+            from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
             made[key_id] = ChaCha20Poly1305(by_id[key_id])
         return made.get(key_id)
 
