@@ -234,7 +234,7 @@ class HttpRequest:
             partial(self._body.content, busy_status=self._busy_status),
         )
         page = await operator_page(self._service, request)
-        await self._response.send(page.status, page.content, page.header_list)
+        await self._response.send(page.status, page.content, page.headers)
 
     async def _answer_endpoint(self, endpoint: Endpoint) -> None:
         """Answer a request of a known client that was let in. Raises `RequestFailed`."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from urllib.parse import parse_qs
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.gateway.access import digest, sent_keys
@@ -11,10 +15,23 @@ from cnllm.gateway.admission import guessing_failure
 from cnllm.gateway.endpoints import Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.monitor import Monitor
-from cnllm.gateway.monitoring.operator import LARGEST_FORM, Page, form_key, ui_page
-from cnllm.gateway.service import Service
+from cnllm.gateway.monitoring.operator import COOKIE, OperatorAccess
+from cnllm.gateway.service import Headers, Service
 
-__all__ = ["OperatorRequest", "operator_page"]
+__all__ = ["OperatorRequest", "Page", "operator_page"]
+
+_LARGEST_FORM = 8 * 1024  # bytes of the form of a login
+_JSON = "application/json"
+_SCRIPT = "text/javascript; charset=utf-8"
+_FILES = {"style.css": "text/css; charset=utf-8", "page.js": _SCRIPT, "words.js": _SCRIPT}
+_READ = ("GET", "HEAD")
+_SAFE = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none, a browser sends the form of a login from no origin
+    "cache-control": "no-store",
+}
 
 
 class OperatorRequest(Struct, frozen=True):
@@ -32,38 +49,75 @@ class OperatorRequest(Struct, frozen=True):
     content: Callable[[int], Awaitable[bytes]]
 
 
+class Page(Struct, frozen=True):
+    """A whole answer."""
+
+    status: int
+    content: bytes
+    headers: Headers
+
+
 async def operator_page(service: Service, request: OperatorRequest) -> Page:
     """Return the answer. Raises `RequestFailed`, also for an address that has sent too many wrong keys."""
-    endpoint, method, headers, logins = request.endpoint, request.method, request.headers, service.logins
-    monitor = service.monitor
-    operator = monitor.operator
-    is_login = endpoint.name == "login" and method == "POST"
-    keys = sent_keys(headers, request.query)
+    endpoint, logins = request.endpoint, service.logins
+    operator = service.monitor.operator
+    is_login = endpoint.name == "login" and request.method == "POST"
+    keys = sent_keys(request.headers, request.query)
     if (keys or is_login) and (wait := logins.wait(request.address)):
         raise RequestFailed(guessing_failure(wait))
-    if is_login and endpoint.verb == "ui":
-        keys = [form_key(await request.content(LARGEST_FORM))]
-    if keys and not operator.allows(map(digest, keys)):
+    if is_login:
+        keys = [_form_key(await request.content(_LARGEST_FORM))]
+    identities = [digest(key) for key in keys]
+    has_key = operator.allows(identities)
+    if keys and not has_key:
         logins.add(request.address)
     if endpoint.verb == "metrics":
-        return _metrics(monitor, method, headers.get("accept", ""), is_allowed=operator.allows(map(digest, keys)))
-    assert monitor.recent is not None
-    is_allowed = operator.allows(map(digest, keys)) or operator.allows_cookie(headers)
-    return ui_page(
-        endpoint.name,
-        method,
-        recent=monitor.recent,
-        operator=operator,
-        is_allowed=is_allowed,
-        login=operator.cookie(map(digest, keys), is_secure=request.is_secure),
-        uses=await service.admission.uses() if endpoint.name == "keys" and is_allowed else None,
-        choices=service.client()._route_choices() if endpoint.name == "routes" and is_allowed else None,
+        return _metrics(service.monitor, request.method, request.headers.get("accept", ""), is_allowed=has_key)
+    if is_login:
+        return _login(operator, operator.cookie(identities, is_secure=request.is_secure))
+    return await _ui_page(
+        service, endpoint.name, request.method, is_allowed=has_key or operator.allows_cookie(request.headers)
     )
+
+
+def _login(operator: OperatorAccess, cookie: str | None) -> Page:
+    """Return the answer to a login, which has a cookie if its key is an operator's."""
+    if cookie is None:
+        why = b"no key opens this page: set CNLLM_ADMIN_KEY" if operator.is_closed else b"this key is wrong"
+        return _html(401, _file("login.html").replace(b"<!-- message -->", why))
+    return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": cookie})
+
+
+async def _ui_page(service: Service, name: str, method: str, *, is_allowed: bool) -> Page:
+    """Return the answer to a request below `/ui` other than a login."""
+    recent = service.monitor.recent
+    assert recent is not None
+    if name in _FILES and method in _READ:
+        return _page(200, _FILES[name], _file(name))
+    if name == "logout" and method == "POST":
+        cookie = f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict"
+        return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": cookie})
+    if name == "" and method in _READ:
+        return _html(200, _file("page.html")) if is_allowed else _html(401, _file("login.html"))
+    if name in ("keys", "routes", "requests") or name.startswith("requests/"):
+        if not is_allowed:
+            return _json(401, {"error": "log in first"})
+        if method not in _READ:
+            return _json(405, {"error": "only GET is supported"})
+        if name == "keys":
+            return _json(200, await service.admission.uses())
+        if name == "routes":
+            return _json(200, service.client()._route_choices())
+        if name == "requests":
+            return _json(200, recent.entries())
+        record = recent.find(name.removeprefix("requests/"))
+        return _json(404, {"error": "it is no longer kept"}) if record is None else _page(200, _JSON, record)
+    return _json(404, {"error": "there is nothing here"})
 
 
 def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) -> Page:
     """Return the metrics. Raises `RequestFailed`."""
-    if method not in ("GET", "HEAD"):
+    if method not in _READ:
         raise RequestFailed(Failure(405, f"{method} is not supported, GET is", "method", allow="GET, HEAD"))
     if not is_allowed:
         why = "set CNLLM_ADMIN_KEY for the gateway" if monitor.operator.is_closed else "send the operator's key"
@@ -71,4 +125,29 @@ def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) ->
     if monitor.metrics is None:
         raise RequestFailed(Failure(404, "this gateway keeps no metrics", "not_found"))
     content, media_type = monitor.metrics.exposition(accept)
-    return Page(200, media_type, content)
+    return Page(200, content, [(b"content-type", media_type.encode())])
+
+
+def _form_key(content: bytes) -> str:
+    """Return the key of a form."""
+    values = parse_qs(content.decode("utf-8", "replace"), max_num_fields=4).get("key", [""])
+    return values[0].strip()
+
+
+def _html(status: int, content: bytes) -> Page:
+    return _page(status, "text/html; charset=utf-8", content)
+
+
+def _json(status: int, data: object) -> Page:
+    return _page(status, _JSON, msgspec.json.encode(data))
+
+
+def _page(status: int, media_type: str, content: bytes, more: Mapping[str, str] | None = None) -> Page:
+    headers = {"content-type": media_type, **_SAFE, **(more or {})}
+    return Page(status, content, [(name.encode(), value.encode()) for name, value in headers.items()])
+
+
+@cache
+def _file(name: str) -> bytes:
+    """Return a file of the page."""
+    return files("cnllm.gateway.monitoring").joinpath("ui", name).read_bytes()
