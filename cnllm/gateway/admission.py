@@ -91,12 +91,10 @@ class Admission:
             limiter = self._limiters[loop] = Limiter(AsyncKeyBook(self._book), lease=self._lease)
         return limiter
 
-    async def caller(
-        self, access: Access, headers: Mapping[str, str], query: str, protocol: str, address: str
-    ) -> Caller | None:
+    async def caller(self, access: Access, headers: Mapping[str, str], query: str, address: str) -> Caller | None:
         """Return who sends a request from an address; None without a valid key. `access` has the keys that are given.
 
-        Raises `RequestFailed` where nobody knows, and for an address that has sent too many wrong keys.
+        Raises `Refused` where nobody knows, and `RequestFailed` for an address that has sent too many wrong keys.
         """
         if access.is_open:
             return Caller(OPEN)
@@ -108,7 +106,7 @@ class Admission:
             identity = digest(key)
             if wait and not self.guesses.is_proven(address, identity):
                 continue
-            caller = await self._caller_of(access, key, identity, protocol)
+            caller = await self._caller_of(access, key, identity)
             if caller is not None:
                 self.guesses.prove(address, identity)
                 return caller
@@ -117,32 +115,26 @@ class Admission:
         self.guesses.add(address)
         return None
 
-    async def _caller_of(self, access: Access, key: str, identity: str, protocol: str) -> Caller | None:
-        """Return who has a key; None for nobody. Raises `RequestFailed` where nobody knows."""
+    async def _caller_of(self, access: Access, key: str, identity: str) -> Caller | None:
+        """Return who has a key; None for nobody. Raises `Refused` where nobody knows."""
         if identity in access.identities:
             return Caller(identity)
         is_in_file = identity in access.limited
         if self._book is None or not (is_in_file or KEY.fullmatch(key)):
             return None
-        try:
-            rights = await self.limiter.find(identity)
-        except Refused as error:
-            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+        rights = await self.limiter.find(identity)
         if rights is None or (rights.key.is_in_file and not is_in_file):
             return None
         return Caller(identity, rights)
 
-    async def admit(self, caller: Caller, protocol: str) -> list[Flight]:
+    async def admit(self, caller: Caller) -> list[Flight]:
         """Count a request by its head, before its body is read, and return what is to be released at its end.
 
-        Raises `RequestFailed` beyond a limit of its key or its team.
+        Raises `Refused` beyond a limit of its key or its team.
         """
         if caller.rights is None:
             return []
-        try:
-            return await self.limiter.admit(caller.identity, caller.rights)
-        except Refused as error:
-            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+        return await self.limiter.admit(caller.identity, caller.rights)
 
     def route(
         self, caller: Caller, first: Model, fallback: Fallback, resolve: Callable[[str], Model | str]
@@ -202,25 +194,19 @@ class Admission:
         return worst
 
     def admitted(
-        self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int], protocol: str
+        self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int]
     ) -> contextlib.AbstractAsyncContextManager[Admitted]:
         """Return a context in which a request may be sent. `worst` is that of a key with limits.
 
-        `estimate` returns about how long the request is. Entering it raises `RequestFailed` beyond a limit.
+        `estimate` returns about how long the request is. Entering it raises `Refused` beyond a limit.
         """
         if caller.rights is None or worst is None:
             return contextlib.nullcontext(Admitted())
-        return self._reservation(caller, caller.rights, plan, worst, estimate, protocol)
+        return self._reservation(caller.identity, caller.rights, plan, worst, estimate)
 
     @contextlib.asynccontextmanager
     async def _reservation(
-        self,
-        caller: Caller,
-        rights: Rights,
-        plan: Plan,
-        worst: WorstCase,
-        estimate: Callable[[], int],
-        protocol: str,
+        self, identity: str, rights: Rights, plan: Plan, worst: WorstCase, estimate: Callable[[], int]
     ) -> AsyncIterator[Admitted]:
         """Reserve what a request of a key with limits may use, and charge what it used.
 
@@ -231,10 +217,7 @@ class Admission:
         limits = [record.tpm for record in rights.records]
         tokens = estimate() if any(limits) else 0
         counted = [0 if tpm is None else _counted_tokens(tokens, plan, tpm) for tpm in limits]
-        try:
-            reservations = await self.limiter.reserve(caller.identity, rights, worst, *counted)
-        except Refused as error:
-            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+        reservations = await self.limiter.reserve(identity, rights, worst, *counted)
         call.soft_budgets = reservations.soft_budgets
         for warning in call.soft_budgets:
             self.warn(warning)
@@ -244,7 +227,7 @@ class Admission:
         async def reserve_more() -> bool:
             try:
                 attempt = replace(worst, cost=attempt_cost)
-                more.append(await self.limiter.reserve(caller.identity, rights, attempt, 0))
+                more.append(await self.limiter.reserve(identity, rights, attempt, 0))
             except Refused:
                 return False
             return True
@@ -327,8 +310,8 @@ def allows_model(rights: Rights, names: ModelNames, name: str, model: Model) -> 
     return any(isinstance(other, Model) and rights.allows(other.name) for other in models)
 
 
-def require_model(rights: Rights, names: ModelNames, name: str, protocol: str, model: Model | None = None) -> None:
-    """Raise `RequestFailed` for a name whose model a key may not use. A tier is judged by the `model` it chose."""
+def require_model(rights: Rights, names: ModelNames, name: str, model: Model | None = None) -> None:
+    """Raise `Refused` for a name whose model a key may not use. A tier is judged by the `model` it chose."""
     if model is None:
         try:
             found = names.resolve(name)
@@ -339,7 +322,7 @@ def require_model(rights: Rights, names: ModelNames, name: str, protocol: str, m
         model = found
     if not allows_model(rights, names, name, model):
         record = next((record for record in rights.records if not record.allows(model.name)), rights.key)
-        raise RequestFailed(refusal_failure(model_refused(record, model.name), protocol))
+        raise Refused(model_refused(record, model.name))
 
 
 def guessing_failure(wait: float) -> Failure:

@@ -46,8 +46,7 @@ __all__ = [
     "drop_frames",
     "failure_headers",
     "failure_of",
-    "keyless_failure",
-    "untrusted_failure",
+    "operator_failure",
 ]
 
 POLICY_HEADER = "x-cnllm-on-unsupported"
@@ -180,16 +179,12 @@ def _place(data: Any, part: Part, path: str = "") -> str | None:
 _BASE64 = str.maketrans("-_", "+/")
 
 
-def untrusted_failure(model: Model | None) -> Failure:
-    """Return the answer where a key may not be sent. It does not name the file: that is for the operator."""
+def operator_failure(error: Untrusted | KeyMissing, model: Model | None) -> Failure:
+    """Return the answer where the operator has to do something. It does not name the file that is not trusted."""
     name = "this model" if model is None else model.name
-    message = f"the gateway may not send the key of {name}: its operator has to confirm the address in its files"
-    return Failure(503, message, "provider_untrusted", final=True)
-
-
-def keyless_failure(model: Model | None) -> Failure:
-    """Return the answer where the operator has set no key of an endpoint."""
-    name = "this model" if model is None else model.name
+    if isinstance(error, Untrusted):
+        message = f"the gateway may not send the key of {name}: its operator has to confirm the address in its files"
+        return Failure(503, message, "provider_untrusted", final=True)
     message = f"the gateway has no key for the endpoint of {name}: its operator has to set one"
     return Failure(502, message, "provider_key_missing", final=True)
 

@@ -15,14 +15,15 @@ from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
-from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
+from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_name, check_query
 from cnllm.gateway.conversations import Conversation
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
-from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
+from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, operator_failure
 from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
 from cnllm.gateway.limits.key_worker import Flight
+from cnllm.gateway.limits.refusal import Refused
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.operator_pages import OperatorRequest, operator_page
@@ -86,9 +87,9 @@ class HttpRequest:
         self._request_monitor = RequestMonitor(service.monitor, self._entry, self._headers)
         try:
             await self._answer()
-        except RequestFailed as error:
+        except (RequestFailed, Refused) as error:
             drop_frames(error)
-            await self._refuse(error.failure)
+            await self._refuse(self._failure_in(error))
         except CnllmError as error:
             drop_frames(error)
             await self._response.fail(self._failure_of(error), self._protocol)
@@ -117,10 +118,9 @@ class HttpRequest:
                 service.requests.give(self._client)
             for flight in self._flights:
                 flight.release()
-            is_kept = bool(self._caller.identity)
             keys = sent_keys(self._headers, self._query)
             hide_keys(self._entry, keys)
-            keep = self._request_monitor.end(lambda: keys, lambda: entry_fields(self._entry), is_kept=is_kept)
+            keep = self._request_monitor.end(keys, entry_fields, is_kept=bool(self._caller.identity))
             service.log.write(self._entry, self._identity)
             if service.calls is not None and self._conversation is not None:
                 conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
@@ -147,10 +147,11 @@ class HttpRequest:
             self._protocol = endpoint.protocol
             self._entry.verb, self._entry.protocol = endpoint.verb, endpoint.protocol
         self._check_head()
-        is_there = endpoint is not None and (endpoint.verb != "ui" or self._service.monitor.recent is not None)
-        route = ROUTES[endpoint.verb] if endpoint is not None and is_there else _UNKNOWN
+        if endpoint is not None and endpoint.verb == "ui" and self._service.monitor.recent is None:
+            endpoint = None
+        route = _UNKNOWN if endpoint is None else ROUTES[endpoint.verb]
         await self._let_in(route, endpoint)
-        if endpoint is None or route is _UNKNOWN:
+        if endpoint is None:
             raise RequestFailed(Failure(404, f"there is nothing at {_short(self._path)}", "not_found"))
         if route.scope == "anyone":
             await self._response.send_json({"status": "ok"})
@@ -178,8 +179,11 @@ class HttpRequest:
         """
         if route.scope == "anyone":
             return
-        self._count()
         service = self._service
+        if status := service.requests.refusal(self._client):
+            raise RequestFailed(busy_failure(status, self._busy_status, "requests"))
+        service.requests.take(self._client)
+        self._is_counted = True
         if not service.access.allows_host(self._headers):
             raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
         if not service.access.allows_origin(self._headers):
@@ -188,9 +192,7 @@ class HttpRequest:
             if not service.access.allows_operator_origin(self._headers):
                 raise RequestFailed(Failure(403, _OTHER_ORIGIN, "origin"))
             return  # `operator_page` checks the operator's key or cookie
-        caller = await service.admission.caller(
-            service.access, self._headers, self._query, self._protocol, self._client
-        )
+        caller = await service.admission.caller(service.access, self._headers, self._query, self._client)
         if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
@@ -199,28 +201,20 @@ class HttpRequest:
         if caller.rights is not None:
             self._entry.key = caller.rights.key.name
             self._entry.team = caller.rights.key.team or ""
-        if endpoint is None or route is _UNKNOWN:
+        if endpoint is None:
             return
         require_method(endpoint, self._method)
         if endpoint.name:
             check_name("model" if route.named == "model" else "id", endpoint.name, "the path")
         if route.is_counted:
-            self._flights = await service.admission.admit(caller, self._protocol)
+            self._flights = await service.admission.admit(caller)
         if route.named == "model":
             self._require_model(endpoint.name)
 
     def _require_model(self, name: str, model: Model | None = None) -> None:
-        """Raise `RequestFailed` for a model that the key may not use. `name` is the client's, unknown ones pass."""
+        """Raise `Refused` for a model that the key may not use. `name` is the client's, unknown ones pass."""
         if (rights := self._caller.rights) is not None:
-            require_model(rights, self._service.names, name, self._protocol, model)
-
-    def _count(self) -> None:
-        """Count the request among those in flight. Raises `RequestFailed` where there are too many."""
-        service = self._service
-        if status := service.requests.refusal(self._client):
-            raise RequestFailed(busy_failure(status, self._busy_status, "requests"))
-        service.requests.take(self._client)
-        self._is_counted = True
+            require_model(rights, self._service.names, name, model)
 
     async def _answer_operator(self, endpoint: Endpoint) -> None:
         """Answer a request of the operator. Raises `RequestFailed`."""
@@ -377,7 +371,7 @@ class HttpRequest:
         if note is not None:  # the endpoint's cache cannot serve the beginning of the conversation
             exchange.notes.append(note)
         exchange.notes += [note for note in plan.notes if note not in exchange.notes]
-        return call, service.admission.admitted(caller, plan, worst, lambda: exchange.tokens, self._protocol)
+        return call, service.admission.admitted(caller, plan, worst, lambda: exchange.tokens)
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
@@ -421,9 +415,9 @@ class HttpRequest:
             self._note(exchange, reply)
             await self._keep(exchange, reply, identity)
             await response.write(exchange, exchange.end(reply), more=False)
-        except RequestFailed as error:
+        except (RequestFailed, Refused) as error:
             drop_frames(error)
-            await response.fail(error.failure, self._protocol, exchange)
+            await response.fail(self._failure_in(error), self._protocol, exchange)
         except CnllmError as error:
             drop_frames(error)
             await response.fail(await self._failure(exchange, error), self._protocol, exchange)
@@ -474,7 +468,7 @@ class HttpRequest:
         """Return the answer to an error. What is wrong in the operator's files is in the log."""
         if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
-            return untrusted_failure(model) if isinstance(error, Untrusted) else keyless_failure(model)
+            return operator_failure(error, model)
         return failure_of(error, self._protocol, model=model, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
@@ -483,6 +477,10 @@ class HttpRequest:
         self._request_monitor.reply(reply, exchange.notes)
         if self._conversation is not None and reply.usage.input is not None:
             self._conversation.tokens = reply.usage.input
+
+    def _failure_in(self, error: RequestFailed | Refused) -> Failure:
+        """Return the answer of an error that is one."""
+        return error.failure if isinstance(error, RequestFailed) else refusal_failure(error.refusal, self._protocol)
 
     async def _refuse(self, failure: Failure) -> None:
         """Answer with a failure. Those of one address that are answered early come at a pace."""

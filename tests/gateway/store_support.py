@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreCall, TurnRecord, encode_turn
+from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreCall, TurnRecord, Turns, encode_turn
 from cnllm.types import Reasoning, Seal, ToolCall
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,12 +41,14 @@ async def awaited(store: AsyncStore, method: str, *arguments: Any, **options: An
 
 async def async_turn_by_call(store: AsyncStore, identity: str, call_id: str) -> TurnRecord | None:
     """The same, awaited."""
-    return (await awaited(store, "find_turns", identity, call_ids=[call_id])).by_call.get(call_id)
+    found: Turns = await awaited(store, "find_turns", identity, call_ids=[call_id])
+    return found.by_call.get(call_id)
 
 
 async def async_turn_at_end(store: AsyncStore, identity: str, prefix: bytes) -> TurnRecord | Ambiguous | None:
     """The same, awaited."""
-    return (await awaited(store, "find_turns", identity, prefixes=[prefix])).by_prefix.get(prefix)
+    found: Turns = await awaited(store, "find_turns", identity, prefixes=[prefix])
+    return found.by_prefix.get(prefix)
 
 
 IDENTITIES = ["alice", "bob", "", "\ud83d"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
@@ -87,16 +88,16 @@ class RequestMonitor:
         set_reply(self._entry, reply, notes)
 
     def end(
-        self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]], *, is_kept: bool
+        self, secrets: Iterable[str], fields: Callable[[Entry], dict[str, Any]], *, is_kept: bool
     ) -> Callable[[], None] | None:
-        """Count a request that has ended. `secrets` are those of the client, `fields` the log's line.
+        """Count a request that has ended. `secrets` are those of the client, `fields` makes the log's line.
 
         Return the function that keeps it for `/ui`, which takes long for a long body; None where nothing is kept.
         """
         entry, monitor = self._entry, self._monitor
         is_counted = entry.verb not in _UNCOUNTED
         if is_counted:
-            self._finish_entry()
+            _end_entry(entry, self._round)
         if self._end_span is not None:
             self._end_span(entry)
         if not is_counted:
@@ -105,8 +106,7 @@ class RequestMonitor:
             monitor.metrics.count(entry, self._label)
         if not is_kept or monitor.recent is None or entry.verb != "generate":
             return None
-        shown, recent = dict(fields()), monitor.recent
-        return lambda: self._keep(recent, shown, secrets())
+        return partial(self._keep, monitor.recent, fields(entry), secrets)
 
     def _keep(self, recent: Recent, shown: dict[str, Any], secrets: Iterable[str]) -> None:
         """Keep the request for `/ui`, without secrets."""
@@ -118,17 +118,6 @@ class RequestMonitor:
             shown["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
         record = record_of(shown, self.sent, to_builtins(body), address, content, secrets)
         recent.add(self._entry.id, record)
-
-    def _finish_entry(self) -> None:
-        """Enter what only the end of a request shows."""
-        round, entry = self._round, self._entry
-        if round.results:
-            entry.tool_results = round.results
-        if round.errors:
-            entry.tool_errors = (entry.tool_errors or 0) + round.errors
-        if entry.error in ("StreamCut", "IdleTimeout"):
-            entry.cut = True
-        _end_entry(entry, round)
 
 
 # ── what is counted ──────────────────────────────────────────────────────────
@@ -183,22 +172,23 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
         entry.broken = "call-incomplete"
 
 
-def _end_entry(entry: Entry, round: Round) -> None:
-    """Enter what only the end of a request shows: its speed, and whether a chain of tool calls broke."""
+def _end_entry(entry: Entry, calls: Round) -> None:
+    """Enter what only the end of a request shows: its results, its speed, and whether a chain of tool calls broke."""
+    if calls.results:
+        entry.tool_results = calls.results
+    if calls.errors:
+        entry.tool_errors = (entry.tool_errors or 0) + calls.errors
+    if entry.error in ("StreamCut", "IdleTimeout"):
+        entry.cut = True
     if entry.usage is not None and entry.usage.output and entry.finish not in ("cut", "error"):
         seconds = entry.seconds - (entry.first or 0.0)
         if seconds > 0:
-            entry.tokens_per_second = round_to(entry.usage.output / seconds)
+            entry.tokens_per_second = round(entry.usage.output / seconds, 3)
     if entry.broken:
         return
-    if round.orphans:
+    if calls.orphans:
         entry.broken = "result-without-call"
-    elif round.unanswered:
+    elif calls.unanswered:
         entry.broken = "call-without-result"
-    elif round.results and (entry.error or entry.finish in ("cut", "error")):
+    elif calls.results and (entry.error or entry.finish in ("cut", "error")):
         entry.broken = "no-reply-to-results"
-
-
-def round_to(value: float) -> float:
-    """Return a value with three digits after the point."""
-    return float(f"{value:.3f}")
