@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from cnllm.client.sync_client import Client
 from cnllm.sdk.service import SdkSettings
-from cnllm.sdk.sync_transport import make_client
+from cnllm.sdk.sync_transport import SdkTransport
+from cnllm.sdk.transport import make_client
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -43,7 +45,8 @@ def http_client(
     "httpx"; None takes the one that the installed SDKs want. Further options are those of `cnllm.Client`. The client
     may be shared between threads. Raises `CnllmError` where the family is not installed.
     """
-    return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))
+    settings = SdkSettings(family, models, store, token_keys, client_options)
+    return make_client(SdkTransport, "", Client(registry, **client_options), settings)
 
 
 def async_http_client(
@@ -56,6 +59,8 @@ def async_http_client(
     **client_options: Any,
 ) -> Any:
     """Return `http_client` for asynchronous SDKs. Further options are those of `cnllm.AsyncClient`."""
-    from cnllm.sdk.async_transport import make_client
+    from cnllm.client.async_client import AsyncClient
+    from cnllm.sdk.async_transport import AsyncSdkTransport
 
-    return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))
+    settings = SdkSettings(family, models, store, token_keys, client_options)
+    return make_client(AsyncSdkTransport, "Async", AsyncClient(registry, **client_options), settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
@@ -13,25 +13,14 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.state import State
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkRequest, SdkSettings
-from cnllm.sdk.transport import TransportBase, make_transport, subclass
+from cnllm.sdk.service import FAILURES, SdkRequest
+from cnllm.sdk.transport import TransportBase, subclass
 from cnllm.types import Reply
 
-if TYPE_CHECKING:
-    from cnllm.registry import Registry
-
-__all__ = ["make_client"]
+__all__ = ["AsyncSdkTransport"]
 
 
-def make_client(registry: Registry | None, settings: SdkSettings) -> Any:
-    """Return an asynchronous client of a family of httpx."""
-    client = AsyncClient(registry, **settings.options)
-    httpx, transport = make_transport(_AsyncSdkTransport, "AsyncBaseTransport", client, settings)
-    # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
-    return httpx.AsyncClient(transport=transport, timeout=None, trust_env=False)
-
-
-class _AsyncSdkTransport(TransportBase):
+class AsyncSdkTransport(TransportBase):
     """Answers requests of httpx."""
 
     _client: AsyncClient

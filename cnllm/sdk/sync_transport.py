@@ -5,31 +5,21 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 from cnllm.client.sync_client import Client
 from cnllm.client.sync_stream import Stream
 from cnllm.gateway.state import SyncState
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkRequest, SdkSettings
-from cnllm.sdk.transport import TransportBase, make_transport, subclass
+from cnllm.sdk.service import FAILURES, SdkRequest
+from cnllm.sdk.transport import TransportBase, subclass
 from cnllm.types import Reply
 
-if TYPE_CHECKING:
-    from cnllm.registry import Registry
-
-__all__ = ["make_client"]
+__all__ = ["SdkTransport"]
 
 
-def make_client(registry: Registry | None, settings: SdkSettings) -> Any:
-    """Return a client of a family of httpx."""
-    client = Client(registry, **settings.options)
-    httpx, transport = make_transport(_SdkTransport, "BaseTransport", client, settings)
-    # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
-    return httpx.Client(transport=transport, timeout=None, trust_env=False)
-
-
-class _SdkTransport(TransportBase):
+class SdkTransport(TransportBase):
     """Answers requests of httpx."""
 
     _client: Client
@@ -60,8 +50,8 @@ class _SdkTransport(TransportBase):
         yield from reply_events(reply)
         yield reply
 
-    def _pieces(self, sdk_request: SdkRequest, items: Generator[Any, None, None]) -> Generator[bytes, None, str | None]:
-        """Yield the bytes of a stream and return why it failed, or None. Raises an error before the first piece."""
+    def _pieces(self, sdk_request: SdkRequest, items: Generator[Any, None, None]) -> Generator[bytes | str, None, None]:
+        """Yield the bytes of a stream, and why it failed if it did. Raises an error before the first piece."""
         try:
             with contextlib.closing(items):
                 for item in items:
@@ -74,9 +64,7 @@ class _SdkTransport(TransportBase):
             failure = sdk_request.last_failure(error)
             if failure is None:
                 raise
-            yield failure[0]
-            return failure[1]
-        return None
+            yield from failure
 
     def close(self) -> None:
         """Close the connections to endpoints, and a store that this transport opened."""
@@ -88,11 +76,11 @@ class _SdkTransport(TransportBase):
 class _SdkBody:
     """The body of a streamed response. Closing it, from any thread, ends the call."""
 
-    def __init__(self, call: Stream, pieces: Generator[bytes, None, str | None], broken: Any) -> None:
+    def __init__(self, call: Stream, pieces: Generator[bytes | str, None, None], broken: Any) -> None:
         self._call = call
         self._pieces = pieces
         self._broken = broken
-        self._first: bytes | None = None
+        self._first: bytes | str | None = None
         self._cancelled = False  # by another thread, while one reads
 
     def begin(self) -> None:
@@ -105,20 +93,13 @@ class _SdkBody:
 
     def __iter__(self) -> Iterator[bytes]:
         first, self._first = self._first, None
-        if first is not None:
-            yield first
-        while True:
-            try:
-                piece = next(self._pieces)
-            except StopIteration as stop:
-                message = stop.value
-                break
+        for piece in chain(() if first is None else (first,), self._pieces):
             if self._cancelled:
                 self._pieces.close()
                 raise self._broken("the response was closed")
+            if type(piece) is not bytes:  # a program that overlooks the failure must not take this for the end
+                raise self._broken(piece)
             yield piece
-        if message is not None:  # a program that overlooks the failure must not take this for the end
-            raise self._broken(message)
 
     def close(self) -> None:
         """End the call."""

@@ -16,7 +16,7 @@ from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.state import Steps
 from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, SdkSettings, process_store
 
-__all__ = ["TransportBase", "make_transport", "required_families", "subclass"]
+__all__ = ["TransportBase", "make_client", "required_families", "subclass"]
 
 
 @functools.cache
@@ -75,11 +75,16 @@ class TransportBase:
         return self._httpx.Response(answer.status, headers=answer.headers, request=request, **content)
 
 
-def make_transport(own: Any, base: str, client: BaseClient[Any], settings: SdkSettings) -> tuple[Any, Any]:
-    """Return the package of a family, and a transport of the class `own`, which is the family's class `base`, too."""
+def make_client(own: Any, prefix: str, client: BaseClient[Any], settings: SdkSettings) -> Any:
+    """Return a client of a family of httpx over a transport of the class `own`.
+
+    `prefix` stands before the family's names: "Async" or "".
+    """
     httpx = httpx_family(settings.family, client.registry.providers)
-    kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, base))
-    return httpx, kind(httpx, client, SdkService(client, settings))
+    kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, f"{prefix}BaseTransport"))
+    transport = kind(httpx, client, SdkService(client, settings))
+    # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
+    return getattr(httpx, f"{prefix}Client")(transport=transport, timeout=None, trust_env=False)
 
 
 # ── the family ───────────────────────────────────────────────────────────────

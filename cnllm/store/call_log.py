@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError
-from cnllm.store.records import PrefixRecord, TurnError, bill_column, price_column
+from cnllm.store.records import WHOLE_FINISHES, PrefixRecord, TurnError, cost_columns, price_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.system.files import file_id
 from cnllm.system.processes import fork_safe, generation
@@ -42,8 +42,6 @@ _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 
 MakeRecord = Callable[[], "LoggedCall"]
-
-_WHOLE_FINISHES = ("stop", "tool_calls")
 
 
 class CallLog:
@@ -207,7 +205,6 @@ def _add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
 
 def _row(call: LoggedCall) -> dict[str, object]:
     """Return the columns of a call."""
-    cost = call.cost
     error = None if call.error is None else redact.redact_data(msgspec.to_builtins(call.error), ())
     notes = [{"code": note.code, "flag": note.flag, "said": "", "did": "", "where": note.where} for note in call.notes]
     return {
@@ -219,9 +216,7 @@ def _row(call: LoggedCall) -> dict[str, object]:
         "origin": call.origin,
         "finish": call.finish or None,
         "usage": None if call.usage is None else as_json(call.usage),
-        "cost": None if cost is None else str(cost.amount),
-        "currency": None if cost is None else cost.currency,
-        "bill": bill_column(cost),
+        **cost_columns(call.cost),
         "seconds": round(call.seconds, 3),
         "error": None if error is None else as_json(error),
         "notes": as_json(notes),
@@ -240,4 +235,4 @@ def _state(call: LoggedCall) -> str:
     """Return the state of a call that has ended."""
     if not call.finish:
         return "failed" if call.error is not None else "interrupted"
-    return "done" if call.finish in _WHOLE_FINISHES and call.error is None else "partial"
+    return "done" if call.finish in WHOLE_FINISHES and call.error is None else "partial"

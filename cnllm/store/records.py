@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
+    "WHOLE_FINISHES",
     "ConversationSummary",
     "Origin",
     "PrefixRecord",
@@ -27,7 +28,7 @@ __all__ = [
     "SearchHit",
     "State",
     "TurnError",
-    "bill_column",
+    "cost_columns",
     "price_column",
     "state_of",
     "stored_cost",
@@ -39,6 +40,9 @@ State = Literal["done", "partial", "failed", "interrupted", "running"]
 
 Origin = Literal["endpoint", "simulated", "replayed"]
 """The source of the answer."""
+
+WHOLE_FINISHES = ("stop", "tool_calls")
+"""The finishes of a whole answer."""
 
 _SLACK = 2.0  # seconds; systems say when they began in whole seconds
 
@@ -130,9 +134,12 @@ class SearchHit(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-def bill_column(cost: Cost | None) -> str | None:
-    """Return the column of a cost that is more than an amount: one with missing parts, or of the endpoint's bill."""
-    return None if cost is None or (cost.complete and cost.by == "registry") else as_json(cost)
+def cost_columns(cost: Cost | None) -> dict[str, str | None]:
+    """Return the columns of a cost. `bill` is there for more than an amount: missing parts, or the endpoint's bill."""
+    if cost is None:
+        return {"cost": None, "currency": None, "bill": None}
+    bill = None if cost.complete and cost.by == "registry" else as_json(cost)
+    return {"cost": str(cost.amount), "currency": cost.currency, "bill": bill}
 
 
 def price_column(connection: sqlite3.Connection, price: object) -> int | None:

@@ -11,9 +11,9 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
-from cnllm.store.records import TurnError, bill_column
+from cnllm.store.records import WHOLE_FINISHES, TurnError, cost_columns
 from cnllm.store.text import as_json, encodable_text
-from cnllm.types import Cost, Message, Reply, ToolResult
+from cnllm.types import Message, Reply, ToolResult
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Turn", "add_messages", "delete_turn"]
 
-_WHOLE_FINISHES = ("stop", "tool_calls")
 _SENT_ERRORS = (EndpointError, TransportError, StreamCut, LoopStopped)
 
 
@@ -109,7 +108,7 @@ class Turn:
         if reply is not None:
             row |= self._reply_columns(reply)
         elif isinstance(error, CnllmError):
-            row |= _cost_columns(error.cost)
+            row |= cost_columns(error.cost)
         with self._file.writing() as connection:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
@@ -124,7 +123,7 @@ class Turn:
             "finish": reply.finish,
             **{name: text and encodable_text(redact.redact(text, self._secrets)) for name, text in names.items()},
             "usage": as_json(reply.usage),
-            **_cost_columns(reply.cost),
+            **cost_columns(reply.cost),
             "notes": self._json(reply.notes),
             "incomplete": self._json(reply.incomplete),
             "registry": reply.registry or None,
@@ -175,13 +174,6 @@ def _failure(error: BaseException) -> TurnError:
     return TurnError(type(error).__name__, str(error), charged)
 
 
-def _cost_columns(cost: Cost | None) -> dict[str, str | None]:
-    """Return the columns of a cost."""
-    if cost is None:
-        return {"cost": None, "currency": None, "bill": None}
-    return {"cost": str(cost.amount), "currency": cost.currency, "bill": bill_column(cost)}
-
-
 def _holds_secret(message: Message, secrets: tuple[str, ...]) -> bool:
     """Whether a message holds a secret. A stream then holds it in pieces, where a search cannot find it."""
     return bool(secrets) and bool(redact.secret_spans(as_json(message.to_dict()), secrets))
@@ -203,4 +195,4 @@ def _state(reply: Reply | None, error: BaseException | None, *, partial: bool) -
         if not isinstance(error, CnllmError):
             return "interrupted"  # Ctrl-C or a closed pipe ended it on this side
         return "partial" if partial else "failed"
-    return "failed" if reply is None else "done" if reply.finish in _WHOLE_FINISHES else "partial"
+    return "failed" if reply is None else "done" if reply.finish in WHOLE_FINISHES else "partial"
