@@ -157,13 +157,16 @@ def is_thinking(reasoning: ReasoningFlags | None, body: dict[str, Any]) -> bool 
 def turns_reasoning_off(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool:
     """Whether the body turns reasoning off: by its patch, or by an effort or a budget of nothing.
 
-    If the flags declare no patch for off, another value at a path of the patch for on counts too.
+    If the flags declare no patch for off, another value at a path of the patch for on counts too, unless levels or
+    numbers of tokens stand there.
     """
+    levels = {place.at for place in (reasoning.effort, reasoning.budget) if place is not None}
     if reasoning.off is not None and reasoning.off.set:
         if contains(body, reasoning.off.set):
             return True
     elif reasoning.on is not None and reasoning.on.set:
-        pairs = [(get(body, path), value) for path, value in leaves(reasoning.on.set).items()]
+        switches = {path: value for path, value in leaves(reasoning.on.set).items() if path not in levels}
+        pairs = [(get(body, path), value) for path, value in switches.items()]
         if any(actual is not None and actual != value for actual, value in pairs):
             return True
     if reasoning.effort is not None and reasoning.effort.at and get(body, reasoning.effort.at) == "none":

@@ -26,7 +26,7 @@ import msgspec
 from cnllm import CannotSend, Model, Plan, Registry, RegistryError, UnknownModel, engine
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry.documents import Document
-from cnllm.registry.flags import ErrorRule, Flags, Patch
+from cnllm.registry.flags import ErrorRule, Flags, Patch, Table
 from cnllm.registry.layers import SharedTables
 
 from .corpus import BASE_URL, HOMELESS, PROVIDERS, Exchange, described, exchanges
@@ -37,7 +37,7 @@ from .rebuild import asked
 NO_DIALECT = {
     *("title", "protocol", "keys", "auth", "headers", "status", "limits", "price", "input", "call"),
     *("weights", "upstream"),
-    *("match", "extends", "same_weights", "families", "sources", "on", "when", "unset"),
+    *({field.encode_name for field in msgspec.structs.fields(Table)} - {*Flags.__struct_fields__}),
 }
 """Keys of a table that are no dialect, or are looked into on their own."""
 

@@ -79,8 +79,9 @@ def check_kept(exchange: Exchange, heard: Heard, cut: Outcome, place: str) -> No
     else:
         assert cut.reply.reasoning == reasoning, place
     assert cut.reply.text == text, place
-    assert [(given_id(call.id), call.name, call.raw) for call in cut.reply.incomplete] == [
-        (given_id(call.id), call.name, call.raw) for call in heard.calls
+    # A call without arguments may have lost them: where the stream was cut, its text is empty.
+    assert [(given_id(call.id), call.name, call.raw or "{}") for call in cut.reply.incomplete] == [
+        (given_id(call.id), call.name, call.raw or "{}") for call in heard.calls
     ], place
     assert delivered(cut.events) == (cut.reply.text, cut.reply.reasoning), place
     assert [finish for finish, _ in fold(cut.events)["ends"]] == [cut.reply.finish], place

@@ -155,7 +155,7 @@ def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
         arguments = dict(meant)[call.name]
         assert all(item in arguments.items() for item in (call.arguments or {}).items())
         assert (
-            writer in (writers.pairs, writers.channels, writers.recipients)
+            writer in (writers.pairs, writers.channels, writers.recipients, writers.functions, writers.invokes)
             or not call.arguments
             or call.arguments == arguments
         )

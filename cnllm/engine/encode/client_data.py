@@ -253,7 +253,8 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
     offered = list(options.get("tools") or ())
     searches = [tool for tool in offered if type(tool) is ClientData and tool.search is not None]
     names = {name for tool in searches for name in (tool_type(tool), tool.get("name")) if name is not None}
-    is_named = _choice_name(choice) in names or (isinstance(choice, Mapping) and choice.get("type") in names)
+    kind = choice.get("type") if isinstance(choice, Mapping) else None
+    is_named = _choice_name(choice) in names or (isinstance(kind, str) and kind in names)
     if rules is None:
         for tool in [*searches, *([data] if data.search is not None else [])]:
             if tool.protocol == model.protocol:

@@ -93,7 +93,8 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
     field = place(reasoning) or "reasoning"
     match form(reasoning):
         case "details":
-            wire[field] = [item for thought in thoughts for item in _details(thought)]
+            details = [item for thought in thoughts for item in _details(thought)]
+            wire[field] = details or [_text_detail(text)]  # an empty list counts as missing
         case "details-and-field":
             if details := [item for thought in thoughts for item in _details(thought)]:
                 wire[field] = details
@@ -115,7 +116,12 @@ def _details(thought: Reasoning) -> list[Any]:
     """Return the list of details as received, or one of plain text."""
     if thought.seal is not None and type(thought.seal.data) is list:
         return thought.seal.data
-    return [{"type": "reasoning.text", "text": thought.text}] if thought.text else []
+    return [_text_detail(thought.text)] if thought.text else []
+
+
+def _text_detail(text: str) -> dict[str, str]:
+    """Return a detail of plain text."""
+    return {"type": "reasoning.text", "text": text}
 
 
 def _reasoning_parts(thought: Reasoning, kind: str, rules: ReasoningFlags) -> list[Any]:
