@@ -60,7 +60,7 @@ def test_what_is_kept_is_what_the_registry_says(
     files: Files, monkeypatch: pytest.MonkeyPatch, loaded: list[Registry]
 ) -> None:
     small.use(monkeypatch, BUILTIN)
-    costly = 'price = { input = 2, output = 0.1, off_peak = { hours = "night", since = 2026-01-02, input = inf } }\n'
+    costly = 'price = { input = 2, output = 0.1, off_peak = { hours = "night", since = 2026-01-02, input = 1 } }\n'
     use(monkeypatch, files.write(PLAIN.replace("[aliases]", f'{costly}title = "家\\u0007"\n[aliases]')))
     registry = Registry.load()
     short = summary.short_names(registry.aliases)
