@@ -18,9 +18,9 @@ from cnllm.simulator.codec import read_request
 from cnllm.simulator.reply import SimulatedReply, make_reply
 from cnllm.simulator.request import ParsedRequest, flags_for
 from cnllm.simulator.violations import Violation
-from cnllm.types.simulated import HEADER
 
 __all__ = [
+    "MARK",
     "NDJSON",
     "Change",
     "Endpoints",
@@ -31,8 +31,9 @@ __all__ = [
     "reject",
 ]
 
+MARK = "x-cnllm-simulated"
 NDJSON = "application/x-ndjson"
-_JSON = {"content-type": "application/json", HEADER: "1"}
+_JSON = {"content-type": "application/json", MARK: "1"}
 _MAX_DEPTH = 128
 Change = Callable[[ParsedRequest, SimulatedReply], SimulatedReply]
 """Returns the reply that a host sends in place of the simulator's own."""
@@ -139,7 +140,7 @@ def _success(model: Model, request: ParsedRequest, name: str, change: Change | N
         if flags.stream is not None and flags.stream.framing == "ndjson":
             is_marked = flags.stream.terminator in ("done", "any")
             kind, pieces = NDJSON, filter(None, map(partial(_json_line, is_marked=is_marked), pieces))
-        return SimulatedResponse(200, {"content-type": kind, "cache-control": "no-cache", HEADER: "1"}, pieces)
+        return SimulatedResponse(200, {"content-type": kind, "cache-control": "no-cache", MARK: "1"}, pieces)
     body = encoder.encode_body(model, flags, request, reply)
     return json_response(body)
 
@@ -161,7 +162,7 @@ def reject(
 def error_body(error: ErrorResponse) -> SimulatedResponse:
     """Return an error as a response."""
     looks_json = error.body.lstrip().startswith(("{", "["))
-    headers = _JSON if looks_json else {"content-type": "text/plain; charset=utf-8", HEADER: "1"}
+    headers = _JSON if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
     return SimulatedResponse(error.status, dict(headers), [error.body.encode()])
 
 

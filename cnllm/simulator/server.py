@@ -26,7 +26,6 @@ from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step, route
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import is_loopback
-from cnllm.types.simulated import HEADER as MARK
 
 if TYPE_CHECKING:
     import h11
@@ -50,8 +49,7 @@ class Server:
     """The HTTP server. `url` is known after the start, also if `port` is 0 and the system chooses one.
 
     `strict`: refuse everything that the flags of a model deny, with a general error if the endpoint's own is unknown.
-    `neutral`: paths, names and errors do not show providers and models. `marked`: responses say that they are
-    simulated; a client that reads this names no price. If `models` is given, serve only these.
+    `neutral`: paths, names and errors do not show providers and models. If `models` is given, serve only these.
     `unfaithful`: the faults of a host (see `cnllm.simulator.unfaithful`), in every reply to a single call.
     `on_request` is called in the server's thread, so that a test can stop a client at any point of a conversation.
     """
@@ -66,7 +64,6 @@ class Server:
         body_limit: int = _MAX_BODY,
         strict: bool = False,
         neutral: bool = False,
-        marked: bool = True,
         models: Sequence[str] = (),
         unfaithful: str = "",
         on_request: Observer | None = None,
@@ -79,7 +76,6 @@ class Server:
         batches = BatchStore(registry, strict=strict)
         self.catalog = ServedModels(Endpoints(registry, strict, change), batches, hidden_names)
         self.slow = faults.slow
-        self.marked = marked
         self.host = host
         self.port = port
         self.pace = pace
@@ -269,7 +265,7 @@ class _ClientConnection:
         """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
         pieces = list(response.pieces)
         streams = response.headers.get("content-type") in ("text/event-stream", NDJSON)
-        headers = {name: value for name, value in response.headers.items() if self.server.marked or name != MARK}
+        headers = dict(response.headers)
         if not streams and fault.kinds:
             pieces = _quarters(b"".join(pieces))
         elif not streams:
@@ -355,7 +351,6 @@ def running(
     *,
     strict: bool = False,
     neutral: bool = False,
-    marked: bool = True,
     models: Sequence[str] = (),
     unfaithful: str = "",
     on_request: Observer | None = None,
@@ -368,7 +363,6 @@ def running(
         pace,
         strict=strict,
         neutral=neutral,
-        marked=marked,
         models=models,
         unfaithful=unfaithful,
         on_request=on_request,

@@ -51,7 +51,7 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
     own, overlay = folder / "own.toml", folder / "endpoints.toml"
     served = "".join(f'[models."v1/{name}"]\nlimits.context = 100_000\n' for name in MODELS)
     own.write_text(f"[providers.v1]\nextends = 'openai-compatible'\nkeys = []\n{served}", encoding="utf-8")
-    with running(Registry.load(str(own)), marked=False) as server:
+    with running(Registry.load(str(own))) as server:
         lines = []
         for provider in document["providers"]:
             address = f"base_url = '{server.url}/{provider}'"

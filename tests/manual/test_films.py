@@ -33,7 +33,7 @@ def test_a_film_shows_what_its_commands_print_today(name: str) -> None:
 def test_the_cut_streams_are_told_in_these_words() -> None:
     scene = films.FILMS["cut"]
     shown = film.screen(film.parse(CASTS["cut"]))
-    with running(Registry.load(), pace=0, marked=False) as server:
+    with running(Registry.load(), pace=0) as server:
         own = config_dir(Path(os.environ["HOME"])) / "providers.toml"
         own.parent.mkdir(parents=True)
         own.write_text(films.settings(scene, server.url), encoding="utf-8")

@@ -11,9 +11,7 @@ import pytest
 
 import cnllm
 from cnllm import Client, Registry
-from cnllm.cassette import Player, Recorder
 from cnllm.simulator.server import Server, running
-from cnllm.transports import default_transport
 
 Json = dict[str, Any]
 HI: Json = {"messages": [{"role": "user", "content": "hi"}]}
@@ -180,20 +178,3 @@ def test_a_client_hears_of_it(server: Server, registry: Registry) -> None:
     with Client(api_key="k") as made, pytest.raises(cnllm.EndpointError) as caught:
         made.call(model, "hi")
     assert caught.value.status in (400, 404)
-
-
-def test_an_answer_of_the_simulator_has_no_price_and_a_note_wherever_it_comes_from(
-    server: Server, registry: Registry, tmp_path: Path
-) -> None:
-    name, cassette = "zai/glm-4.7", str(tmp_path / "c.jsonl")
-    model = registry.resolve(name, base_url=f"{server.url}/zai")
-    with Client(registry, Recorder(default_transport(), cassette), api_key="k") as client:
-        asked = client.call(model, "hi")
-        with client.stream(model, "hi", max_tokens=50) as stream:
-            streamed = stream.reply
-    with Client(registry, Player(cassette)) as client:
-        replayed = client.call(model, "hi")
-    assert model.flags.price is not None
-    for reply in (asked, streamed, replayed):
-        assert reply.cost is None
-        assert [note.code for note in reply.notes].count("simulated") == 1

@@ -138,7 +138,7 @@ def test_tools_with_reasoning_take_this_wire_of_themselves(client: Client, serve
     chat = Registry.load().resolve("openai/gpt-5.6-sol", base_url=f"{server.url}/openai")
     assert chat.protocol == "openai-chat"
     reply = client.call(chat, "weather?", tools=[WEATHER], reasoning="high")
-    assert [note.code for note in reply.notes] == ["wire-routed", "simulated"]
+    assert [note.code for note in reply.notes] == ["wire-routed"]
     assert reply.raw_finish == "completed"
     assert [call.name for call in reply.tool_calls] == ["weather"]
     assert client.plan(chat, "weather?", tools=[WEATHER], reasoning="off").url.endswith("/chat/completions")

@@ -29,7 +29,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import EndpointError, ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
-from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart, checks, simulated
+from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart, checks
 from cnllm.types.lenient_json import NotJson, decode_lenient
 from cnllm.types.policy import Limits
 
@@ -76,16 +76,10 @@ class StreamParser:
         self._reached_limit: str | None = None
         flags = plan.flags if plan is not None else model.flags
         model = plan.model if plan is not None else model
-        self._headers = checks.as_headers("headers", headers) if headers is not None else {}
-        self._notes = list(model.notes) if plan is None else plan.notes
-        if simulated.is_news(self._headers, self._notes):
-            self._notes = [*self._notes, simulated.NOTE]
-            flags = unpaid = replace(flags, price=None)
-            model = model.derive(lambda _: unpaid)
-            plan = None if plan is None else replace(plan, flags=flags)
         codec = wire(model.protocol)
         self._plan = plan
         self._status = status
+        self._headers = checks.as_headers("headers", headers) if headers is not None else {}
         self._flags = flags
         self._builder = reply_builder(model, tools, plan)
         self._collected = self._builder.collected
@@ -431,7 +425,8 @@ class StreamParser:
         if not self._has_ended:
             self.end()
         if self._reply is None:
-            self._reply = self._builder.reply(self._notes)
+            notes = self._plan.notes if self._plan is not None else list(self._collected.model.notes)
+            self._reply = self._builder.reply(notes)
         reply, builder = self._reply, self._builder
         if self._reached_limit is not None and reply.finish == "cut":
             raise ReplyTooLarge(limit=self._reached_limit, most=getattr(self._limits, self._reached_limit), reply=reply)
@@ -477,10 +472,8 @@ def parse_response(
     unknown: whether a call written as text is a quotation is judged by the reply alone, and no call is excluded.
     """
     content = content if type(content) is bytes else checks.as_bytes("content", content)
-    if type(plan) is Plan and type(status) is int and not simulated.is_news(headers, plan.notes):
-        reply = read_usual_reply(plan, status, content)
-        if reply is not None:
-            return reply
+    if type(plan) is Plan and type(status) is int and (reply := read_usual_reply(plan, status, content)) is not None:
+        return reply
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content)
     return parser.close()

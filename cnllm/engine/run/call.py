@@ -51,7 +51,6 @@ from cnllm.types import (
     Reply,
     ToolCall,
     ToolCallEnd,
-    simulated,
 )
 from cnllm.types.delivered import Delivered, corrected_events, final_events, is_verdict, text_events
 from cnllm.types.policy import Retry, Timeouts
@@ -175,10 +174,8 @@ class Call:
     def _read_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
         """Read and parse a whole response."""
         body = yield from self._read_body(status)
-        if not simulated.is_news(headers, self.plan.notes):
-            reply = read_usual_reply(self.plan, status, body)
-            if reply is not None:
-                return reply
+        if (reply := read_usual_reply(self.plan, status, body)) is not None:
+            return reply
         parser = self._open_parser(status, headers)
         parser.feed(body)
         return self._close(parser)

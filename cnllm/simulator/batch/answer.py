@@ -29,10 +29,17 @@ from cnllm.simulator.batch.store import (
 from cnllm.simulator.batch.submission import RefusedStep, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
-from cnllm.simulator.respond import Endpoints, ModelLookup, SimulatedResponse, error_body, json_response, reject
+from cnllm.simulator.respond import (
+    MARK,
+    Endpoints,
+    ModelLookup,
+    SimulatedResponse,
+    error_body,
+    json_response,
+    reject,
+)
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
-from cnllm.types.simulated import HEADER
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
@@ -164,7 +171,7 @@ def _json(body: Any) -> SimulatedResponse:
 
 
 def _lines(content: bytes) -> SimulatedResponse:
-    return SimulatedResponse(200, {"content-type": "application/jsonl", HEADER: "1"}, [content])
+    return SimulatedResponse(200, {"content-type": "application/jsonl", MARK: "1"}, [content])
 
 
 # ── forms ────────────────────────────────────────────────────────────────────
