@@ -157,7 +157,10 @@ def _role(role: Any) -> Role:
 
 def dict_of_message(fields: Fields) -> dict[str, Any]:
     """Return the dict of a message with these fields (see `Message.to_dict`)."""
-    role, parts, _, name, _ = fields
+    role, parts, by, name, extra = fields
+    if len(parts) == 1 and role != "tool" and extra is None and (text := _plain_text(parts[0])):
+        spoken = {"role": role, "content": text} if name is None else {"role": role, "name": name, "content": text}
+        return spoken if by is None else {**spoken, "by": by}
     try:
         out = _flat(fields)
         if _flat_parts(role, out) != list(parts):
@@ -169,6 +172,13 @@ def dict_of_message(fields: Fields) -> dict[str, Any]:
     if name is not None:
         out["name"] = name
     return out
+
+
+def _plain_text(part: Part) -> str | None:
+    """Return the text of a part that the flat keys hold as it is; None for another part."""
+    if type(part) is Text and type(part.text) is str and part.seal is None and part.extra is None:
+        return part.text
+    return None
 
 
 def _json_value(value: Any) -> Any:
