@@ -34,7 +34,7 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
     try:
         if order:
             _rewrite(output, state, "number, seq")
-        elif state.execute("SELECT 1 FROM superseded LIMIT 1").fetchone() is not None:
+        elif state.execute("SELECT 1 FROM superseded LIMIT 1"):
             _rewrite(output, state, "place")
     except (OSError, CnllmError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -79,7 +79,7 @@ def _rewrite(output: Output, state: BatchState, order: str) -> None:
 def _copy(output: Output, state: BatchState, order: str, file: object) -> Iterator[tuple[int, int]]:
     """Copy the live lines, and yield the new place of each."""
     position = 0
-    for seq, place, length in state.execute(_LIVE + order):
+    for seq, place, length in state.stream(_LIVE + order):
         file.write(output.read(place, length))  # type: ignore[attr-defined]
         yield seq, position
         position += length
@@ -87,8 +87,8 @@ def _copy(output: Output, state: BatchState, order: str, file: object) -> Iterat
 
 def _copy_failures(output: Output, state: BatchState) -> None:
     path = errors_path(output.path)
-    rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
-    first = rows.fetchone()
+    rows = state.stream("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
+    first = next(rows, None)
     require_ours(path, _is_ours)
     if first is None:
         path.unlink(missing_ok=True)  # ours: it begins with a line of a batch

@@ -5,11 +5,9 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from msgspec import Struct
-
 from cnllm.batch.output import Line, Output
 from cnllm.batch.rows import id_digest, line_digest
-from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT, BatchState
+from cnllm.batch.state import DONE, FAILED, RESULT, RETRYABLE, SENT, BatchState
 from cnllm.estimates.money import units_of
 
 __all__ = ["Spent", "output_facts", "recover", "state_path"]
@@ -17,8 +15,6 @@ __all__ = ["Spent", "output_facts", "recover", "state_path"]
 Spent = dict[str, int]
 """Money that was spent, in units by currency."""
 
-_KNOWN = "SELECT seq, state, place, length, cost, attempts, identity FROM rows WHERE id = ?"
-_UPDATE = "UPDATE rows SET state=?, place=?, length=?, cost=?, attempts=? WHERE seq=?"
 _FOREIGN = "UPDATE rows SET key=NULL, setting=NULL, identity=?, cost=? WHERE seq=?"
 _INSERT = (
     "INSERT INTO rows (seq, id, number, key, identity, setting, state, place, length, cost, attempts) "
@@ -41,7 +37,7 @@ def recover(output: Output, state: BatchState) -> Spent:
             begins_alike = size <= output.size and known.get("tail") == output.tail(size)
             is_same_file = known.get("stamp", ())[:1] == stamp[:1]
             _read_again(output, state, spent, size if begins_alike and (size or is_same_file) else None)
-        unsure = int(state.execute("SELECT total(cost) FROM rows WHERE state = 0").fetchone()[0])  # an unknown one is 0
+        unsure = int(state.execute("SELECT total(cost) FROM rows WHERE state = 0")[0][0])  # an unknown one is 0
         if unsure and (currency := state.fact("currency")) is not None:
             spent[currency] = spent.get(currency, 0) + unsure
         state.execute("UPDATE rows SET cost = 0 WHERE state = 0 AND cost IS NOT NULL")
@@ -54,25 +50,6 @@ def output_facts(output: Output) -> dict[str, object]:
     return {"output": {"size": output.size, "tail": output.tail(output.size), "stamp": output.stamp()}}
 
 
-class _KnownRow(Struct, frozen=True, array_like=True):
-    """A row of the state."""
-
-    seq: int
-    state: int
-    place: int | None
-    length: int | None
-    cost: int | None
-    attempts: int
-    identity: bytes | None
-
-
-class _Stranger(Struct, frozen=True):
-    """The line of a row that another request has answered than the one that the state knows."""
-
-    identity: bytes | None
-    line: Line
-
-
 def _read_again(output: Output, state: BatchState, spent: Spent, written: int | None) -> None:
     """Find the line of each row in the output. Rows without one are forgotten, unless they are unanswered.
 
@@ -82,36 +59,34 @@ def _read_again(output: Output, state: BatchState, spent: Spent, written: int | 
     state.execute("UPDATE rows SET place = NULL, length = NULL")
     state.execute("DELETE FROM superseded")
     last_known, currency = state.last_seq(), state.fact("currency")
-    seq, strangers = last_known, dict[int, _Stranger]()
+    seq, strangers = last_known, dict[int, tuple[bytes | None, Line]]()  # lines of another request than the known one
     for place, length, line in output.entries(written):
         digest = line_digest(line.line or 0) if line.id is None else id_digest(line.id)
         identity = None if line.identity is None else bytes.fromhex(line.identity)
-        row = state.execute(_KNOWN, digest).fetchone()
-        if row is None:
+        known = state.find(digest)
+        if known is None:
             seq += 1
             number = line.line or (line.id if isinstance(line.id, int) else 0)
             cost = _line_cost(line, spent, None, currency)
             state.execute(_INSERT, seq, digest, number, identity, _state_of(line), place, length, cost, line.attempts)
             continue
-        known = _KnownRow(*row)
         if known.place is not None:
             state.execute("INSERT OR IGNORE INTO superseded VALUES (?, ?)", known.place, known.length)
         if known.state == SENT and (identity != known.identity or 0 < line.attempts <= known.attempts):
             # an answer from before the row was sent again
-            state.execute("UPDATE rows SET place=?, length=? WHERE seq=?", place, length, known.seq)
+            state.update_rows("place length", [(place, length, known.seq)])
             continue
         cost = known.cost
         if known.state == SENT or known.seq > last_known:
             cost = _line_cost(line, spent, known.cost if known.state == SENT else None, currency)
         elif identity != known.identity:
-            strangers[known.seq] = _Stranger(identity, line)
+            strangers[known.seq] = identity, line
         else:
             strangers.pop(known.seq, None)
-        state.execute(_UPDATE, _state_of(line), place, length, cost, line.attempts, known.seq)
+        state.update_rows(RESULT, [(_state_of(line), place, length, cost, line.attempts, known.seq)])
     state.execute("DELETE FROM rows WHERE place IS NULL AND state != ?", SENT)
-    for known_seq, stranger in strangers.items():
-        cost = _line_cost(stranger.line, spent, None, currency)
-        state.execute(_FOREIGN, stranger.identity, cost, known_seq)
+    for known_seq, (identity, line) in strangers.items():
+        state.execute(_FOREIGN, identity, _line_cost(line, spent, None, currency), known_seq)
 
 
 def _state_of(line: Line) -> int:

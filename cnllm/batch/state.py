@@ -23,7 +23,7 @@ from cnllm.batch.identity import writing
 from cnllm.errors import CnllmError
 from cnllm.system.files import create_private_file
 
-__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
+__all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
 
 SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
@@ -57,7 +57,8 @@ _INSERT = (
     "ON CONFLICT (id) DO NOTHING"
 )
 _MARK_AGAIN = "UPDATE rows SET number=?, key=?, identity=?, setting=?, state=0, cost=? WHERE seq=?"
-_RESULT = "UPDATE rows SET state=?, place=?, length=?, cost=?, attempts=? WHERE seq=?"
+RESULT = "state place length cost attempts"
+"""The columns of what became of a row."""
 _COLUMNS = "seq, id, number, key, identity, setting, state, place, length, cost, attempts"
 
 
@@ -153,8 +154,8 @@ class BatchState:
 
     def fact(self, name: str) -> Any:
         """Return a stored value; None where there is none."""
-        row = self._one("SELECT value FROM facts WHERE name = ?", name)
-        return None if row is None else msgspec.json.decode(row[0])
+        rows = self.execute("SELECT value FROM facts WHERE name = ?", name)
+        return msgspec.json.decode(rows[0][0]) if rows else None
 
     def set_facts(self, **facts: Any) -> None:
         """Store values, each under its name."""
@@ -164,32 +165,30 @@ class BatchState:
     def put_facts(self, facts: dict[str, Any]) -> None:
         """Store values by name. Call it in `writing`."""
         rows = [(name, msgspec.json.encode(value).decode()) for name, value in facts.items()]
-        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+        self.execute_many("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def setting(self, fingerprint: bytes, data: Any) -> int:
         """Return the number of a setting, stored now if it is new."""
-        row = self._one("SELECT number FROM settings WHERE fingerprint = ?", fingerprint)
-        if row is not None:
-            return int(row[0])
         with self.writing():
-            cursor = self._db.execute(
-                "INSERT INTO settings (fingerprint, data) VALUES (?, ?)",
-                (fingerprint, msgspec.json.encode(data).decode()),
+            self.execute(
+                "INSERT OR IGNORE INTO settings (fingerprint, data) VALUES (?, ?)",
+                fingerprint,
+                msgspec.json.encode(data).decode(),
             )
-            return int(cursor.lastrowid or 0)
+            return int(self.execute("SELECT number FROM settings WHERE fingerprint = ?", fingerprint)[0][0])
 
     def settings(self) -> dict[int, Any]:
         """Return the settings of all runs so far, by number."""
-        return {number: msgspec.json.decode(data) for number, data in self._all("SELECT number, data FROM settings")}
+        return {number: msgspec.json.decode(data) for number, data in self.execute("SELECT number, data FROM settings")}
 
     # ── rows ─────────────────────────────────────────────────────────────────
 
     def counts(self) -> dict[int, int]:
         """Return the number of rows in each state."""
         counts = {SENT: 0, DONE: 0, FAILED: 0, RETRYABLE: 0}
-        counts[SENT] = self._all("SELECT count(*) FROM rows WHERE state = 0")[0][0]
-        counts |= dict(self._all("SELECT state, count(*) FROM rows WHERE state >= 2 GROUP BY state"))
-        counts[DONE] = self._all("SELECT count(*) FROM rows")[0][0] - sum(counts.values())
+        counts[SENT] = self.execute("SELECT count(*) FROM rows WHERE state = 0")[0][0]
+        counts |= dict(self.execute("SELECT state, count(*) FROM rows WHERE state >= 2 GROUP BY state"))
+        counts[DONE] = self.execute("SELECT count(*) FROM rows")[0][0] - sum(counts.values())
         return counts
 
     def count(self) -> int:
@@ -198,33 +197,25 @@ class BatchState:
 
     def last_seq(self) -> int:
         """Return the highest number of a row; 0 where there is none."""
-        row = self._one("SELECT max(seq) FROM rows")
-        return 0 if row is None or row[0] is None else int(row[0])
+        return int(self.execute("SELECT coalesce(max(seq), 0) FROM rows")[0][0])
 
     def raw_records(self, after: int = 0) -> Iterator[tuple[Any, ...]]:
-        """Yield seq, number, key, setting and state of the rows after one."""
-        with self._translate():
-            cursor = self._db.execute(
-                "SELECT seq, number, key, setting, state FROM rows WHERE seq > ? ORDER BY seq", (after,)
-            )
-            while chunk := cursor.fetchmany(5000):
-                yield from chunk
+        """Return seq, number, key, setting and state of the rows after one."""
+        return self.stream("SELECT seq, number, key, setting, state FROM rows WHERE seq > ? ORDER BY seq", after)
 
     def find(self, id: bytes) -> Record | None:
         """Return the row of an id; None where it is new."""
-        row = self._one(f"SELECT {_COLUMNS} FROM rows WHERE id = ?", id)
-        return None if row is None else Record(*row)
+        rows = self.execute(f"SELECT {_COLUMNS} FROM rows WHERE id = ?", id)
+        return Record(*rows[0]) if rows else None
 
     def record(self, seq: int) -> Record:
         """Return the row of a number."""
-        row = self._one(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)
-        assert row is not None
-        return Record(*row)
+        return Record(*self.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)[0])
 
     def update_rows(self, columns: str, values: Iterable[Sequence[Any]]) -> None:
         """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
         assignments = ", ".join(f"{name}=?" for name in columns.split())
-        self._db.executemany(f"UPDATE rows SET {assignments} WHERE seq=?", values)
+        self.execute_many(f"UPDATE rows SET {assignments} WHERE seq=?", values)
 
     # ── the journal's writes, inside of `writing` ────────────────────────────
 
@@ -252,23 +243,19 @@ class BatchState:
     def finish(self, finishes: Sequence[Finish], places: Sequence[int]) -> None:
         """Store what became of rows, whose lines stand at these places. Earlier lines of the rows are superseded."""
         if earlier := [finish.earlier for finish in finishes if finish.earlier is not None]:
-            self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
+            self.execute_many("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
         rows = zip(finishes, places, strict=True)
-        self._db.executemany(_RESULT, [(f.state, place, len(f.line), f.cost, f.attempts, f.seq) for f, place in rows])
+        self.update_rows(RESULT, [(f.state, place, len(f.line), f.cost, f.attempts, f.seq) for f, place in rows])
 
-    def drop(self, seqs: Iterable[int]) -> None:
+    def drop(self, seqs: Sequence[int]) -> None:
         """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""
-        for seq in seqs:
-            self._db.execute(
-                "INSERT OR IGNORE INTO superseded SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL",
-                (seq,),
-            )
-            self._db.execute("DELETE FROM rows WHERE seq = ?", (seq,))
+        lines = "SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL"
+        self.execute_many(f"INSERT OR IGNORE INTO superseded {lines}", [(seq,) for seq in seqs])
+        self.forget(seqs)
 
     def faults(self) -> list[tuple[int, bytes, int]]:
         """Return seq, id and line of the rows that were no requests."""
-        query = "SELECT seq, id, number FROM rows WHERE identity IS NULL AND state >= 2"
-        return self._all(query)
+        return self.execute("SELECT seq, id, number FROM rows WHERE identity IS NULL AND state >= 2")
 
     def restore(self, records: Sequence[Record]) -> None:
         """Put rows back as they were before they were marked: they were not sent."""
@@ -279,7 +266,7 @@ class BatchState:
 
     def forget(self, seqs: Iterable[int]) -> None:
         """Remove rows that were marked for the first time, and not sent."""
-        self._db.executemany("DELETE FROM rows WHERE seq = ?", [(seq,) for seq in seqs])
+        self.execute_many("DELETE FROM rows WHERE seq = ?", [(seq,) for seq in seqs])
 
     @contextmanager
     def writing(self) -> Iterator[BatchState]:
@@ -289,24 +276,22 @@ class BatchState:
 
     # ── SQLite ───────────────────────────────────────────────────────────────
 
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Run a statement of the final pass or of the recovery."""
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement, and return its rows."""
         with self._translate():
-            return self._db.execute(statement, values)
+            return self._db.execute(statement, values).fetchall()
 
     def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Run a statement for many values."""
         with self._translate():
             self._db.executemany(statement, values)
 
-    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
+    def stream(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, of which there may be more than memory holds."""
         with self._translate():
-            row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
-            return row
-
-    def _all(self, query: str) -> list[tuple[Any, ...]]:
-        with self._translate():
-            return self._db.execute(query).fetchall()
+            cursor = self._db.execute(query, values)
+            while chunk := cursor.fetchmany(5000):
+                yield from chunk
 
     @contextmanager
     def _translate(self) -> Iterator[None]:

@@ -77,27 +77,22 @@ class VendorParts:
     def open_parts(self) -> list[JobPart]:
         """Return the parts that are not finished, the oldest first."""
         query = f"SELECT {_COLUMNS} FROM parts WHERE state != ? ORDER BY number"
-        return [JobPart(*row) for row in self._state.execute(query, FETCHED).fetchall()]
+        return [JobPart(*row) for row in self._state.execute(query, FETCHED)]
 
     def known_jobs(self) -> frozenset[str]:
         """Return the ids of the jobs of all parts, finished ones too."""
-        rows = self._state.execute("SELECT job FROM parts WHERE job IS NOT NULL").fetchall()
-        return frozenset(row[0] for row in rows)
+        return frozenset(job for (job,) in self._state.execute("SELECT job FROM parts WHERE job IS NOT NULL"))
 
     def waiting(self) -> Bits:
         """Return the rows that wait, by their `seq`."""
         found = Bits()
-        for (seq,) in self._state.execute("SELECT seq FROM part_rows"):
+        for (seq,) in self._state.stream("SELECT seq FROM part_rows"):
             found.add(seq)
         return found
 
     def reserved(self) -> int:
         """Return the most that all waiting rows can cost, in units."""
-        return int(self._state.execute("SELECT total(cost) FROM part_rows").fetchone()[0])
-
-    def count(self, part: JobPart) -> int:
-        """Return the number of rows that wait for a part."""
-        return int(self._state.execute("SELECT count(*) FROM part_rows WHERE part = ?", part.number).fetchone()[0])
+        return int(self._state.execute("SELECT total(cost) FROM part_rows")[0][0])
 
     def rows_of(self, part: JobPart) -> list[WaitingRow]:
         """Return the rows that wait for a part, in their order."""
@@ -105,7 +100,7 @@ class VendorParts:
             "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place, length "
             "FROM part_rows JOIN rows ON rows.seq = part_rows.seq WHERE part = ? ORDER BY position"
         )
-        return [WaitingRow(*row) for row in self._state.execute(query, part.number).fetchall()]
+        return [WaitingRow(*row) for row in self._state.execute(query, part.number)]
 
     # ── steps of a part, each on the disk when it returns ────────────────────
 
@@ -118,7 +113,7 @@ class VendorParts:
         doubled: list[int] = []
         with state.writing():
             found = state.mark(marks, first_seq)
-            number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts").fetchone()[0])
+            number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts")[0][0])
             position = 0
             for index, (wanted, record) in enumerate(zip(marks, found, strict=True)):
                 if not _is_taken(wanted, record, first_seq):
