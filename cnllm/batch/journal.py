@@ -13,21 +13,26 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from cnllm.batch.output import Output
+from cnllm.batch.jobs import Job
+from cnllm.batch.output import Outcome, Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import BatchState, Finish, Record, RowMark
 
-__all__ = ["Journal", "write_finishes"]
+__all__ = ["Journal", "WriteGroup", "write_finishes"]
 
 T = TypeVar("T")
 _PAUSE = 0.01  # seconds between two groups while there is enough to send
 
 
-class _WriteGroup(Struct):
-    """Data that are written together, with the callbacks for afterwards."""
+class WriteGroup(Struct):
+    """What is written together, each with its job: marks of rows, and finished rows with their outcomes.
 
-    marks: list[tuple[RowMark, Callable[[Record | None], None]]] = []
-    finishes: list[tuple[Finish, Callable[[], None]]] = []
+    `records` are the marked rows as they were before, once the group is written.
+    """
+
+    marks: list[tuple[RowMark, Job]] = []
+    finishes: list[tuple[Finish, Job, Outcome]] = []
+    records: Sequence[Record | None] = ()
 
 
 class Journal:
@@ -42,20 +47,20 @@ class Journal:
         self._facts = facts
         self.first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
-        self._group = _WriteGroup()
+        self._group = WriteGroup()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self.hurry = True
 
-    def mark(self, mark: RowMark, then: Callable[[Record | None], None]) -> None:
-        """Store that a request is about to be sent, then call back with the row as it was."""
-        self._group.marks.append((mark, then))
+    def mark(self, mark: RowMark, job: Job) -> None:
+        """Store that a request is about to be sent."""
+        self._group.marks.append((mark, job))
         self._notify()
 
-    def finish(self, finish: Finish, then: Callable[[], None]) -> None:
-        """Write the line of a row, then call back."""
-        self._group.finishes.append((finish, then))
+    def finish(self, finish: Finish, job: Job, outcome: Outcome) -> None:
+        """Write the line of a row."""
+        self._group.finishes.append((finish, job, outcome))
         self._notify()
 
     def _notify(self) -> None:
@@ -63,21 +68,17 @@ class Journal:
             self._wake.set()
             self._idle.clear()
 
-    async def run(self, written: Callable[[], None]) -> None:
-        """Write groups until it is cancelled, and call back after each. Raises `CnllmError` where the disk is full."""
+    async def run(self, written: Callable[[WriteGroup], None]) -> None:
+        """Write groups until it is cancelled, and call back with each. Raises `CnllmError` where the disk is full."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             if not self.hurry:
                 await asyncio.sleep(_PAUSE)
             self._wake.clear()
-            group, self._group = self._group, _WriteGroup()
-            found = await loop.run_in_executor(self._thread, self._write, group, self._facts())
-            for _, finished in group.finishes:
-                finished()
-            for (_, marked), record in zip(group.marks, found, strict=True):
-                marked(record)
-            written()
+            group, self._group = self._group, WriteGroup()
+            group.records = await loop.run_in_executor(self._thread, self._write, group, self._facts())
+            written(group)
             if not self._wake.is_set():
                 self._idle.set()
 
@@ -93,8 +94,8 @@ class Journal:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _write(self, group: _WriteGroup, facts: dict[str, Any]) -> Sequence[Record | None]:
-        marks, finishes = [mark for mark, _ in group.marks], [finish for finish, _ in group.finishes]
+    def _write(self, group: WriteGroup, facts: dict[str, Any]) -> Sequence[Record | None]:
+        marks, finishes = [mark for mark, _ in group.marks], [finish for finish, _, _ in group.finishes]
         return write_finishes(self._output, self.state, finishes, facts, lambda: self.state.mark(marks, self.first_seq))
 
 

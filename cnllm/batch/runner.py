@@ -14,7 +14,7 @@ from typing import Protocol
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
-from cnllm.batch.journal import Journal
+from cnllm.batch.journal import Journal, WriteGroup
 from cnllm.batch.lane import Lane
 from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
@@ -201,7 +201,7 @@ class Runner:
             job.seq, job.digest, row.number, row.key, job.identity, self._setting, job.reserved, job.asked, retake
         )
         self._journal.hurry = len(self._ready) < 2
-        self._journal.mark(mark, lambda record: self._marked(job, record, retake=retake))
+        self._journal.mark(mark, job)
 
     def _marked(self, job: Job, record: Record | None, *, retake: bool) -> None:
         """Go on with a row whose mark is on the disk."""
@@ -218,8 +218,12 @@ class Runner:
             return
         self._ready.append(job)
 
-    def _group_written(self) -> None:
+    def _group_written(self, group: WriteGroup) -> None:
         """Send what is ready now. Mark as many rows ahead as were sent while the group was written."""
+        for _, job, outcome in group.finishes:
+            self._finished(job, outcome)
+        for (mark, job), record in zip(group.marks, group.records, strict=True):
+            self._marked(job, record, retake=mark.retake)
         if self._sends:
             self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
             self._sends = 0
@@ -307,7 +311,7 @@ class Runner:
             earlier = (job.record.place, job.record.length)
         self._finishing += 1
         finish = Finish(job.seq, line, outcome.state, total, job.attempts, earlier)
-        self._journal.finish(finish, lambda: self._finished(job, outcome))
+        self._journal.finish(finish, job, outcome)
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
         """Count a row whose line is on the disk."""

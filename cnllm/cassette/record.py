@@ -43,16 +43,27 @@ class AsyncInnerTransport(Protocol):
         """Send a plan. Return status, headers and the chunks of the body."""
 
 
-class Recorder:
+class _Wrapper:
+    """What the recorders share. `inner` is the transport whose traffic is recorded."""
+
+    def __init__(self, inner: Any, path: str | os.PathLike[str] | Sink, secrets: Secrets) -> None:
+        self._inner = inner
+        self.needs_key: bool = getattr(inner, "needs_key", True)
+        self._tape = _Tape(path, secrets)
+
+    def interrupt(self, plan: Any) -> None:
+        """End a request whose response has not begun, if the inner transport can do that."""
+        getattr(self._inner, "interrupt", _do_nothing)(plan)
+
+
+class Recorder(_Wrapper):
     """Passes requests to another transport and appends each exchange to a file when it has ended.
 
     Instead of the file it may call a function with each exchange.
     """
 
     def __init__(self, inner: InnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
-        self._inner = inner
-        self.needs_key: bool = getattr(inner, "needs_key", True)
-        self._tape = _Tape(path, secrets)
+        super().__init__(inner, path, secrets)
 
     def send(self, plan: Any) -> Answer:
         """Send a plan with the inner transport and record the exchange."""
@@ -64,22 +75,16 @@ class Recorder:
             raise
         return status, entry.set_response(status, headers), _Recording(entry, chunks)
 
-    def interrupt(self, plan: Any) -> None:
-        """End a request whose response has not begun, if the inner transport can do that."""
-        _interrupt(self._inner, plan)
-
     def close(self) -> None:
         """Close the inner transport, if it can be closed."""
-        _close(self._inner)
+        getattr(self._inner, "close", _do_nothing)()
 
 
-class AsyncRecorder:
+class AsyncRecorder(_Wrapper):
     """A `Recorder` around an async transport."""
 
     def __init__(self, inner: AsyncInnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
-        self._inner = inner
-        self.needs_key: bool = getattr(inner, "needs_key", True)
-        self._tape = _Tape(path, secrets)
+        super().__init__(inner, path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
         """Send a plan with the inner transport and record the exchange."""
@@ -91,13 +96,10 @@ class AsyncRecorder:
             raise
         return status, entry.set_response(status, headers), _AsyncRecording(entry, chunks)
 
-    def interrupt(self, plan: Any) -> None:
-        """End a request whose response has not begun, if the inner transport can do that."""
-        _interrupt(self._inner, plan)
-
     async def aclose(self) -> None:
         """Close the inner transport, if it can be closed."""
-        await _aclose(self._inner)
+        if hasattr(self._inner, "aclose"):
+            await self._inner.aclose()
 
 
 class _Tape:
@@ -300,8 +302,7 @@ class _RecordedBody:
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading, if the inner transport can do that."""
-        if hasattr(self._chunks, "set_read_deadline"):
-            self._chunks.set_read_deadline(seconds)
+        getattr(self._chunks, "set_read_deadline", _do_nothing)(seconds)
 
     def __del__(self) -> None:
         self._entry.write_abandoned()
@@ -325,13 +326,12 @@ class _Recording(_RecordedBody, Iterator[bytes], Closing):
     def drain(self) -> None:
         """Read the end of a complete reply, if the inner transport can do that."""
         self._entry.write_whole()
-        if hasattr(self._chunks, "drain"):
-            self._chunks.drain()
+        getattr(self._chunks, "drain", _do_nothing)()
 
     def close(self) -> None:
         """Stop reading."""
         try:
-            _close(self._chunks)
+            getattr(self._chunks, "close", _do_nothing)()
         finally:
             self._entry.write_abandoned()
 
@@ -360,27 +360,14 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
     async def aclose(self) -> None:
         """Stop reading."""
         try:
-            await _aclose(self._chunks)
+            if hasattr(self._chunks, "aclose"):
+                await self._chunks.aclose()
         finally:
             self._entry.write_abandoned()
 
 
-def _interrupt(target: object, plan: Any) -> None:
-    interrupt = getattr(target, "interrupt", None)
-    if interrupt is not None:
-        interrupt(plan)
-
-
-def _close(target: object) -> None:
-    close = getattr(target, "close", None)
-    if close is not None:
-        close()
-
-
-async def _aclose(target: object) -> None:
-    close = getattr(target, "aclose", None)
-    if close is not None:
-        await close()
+def _do_nothing(*arguments: Any) -> None:
+    """Stand in for a method that an inner transport does not have."""
 
 
 # ── secrets in a reply ───────────────────────────────────────────────────────

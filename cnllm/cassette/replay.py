@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,9 @@ class _Cassette:
             checks.require_type("secrets: one of them", secret, str, "a string")
         self._rows: list[tuple[int, RecordedExchange] | None] = list(self._load())  # None: this one has answered
         self._by_request: dict[int, deque[int]] = {}
-        self._by_address: dict[tuple[str, str], deque[int]] = {}
         for index, row in enumerate(self._rows):
             if row is not None:
-                request = row[1].key
-                self._by_request.setdefault(_digest(request), deque()).append(index)
-                self._by_address.setdefault(request[:2], deque()).append(index)
-        self._in_order = deque(range(len(self._rows)))
+                self._by_request.setdefault(_digest(row[1].key), deque()).append(index)
         self._lock = threading.Lock()  # a client may be used by several threads
 
     def answer(self, plan: Any) -> Answer:
@@ -109,25 +106,16 @@ class _Cassette:
             raise CnllmError(f"{self._path} holds no answer to this request: {self._mismatch(request)}", hint=_RECORD)
 
     def _mismatch(self, request: tuple[str, str, Any]) -> str:
-        row = self._first_unused(self._by_address.get(request[:2], deque())) or self._first_unused(self._in_order)
-        if row is None:
+        unused = [row for row in self._rows if row is not None]
+        if not unused:
             return f"all {len(self._rows)} were used" if self._rows else "it is empty"
-        line, entry = row
+        line, entry = next((row for row in unused if row[1].key[:2] == request[:2]), unused[0])
         recorded = entry.key
         for name, recorded_value, requested_value in zip(("method", "path"), recorded, request, strict=False):
             if recorded_value != requested_value:
                 return f"{name} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
         key, recorded_value, requested_value = _difference(recorded[2], request[2])
         return f"{key} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
-
-    def _first_unused(self, queue: deque[int]) -> tuple[int, RecordedExchange] | None:
-        """Return the first unused row of a queue, and remove the used rows before it."""
-        while queue:
-            row = self._rows[queue[0]]
-            if row is not None:
-                return row
-            queue.popleft()
-        return None
 
     def _load(self) -> Iterator[tuple[int, RecordedExchange]]:
         try:
@@ -165,11 +153,8 @@ def _difference(recorded: Any, requested: Any, path: str = "") -> tuple[str, Any
     if isinstance(recorded, dict) and isinstance(requested, dict):
         pairs = [(key, recorded.get(key, _MISSING), requested.get(key, _MISSING)) for key in {**recorded, **requested}]
     elif isinstance(recorded, list) and isinstance(requested, list):
-        longest = range(max(len(recorded), len(requested)))
-        pairs = [
-            (i, recorded[i] if i < len(recorded) else _MISSING, requested[i] if i < len(requested) else _MISSING)
-            for i in longest
-        ]
+        items = enumerate(zip_longest(recorded, requested, fillvalue=_MISSING))
+        pairs = [(index, *values) for index, values in items]
     for key, recorded_item, requested_item in pairs:
         if recorded_item != requested_item or type(recorded_item) is not type(requested_item):
             return _difference(recorded_item, requested_item, f"{path}.{key}" if path else str(key))
@@ -197,7 +182,5 @@ async def _as_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 def _error(entry: RecordedExchange) -> CnllmError:
     """Return the recorded failure, in its class if that is a `TransportError`."""
     kind, message = ("", "") if entry.error is None else (entry.error.type, entry.error.message)
-    error_class = ERRORS.get(kind, TransportError)
-    if not (isinstance(error_class, type) and issubclass(error_class, TransportError)):
-        error_class = TransportError
-    return error_class(message)
+    error_class = ERRORS.get(kind)
+    return error_class(message) if error_class and issubclass(error_class, TransportError) else TransportError(message)
