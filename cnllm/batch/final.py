@@ -6,7 +6,10 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from cnllm.batch.output import LINE_BEGIN, Output, is_line
 from cnllm.batch.recovery import output_facts
@@ -56,31 +59,25 @@ def _rewrite(output: Output, state: BatchState, order: str) -> None:
     the file: the next run then reads the file again.
     """
     path = output.path
-    new = _unfinished_path(path)
-    try:
-        with open(new, "xb", buffering=_BUFFER, opener=open_private) as file, state.writing():
-            os.chmod(new, stat.S_IMODE(path.stat().st_mode))  # ours: made above
-            state.execute("CREATE TEMP TABLE moved (seq INTEGER PRIMARY KEY, place INTEGER) STRICT")
-            state.execute_many("INSERT INTO moved VALUES (?, ?)", _copy(output, state, order, file))
-            file.flush()
-            os.fsync(file.fileno())
-            state.execute("UPDATE rows SET place = moved.place FROM moved WHERE moved.seq = rows.seq")
-            state.execute("DROP TABLE moved")
-            state.execute("DELETE FROM superseded")
-            os.replace(new, path)  # ours: the output holds lines of a batch only
-            sync_folder(path.parent)
-            output.reopen()
-            state.put_facts(output_facts(output))
-    except BaseException:
-        new.unlink(missing_ok=True)  # ours: made above
-        raise
+    with _unfinished_file(path) as file, state.writing():
+        state.execute("CREATE TEMP TABLE moved (seq INTEGER PRIMARY KEY, place INTEGER) STRICT")
+        state.execute_many("INSERT INTO moved VALUES (?, ?)", _copy(output, state, order, file))
+        file.flush()
+        os.fsync(file.fileno())
+        state.execute("UPDATE rows SET place = moved.place FROM moved WHERE moved.seq = rows.seq")
+        state.execute("DROP TABLE moved")
+        state.execute("DELETE FROM superseded")
+        os.replace(file.name, path)  # ours: the output holds lines of a batch only
+        sync_folder(path.parent)
+        output.reopen()
+        state.put_facts(output_facts(output))
 
 
-def _copy(output: Output, state: BatchState, order: str, file: object) -> Iterator[tuple[int, int]]:
+def _copy(output: Output, state: BatchState, order: str, file: BinaryIO) -> Iterator[tuple[int, int]]:
     """Copy the live lines, and yield the new place of each."""
     position = 0
     for seq, place, length in state.stream(_LIVE + order):
-        file.write(output.read(place, length))  # type: ignore[attr-defined]
+        file.write(output.read(place, length))
         yield seq, position
         position += length
 
@@ -93,18 +90,11 @@ def _copy_failures(output: Output, state: BatchState) -> None:
     if first is None:
         path.unlink(missing_ok=True)  # ours: it begins with a line of a batch
         return
-    new = _unfinished_path(path)
-    try:
-        with open(new, "xb", buffering=_BUFFER, opener=open_private) as file:
-            if path.exists():
-                os.chmod(new, stat.S_IMODE(path.stat().st_mode))  # ours: made above
-            file.write(output.read(*first))
-            for place, length in rows:
-                file.write(output.read(place, length))
-        os.replace(new, path)  # ours: it begins with a line of a batch
-    except OSError:
-        new.unlink(missing_ok=True)  # ours: made above
-        raise
+    with _unfinished_file(path) as file:
+        for place, length in chain([first], rows):
+            file.write(output.read(place, length))
+        file.close()
+        os.replace(file.name, path)  # ours: it begins with a line of a batch
 
 
 def require_ours(path: Path, is_ours: Callable[[Path], bool]) -> None:
@@ -120,8 +110,19 @@ def _is_ours(path: Path) -> bool:
         return not begin or (begin == LINE_BEGIN and is_line(begin + file.readline()))
 
 
-def _unfinished_path(path: Path) -> Path:
-    """Return the path of a file that is being written. What a killed run left there is removed."""
+@contextmanager
+def _unfinished_file(path: Path) -> Iterator[BinaryIO]:
+    """Open the file that is to replace another one, with its mode. An error removes it.
+
+    What a killed run left there is removed, too.
+    """
     new = path.with_name(f".{path.name}.cnllm-new")
     new.unlink(missing_ok=True)  # ours: no other program has such names
-    return new
+    try:
+        with open(new, "xb", buffering=_BUFFER, opener=open_private) as file:
+            with suppress(FileNotFoundError):
+                os.chmod(new, stat.S_IMODE(path.stat().st_mode))  # ours: made above
+            yield file
+    except BaseException:
+        new.unlink(missing_ok=True)  # ours: made above
+        raise

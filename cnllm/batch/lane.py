@@ -15,7 +15,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["Lane", "wrap_transport"]
+__all__ = ["Lane", "ObservedTransport"]
 
 
 class Lane(Struct, eq=False):
@@ -43,21 +43,10 @@ class Lane(Struct, eq=False):
         return replace(reply, usage=run.usage, cost=run.cost)
 
 
-Transport = Any
+class ObservedTransport(Struct, frozen=True):
+    """A transport that adds a header to each request, and passes the headers of each response on."""
 
-
-def wrap_transport(
-    transport: Transport,
-    *,
-    observe: Callable[[Mapping[str, str]], None] | None,
-    add_header: Callable[[Plan], tuple[str, str]] | None,
-) -> Transport:
-    """Return a transport that adds a header to each request, and passes the headers of each response on."""
-    return transport if observe is None and add_header is None else _Wrapped(transport, observe, add_header)
-
-
-class _Wrapped(Struct, frozen=True):
-    transport: Transport
+    transport: Any
     observe: Callable[[Mapping[str, str]], None] | None
     add_header: Callable[[Plan], tuple[str, str]] | None
 

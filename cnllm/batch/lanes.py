@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.identity import plan_identity
-from cnllm.batch.lane import Lane, wrap_transport
+from cnllm.batch.lane import Lane, ObservedTransport
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
 from cnllm.engine.decode.error_body import delay_from_field
@@ -68,11 +68,11 @@ def open_client(
     """Return the client of a model and a key. `tell` gets the limits that headers of responses name."""
     transport, fields = settings.transport, (model.flags.rates or Rates()).fields
     if not settings.simulate:
-        transport = wrap_transport(
-            default_async_transport() if transport is None else transport,
-            observe=None if fields is None else lambda headers: tell(read_limits(headers, fields)),
-            add_header=idempotency_header(model, salt),
-        )
+        transport = default_async_transport() if transport is None else transport
+        observe = None if fields is None else lambda headers: tell(read_limits(headers, fields))
+        add_header = idempotency_header(model, salt)
+        if observe is not None or add_header is not None:
+            transport = ObservedTransport(transport, observe, add_header)
     return AsyncClient(
         registry,
         transport,

@@ -31,7 +31,6 @@ __all__ = [
     "LineReply",
     "Outcome",
     "Output",
-    "encode_line",
     "fault_outcome",
     "is_line",
     "line_of",
@@ -85,11 +84,6 @@ class Line(Struct, frozen=True):
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
-
-
-def encode_line(data: dict[str, Any]) -> bytes:
-    """Return the line of a row."""
-    return encode_json(data) + b"\n"
 
 
 def is_line(data: bytes) -> bool:
@@ -255,4 +249,4 @@ def line_of(
         data |= {"reply": Raw(outcome.cached), "from_cache": True}
     if line is not None:
         data["line"] = line
-    return encode_line(data)
+    return encode_json(data) + b"\n"
