@@ -10,7 +10,7 @@ from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import SHARE
 from cnllm.batch.jobs import Job
 from cnllm.batch.lane import Lane
-from cnllm.batch.pricing import RequestPrice
+from cnllm.batch.pricing import TYPICAL_OUTPUT, RequestPrice
 from cnllm.engine.decode.cost import cost_of
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.tokens import estimate_tokens
@@ -20,7 +20,6 @@ __all__ = ["SAMPLE", "Estimate", "estimate_run"]
 
 SAMPLE = 5000
 """The rows that an estimate builds; the others are taken to be like them."""
-_TYPICAL_OUTPUT = 512
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -66,7 +65,7 @@ def estimate_run(
         sample += 1
         plan = job.prepared.plan
         read = estimate_tokens(plan.messages, job.options)
-        written = min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)
+        written = min(plan.max_output or TYPICAL_OUTPUT, TYPICAL_OUTPUT)
         tokens_in, tokens_out = tokens_in + read, tokens_out + written
         if not unpriced:
             expected = cost_of(Usage(input=read, output=written), price.price_of(plan))
@@ -79,7 +78,7 @@ def estimate_run(
         faults=faults,
         input_tokens=tokens_in,
         output_tokens=tokens_out,
-        typical_output=_TYPICAL_OUTPUT,
+        typical_output=TYPICAL_OUTPUT,
         cost=None if unpriced else f"{amount_of(round(cost * scale)):f}",
         worst_cost=None if unpriced or worst is None else f"{amount_of(round(worst * scale)):f}",
         currency=price.currency,

@@ -14,10 +14,11 @@ from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["RequestPrice", "request_price"]
+__all__ = ["TYPICAL_OUTPUT", "RequestPrice", "request_price"]
 
 _BYTES_PER_TOKEN = 4
-_TYPICAL_OUTPUT = 512
+TYPICAL_OUTPUT = 512
+"""The output tokens of a reply, where nothing says how long it will be."""
 _OPTION = 64  # bytes in which a limit of output tokens stands in a request
 
 
@@ -82,7 +83,7 @@ class RequestPrice(Struct):
 
     def tokens_of(self, plan: Plan) -> float:
         """Return about how many tokens a request counts for, its reply included."""
-        return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)
+        return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or TYPICAL_OUTPUT, TYPICAL_OUTPUT)
 
 
 def request_price(settings: BatchSettings, model: Model) -> RequestPrice:

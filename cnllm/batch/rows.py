@@ -24,6 +24,7 @@ __all__ = [
     "json_kind",
     "line_digest",
     "row_key",
+    "value_bytes",
 ]
 
 Id = str | int
@@ -148,9 +149,18 @@ def _beginning(reader: Reader, row: InputRow) -> bytes:
         messages = reader.content(row).messages
     except RowFault:
         return b""
-    if isinstance(messages, str):
-        return messages.encode("utf-8", "surrogatepass")[:_BEGINNING]
+    return value_bytes(messages)[:_BEGINNING]
+
+
+def value_bytes(value: Any) -> bytes:
+    """Return bytes that are the same for the same value."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
     try:
-        return msgspec.json.encode(messages)[:_BEGINNING]
+        return msgspec.json.encode(value, enc_hook=_plain)
     except (TypeError, UnicodeEncodeError):
-        return repr(messages).encode()[:_BEGINNING]  # it writes half a character as an escape
+        return repr(value).encode("utf-8", "surrogatepass")
+
+
+def _plain(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else repr(value)

@@ -17,7 +17,17 @@ import msgspec
 
 from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.tables import columns_content, delimited_reader, line_reader, parquet_reader
-from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, check_id, json_kind, row_key
+from cnllm.batch.rows import (
+    Content,
+    InputRow,
+    PromptTemplate,
+    Reader,
+    RowFault,
+    check_id,
+    json_kind,
+    row_key,
+    value_bytes,
+)
 from cnllm.errors import CnllmError
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.protocols.server import decode_request
@@ -166,7 +176,7 @@ def object_reader(requests: Iterable[Any], template: PromptTemplate | None) -> R
 
     def rows() -> Iterator[InputRow]:
         for number, value in enumerate(source, 1):
-            yield InputRow(number, row_key(_bytes_of(value)), value)
+            yield InputRow(number, row_key(value_bytes(value)), value)
 
     def keep() -> None:
         nonlocal source
@@ -190,17 +200,3 @@ def _value_content(value: Any, template: PromptTemplate | None) -> Content:
     if isinstance(value, list | tuple | Message | Mapping):
         return Content(None, [value] if isinstance(value, Message | Mapping) else list(value), {})
     raise RowFault(f"{type(value).__name__} is not a request; a text, messages or a dict is expected")
-
-
-def _bytes_of(value: Any) -> bytes:
-    """Return bytes that are the same for the same value."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    try:
-        return msgspec.json.encode(value, enc_hook=_plain)
-    except (TypeError, UnicodeEncodeError):
-        return repr(value).encode("utf-8", "surrogatepass")
-
-
-def _plain(value: Any) -> Any:
-    return value.to_dict() if hasattr(value, "to_dict") else repr(value)

@@ -36,7 +36,7 @@ def name_damage(name: str) -> Iterator[None]:
 
 
 class BytesInput:
-    """A file that can be opened again, or stdin, which can be read once unless `keep` was called before.
+    """A file that can be opened again, or stdin (`is_stdin`), which is read once unless `keep` was called before.
 
     The encoding is the given one, else that of a byte order mark, else UTF-8 where the first megabyte is UTF-8, else
     GB18030, which every older Chinese encoding is a part of.
@@ -44,7 +44,7 @@ class BytesInput:
 
     def __init__(self, name: str, encoding: str | None = None) -> None:
         self.name = "stdin" if name == "-" else name
-        self._is_stdin = name == "-"
+        self.is_stdin = name == "-"
         self._given = encoding
         self._stdin: BinaryIO | None = None
         self._copy: BinaryIO | None = None
@@ -56,16 +56,11 @@ class BytesInput:
                 raise CnllmError(f"there is no encoding {encoding!r}", hint="for example: gb18030") from None
         self.start()
 
-    @property
-    def can_reopen(self) -> bool:
-        """Whether it is a file, which can be read more than once at no cost of memory."""
-        return not self._is_stdin
-
     def open(self) -> BinaryIO:
         """Return the bytes from the start, uncompressed; the caller closes it. Raises `CnllmError`."""
         try:
             raw = self._raw()
-            if self._is_stdin or not raw.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+            if self.is_stdin or not raw.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
                 return raw
             raw.close()
             return cast(BinaryIO, gzip.open(self.name))  # it closes what it opens
@@ -78,9 +73,9 @@ class BytesInput:
             file = self.open()
             try:
                 with name_damage(self.name):
-                    self._start = file.peek(1)[:_START] if self._is_stdin else file.read(_START)  # type: ignore[attr-defined]
+                    self._start = file.peek(1)[:_START] if self.is_stdin else file.read(_START)  # type: ignore[attr-defined]
             finally:
-                if not self._is_stdin:
+                if not self.is_stdin:
                     file.close()
         return self._start
 
@@ -112,7 +107,7 @@ class BytesInput:
 
     def count_lines(self) -> int | None:
         """Return the number of lines; None for a pipe."""
-        if self._is_stdin:
+        if self.is_stdin:
             return None
         count, last = 0, b"\n"
         with self.open() as file, name_damage(self.name):
@@ -123,7 +118,7 @@ class BytesInput:
 
     def keep(self) -> None:
         """Copy stdin to a file without a name, so that it can be read again."""
-        if not self._is_stdin or self._copy is not None:
+        if not self.is_stdin or self._copy is not None:
             return
         copy = tempfile.TemporaryFile(prefix="cnllm-batch-")  # noqa: SIM115 - it lives as long as this object
         with name_damage(self.name):
@@ -141,7 +136,7 @@ class BytesInput:
         if self._copy is not None:
             self._copy.seek(0)
             return _shared(self._copy)
-        if not self._is_stdin:
+        if not self.is_stdin:
             file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # a line of it may never end
