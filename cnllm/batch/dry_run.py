@@ -9,7 +9,7 @@ from msgspec import Struct
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import SHARE
 from cnllm.batch.jobs import Job
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.batch.pricing import TYPICAL_OUTPUT, RequestPrice
 from cnllm.engine.decode.cost import cost_of
 from cnllm.estimates.money import amount_of, units_of

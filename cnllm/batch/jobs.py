@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.batch.identity import AnswerCache, plan_identity
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest

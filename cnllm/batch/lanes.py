@@ -1,34 +1,86 @@
-"""Open the endpoints and keys of a run, and read the headers in which an endpoint tells how much may be sent."""
+"""The endpoints of a run, each with one key: its client, its bounds, and the headers that tell how much may be sent."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.identity import plan_identity
-from cnllm.batch.lane import Lane, ObservedTransport
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
+from cnllm.client.async_stream import AsyncStream
 from cnllm.engine.decode.error_body import delay_from_field
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry import Registry
 from cnllm.registry.flags import RateHeaders, Rates
 from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
+from cnllm.types import Reply
 from cnllm.types.policy import Retry
 
 if TYPE_CHECKING:
     from cnllm.client.call_record import CallRecorder
 
-__all__ = ["HeaderLimits", "idempotency_header", "open_client", "open_lanes", "read_limits"]
+__all__ = ["HeaderLimits", "Lane", "idempotency_header", "open_client", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
+
+
+class Lane(Struct, eq=False):
+    """A way to the model. `closed` is why it is no longer used; None while it is."""
+
+    name: str
+    model: Model
+    client: AsyncClient
+    controller: Controller
+    closed: str | None = None
+
+    def is_burst(self, code: str | None) -> bool:
+        """Whether the code of a refusal says that requests became more too quickly."""
+        rates = self.model.flags.rates
+        return code is not None and rates is not None and code in (rates.burst_codes or ())
+
+    def prepare(self, messages: Any, options: Mapping[str, Any]) -> AsyncStream[Any]:
+        """Return a call whose request is built and not sent."""
+        return self.client.prepare(self.model, messages, stream=False, **options)
+
+    async def run_loop(self, messages: Any, options: Mapping[str, Any], loop_options: Mapping[str, Any]) -> Reply[Any]:
+        """Run a tool loop, and return its last reply with the usage and the cost of all its steps."""
+        run = await self.client.run(self.model, messages, **options, **loop_options)
+        reply = run.reply
+        return replace(reply, usage=run.usage, cost=run.cost)
+
+
+class ObservedTransport(Struct, frozen=True):
+    """A transport that adds a header to each request, and passes the headers of each response on."""
+
+    transport: Any
+    observe: Callable[[Mapping[str, str]], None] | None
+    add_header: Callable[[Plan], tuple[str, str]] | None
+
+    async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
+        """Send a plan; see `cnllm.transports`."""
+        if self.add_header is not None:
+            name, value = self.add_header(plan)
+            plan = replace(plan, headers={**plan.headers, name: value})
+        status, headers, body = await self.transport.send(plan)
+        if self.observe is not None:
+            self.observe(headers)
+        return status, headers, body
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if hasattr(self.transport, "aclose"):
+            await self.transport.aclose()
 
 
 def open_lanes(

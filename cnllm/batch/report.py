@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from decimal import Decimal
 from itertools import accumulate
 from math import e, log
@@ -13,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
-from cnllm.batch.lane import Lane
 from cnllm.batch.output import LineError
 from cnllm.estimates.money import amount_of
 from cnllm.types import Reply
@@ -25,7 +23,6 @@ __all__ = [
     "Tally",
     "VendorProgress",
     "make_report",
-    "snapshot",
 ]
 
 
@@ -253,42 +250,3 @@ class Progress(Struct, frozen=True, kw_only=True):
     left: float | None = None
     projected: Decimal | None = None
     vendor: VendorProgress | None = None
-
-
-def snapshot(
-    tally: Tally,
-    budget: RunBudget,
-    lanes: Sequence[Lane],
-    before: int,
-    total: int | None,
-    now: float,
-    *,
-    vendor: VendorProgress | None = None,
-) -> Progress:
-    """Return where a run is. `total` is the number of rows of the input; None while it is not known."""
-    rate, tokens = tally.rate(now)
-    finished = tally.done + tally.failed
-    remaining = None if total is None else max(0, total - before - finished)
-    projected = None
-    if remaining is not None and finished and budget.currency is not None:
-        projected = amount_of(budget.spent_units + budget.run_spent * remaining // finished)
-    open_lanes = [lane for lane in lanes if lane.closed is None]
-    since = [lane.controller.waiting_since for lane in open_lanes]
-    times = [now - start for start in since if start is not None]
-    return Progress(
-        done=tally.done,
-        failed=tally.failed,
-        before=before,
-        seconds=now - tally.start,
-        rate=rate,
-        tokens=tokens,
-        in_flight=sum(lane.controller.in_flight for lane in lanes),
-        refused=tally.refused,
-        cost=amount_of(budget.spent_units) if budget.currency is not None else None,
-        currency=budget.currency,
-        waiting=min(times) if times and len(times) == len(open_lanes) else None,
-        total=total,
-        left=remaining / rate if remaining is not None and rate > 0 else None,
-        projected=projected,
-        vendor=vendor if vendor is not None and vendor.jobs else None,
-    )

@@ -15,7 +15,7 @@ from cnllm.batch.budget import RunBudget
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal, WriteGroup
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest

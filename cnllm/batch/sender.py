@@ -16,7 +16,7 @@ from msgspec import Struct
 from cnllm.batch.budget import RetryBudget
 from cnllm.batch.controller import Controller, Kind, Ticket
 from cnllm.batch.jobs import Job, RowRequest
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.batch.output import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.batch.pricing import RequestPrice
 from cnllm.errors import CnllmError, RateLimited, TransportError

@@ -24,14 +24,13 @@ from cnllm.batch.final import errors_path, finish_files, require_ours
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
-from cnllm.batch.lane import Lane
-from cnllm.batch.lanes import open_lanes
+from cnllm.batch.lanes import Lane, open_lanes
 from cnllm.batch.output import Output
 from cnllm.batch.plot import draw_plot, is_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
-from cnllm.batch.report import Progress, Report, Tally, make_report, snapshot
+from cnllm.batch.report import Progress, Report, Tally, make_report
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
@@ -43,7 +42,7 @@ from cnllm.batch.vendor.phase import VendorPhase
 from cnllm.client.call_record import CallLog, CallRecorder
 from cnllm.config.settings import read_setting
 from cnllm.errors import CnllmError
-from cnllm.estimates.money import format_units, units_of
+from cnllm.estimates.money import amount_of, format_units, units_of
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site, has_key
@@ -408,23 +407,41 @@ class BatchSession:
         if on_progress is None:
             return
         while True:
-            on_progress(self.progress(tally))
+            on_progress(self._progress(tally, time.monotonic()))
             await asyncio.sleep(_PROGRESS_SECONDS)
 
     async def _count(self) -> None:
         """Count the rows of the input, where that is quick, for the time that is left."""
         self.total = await asyncio.get_running_loop().run_in_executor(None, self.reader.count)
 
-    def progress(self, tally: Tally) -> Progress:
+    def _progress(self, tally: Tally, now: float) -> Progress:
         """Return where a run is."""
-        return snapshot(
-            tally,
-            self.budget,
-            self.lanes,
-            self.comparison.done + self.comparison.failed,
-            self.total,
-            time.monotonic(),
-            vendor=None if self.vendor is None else self.vendor.progress,
+        budget, total, before = self.budget, self.total, self.comparison.done + self.comparison.failed
+        rate, tokens = tally.rate(now)
+        finished = tally.done + tally.failed
+        left = None if total is None else max(0, total - before - finished)
+        projected = None
+        if left is not None and finished and budget.currency is not None:
+            projected = amount_of(budget.spent_units + budget.run_spent * left // finished)
+        starts = [lane.controller.waiting_since for lane in self.lanes if lane.closed is None]
+        waits = [now - start for start in starts if start is not None]
+        vendor = None if self.vendor is None else self.vendor.progress
+        return Progress(
+            done=tally.done,
+            failed=tally.failed,
+            before=before,
+            seconds=now - tally.start,
+            rate=rate,
+            tokens=tokens,
+            in_flight=sum(lane.controller.in_flight for lane in self.lanes),
+            refused=tally.refused,
+            cost=amount_of(budget.spent_units) if budget.currency is not None else None,
+            currency=budget.currency,
+            waiting=min(waits) if waits and len(waits) == len(starts) else None,
+            total=total,
+            left=left / rate if left is not None and rate > 0 else None,
+            projected=projected,
+            vendor=vendor if vendor is not None and vendor.jobs else None,
         )
 
     def _whole_cap(self, tally: Tally, counts: Mapping[int, int]) -> str | None:

@@ -30,7 +30,7 @@ from cnllm.batch.shared import (
     model_settings,
 )
 from cnllm.errors import KeyMissing, Untrusted
-from cnllm.ray.node import node_error
+from cnllm.ray.transport import node_error
 
 __all__ = ["Model"]
 

@@ -10,17 +10,17 @@ import asyncio
 import pickle
 import socket
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from cnllm.batch.shared import RemoteRequest, RemoteSender, Response, stand_in
 from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.ray.node import node_error
 from cnllm.registry.model import Model
 
-__all__ = ["RayTransport"]
+__all__ = ["RayTransport", "node_error"]
 
+Error = TypeVar("Error", bound=CnllmError)
 _FEWEST = 2
 _GROUP = 0.003  # seconds in which requests are passed on together
 _CONNECT = 5.0
@@ -195,3 +195,22 @@ def _require_server(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=_CONNECT).close()
+
+
+# ── the node of this process, for errors ─────────────────────────────────────
+
+
+def node_error(error: Error) -> Error:
+    """Return an error whose message names this node."""
+    error.message = f"node {_node_name()}: {error.message}"
+    error.args = (error.message,)
+    return error
+
+
+def _node_name() -> str:
+    """Return the name of this node, with its address in the cluster."""
+    import ray
+
+    if not ray.is_initialized():
+        return socket.gethostname()
+    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"

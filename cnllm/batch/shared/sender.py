@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.jobs import RowRequest
-from cnllm.batch.lane import Lane
-from cnllm.batch.lanes import HeaderLimits, open_client
+from cnllm.batch.lanes import HeaderLimits, Lane, open_client
 from cnllm.batch.output import LineError, Outcome, fault_outcome
 from cnllm.batch.pricing import request_price
 from cnllm.batch.readers.tables import columns_content

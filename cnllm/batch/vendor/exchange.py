@@ -1,4 +1,7 @@
-"""Send requests to a batch interface, again where that does no harm, and read the answers."""
+"""Send requests to a batch interface, again where that does no harm, and read the answers.
+
+`VendorContext` holds what the parts of a run at a vendor share.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,36 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.batch.comparison import Bits, InputComparison
+from cnllm.batch.jobs import JobMaker
+from cnllm.batch.output import Output
+from cnllm.batch.pricing import RequestPrice
+from cnllm.batch.report import Tally
+from cnllm.batch.rows import Reader
+from cnllm.batch.runner import RunParts
+from cnllm.batch.state import BatchState
 from cnllm.batch.vendor.codec import VendorJob, poll_plan, read_job
+from cnllm.batch.vendor.parts import VendorParts
 from cnllm.client.base import is_httpx_transport
 from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.registry import Registry
 from cnllm.registry.flags.batch import Batch
 from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.policy import Timeouts
 
-__all__ = ["Interrupted", "UnreadableAnswer", "VendorConnection", "delay_of"]
+if TYPE_CHECKING:
+    from cnllm.client.call_record import CallRecorder
+
+__all__ = ["Interrupted", "SessionParts", "UnreadableAnswer", "VendorConnection", "VendorContext", "delay_of"]
 
 _TIMEOUTS = Timeouts(first_byte=600.0, idle=120.0)  # a vendor checks a file of hundreds of megabytes before it answers
 _ATTEMPTS = 6
@@ -176,3 +193,32 @@ def _refusal(plan: Plan, status: int, headers: Mapping[str, str], content: bytes
     except EndpointError as error:
         return error
     return cast(CnllmError, UnreadableAnswer(f"{plan.method} {plan.url}: HTTP {status}"))
+
+
+class SessionParts(RunParts, Protocol):
+    """The parts of a session that a run at a vendor uses."""
+
+    registry: Registry
+    reader: Reader
+    state: BatchState
+    output: Output
+    parts: VendorParts
+    comparison: InputComparison
+    recorder: CallRecorder | None
+
+
+class VendorContext(Struct, frozen=True):
+    """The session, the connection, and the rows in work.
+
+    `leftover` gets the lines that are to be asked one by one; `retake` gets those of them that the state knows, because
+    they were in a job.
+    """
+
+    session: SessionParts
+    exchange: VendorConnection
+    jobs: JobMaker
+    price: RequestPrice
+    tally: Tally
+    leftover: Bits
+    retake: Bits
+    stopping: asyncio.Event

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.engine.decode.cost import service_rates
 from cnllm.errors import CnllmError
 from cnllm.protocols import PROTOCOLS

@@ -25,8 +25,7 @@ from cnllm.batch.vendor.codec import (
     submit_plan,
     upload_plan,
 )
-from cnllm.batch.vendor.context import VendorContext
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
-from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.report import Tally, VendorProgress
 from cnllm.batch.rows import InputRow
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.vendor.codec import VendorJob, poll_plan
-from cnllm.batch.vendor.context import SessionParts, VendorContext
-from cnllm.batch.vendor.exchange import Interrupted, UnreadableAnswer, VendorConnection
+from cnllm.batch.vendor.exchange import Interrupted, SessionParts, UnreadableAnswer, VendorConnection, VendorContext
 from cnllm.batch.vendor.interface import discounted_model, discounted_price, require_interface
 from cnllm.batch.vendor.outbox import Outbox
 from cnllm.batch.vendor.parts import JobPart

@@ -20,8 +20,7 @@ from cnllm.batch.output import INVALID, Outcome, line_of, outcome_of_error, outc
 from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE, Finish
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
-from cnllm.batch.vendor.context import VendorContext
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of
 from cnllm.batch.vendor.parts import FETCHED, JobPart, WaitingRow
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
