@@ -203,11 +203,11 @@ class Runner:
         self._journal.hurry = len(self._ready) < 2
         self._journal.mark(mark, job)
 
-    def _marked(self, job: Job, record: Record | None, *, retake: bool) -> None:
+    def _marked(self, job: Job, mark: RowMark, record: Record | None) -> None:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
-        if not job.asked and record is not None:
-            if not (retake and record.is_free(job.row.number, self._first_seq)):
+        if record is not None and not mark.again:
+            if not mark.takes(record, self._first_seq):
                 self._refuse_duplicate(job, record)
                 return
             job.record, job.seq = record, record.seq
@@ -223,7 +223,7 @@ class Runner:
         for _, job, outcome in group.finishes:
             self._finished(job, outcome)
         for (mark, job), record in zip(group.marks, group.records, strict=True):
-            self._marked(job, record, retake=mark.retake)
+            self._marked(job, mark, record)
         if self._sends:
             self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
             self._sends = 0

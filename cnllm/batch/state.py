@@ -80,10 +80,6 @@ class Record(Struct, frozen=True, array_like=True):
     cost: int | None
     attempts: int
 
-    def is_free(self, number: int, first_seq: int) -> bool:
-        """Whether the line with a number may ask the row again: the line's own row, or one from before `first_seq`."""
-        return self.seq < first_seq or self.number == number
-
 
 class RowMark(Struct, frozen=True):
     """A request that is about to be sent.
@@ -100,6 +96,10 @@ class RowMark(Struct, frozen=True):
     cost: int | None
     again: bool = False
     retake: bool = False
+
+    def takes(self, record: Record, first_seq: int) -> bool:
+        """Whether the line may ask a row that is there: it did, or the row is its own, or from before `first_seq`."""
+        return self.again or (self.retake and (record.seq < first_seq or record.number == self.number))
 
 
 class Finish(Struct, frozen=True):
@@ -222,8 +222,8 @@ class BatchState:
     def mark(self, marks: Sequence[RowMark], first_seq: int) -> list[Record | None]:
         """Store that requests are about to be sent. Return for each the row as it was; None for a new one.
 
-        A row that is there stays as it is, unless `again` holds, or `retake` and it is free: another line of this run,
-        whose rows begin with `first_seq`, has its id.
+        A row that is there stays as it is where the mark does not take it: another line of this run, whose rows begin
+        with `first_seq`, has its id.
         """
         found: list[Record | None] = []
         execute = self._db.execute
@@ -235,7 +235,7 @@ class BatchState:
                     continue
             record = self.record(mark.seq) if mark.again else self.find(mark.id)
             assert record is not None
-            if mark.again or (mark.retake and record.is_free(mark.number, first_seq)):
+            if mark.takes(record, first_seq):
                 execute(_MARK_AGAIN, (mark.number, mark.key, mark.identity, mark.setting, mark.cost, record.seq))
             found.append(record)
         return found

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
-from cnllm.batch.state import RETRYABLE, BatchState, Record, RowMark
+from cnllm.batch.state import RETRYABLE, BatchState, RowMark
 
 __all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "JobPart", "VendorParts", "WaitingRow"]
 
@@ -116,7 +116,7 @@ class VendorParts:
             number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts")[0][0])
             position = 0
             for index, (wanted, record) in enumerate(zip(marks, found, strict=True)):
-                if not _is_taken(wanted, record, first_seq):
+                if record is not None and not wanted.takes(record, first_seq):
                     doubled.append(index)
                     continue
                 position += 1
@@ -155,8 +155,3 @@ class VendorParts:
             self.ask_again([row.seq for row in rows])
             state.execute("UPDATE parts SET state = ? WHERE number = ?", FETCHED, part.number)
         return rows
-
-
-def _is_taken(mark: RowMark, record: Record | None, first_seq: int) -> bool:
-    """Whether the state took a mark: the row is new, or asked again."""
-    return record is None or (mark.retake and record.is_free(mark.number, first_seq))
