@@ -200,5 +200,5 @@ def _first_line(record: Record) -> str:
 def _store(state: BatchState, updates: list[tuple[int, bytes, int, int]]) -> None:
     if updates:
         with state.writing():
-            state.update_rows("number key setting", updates)
+            state.update_rows(("number", "key", "setting"), updates)
         updates.clear()

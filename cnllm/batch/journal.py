@@ -25,7 +25,7 @@ _PAUSE = 0.01  # seconds between two groups while there is enough to send
 
 
 class WriteGroup(Struct):
-    """What is written together, each with its job: marks of rows, and finished rows with their outcomes.
+    """Data that are written together, each with its job: marks of rows, and finished rows with their outcomes.
 
     `records` are the marked rows as they were before, once the group is written.
     """

@@ -74,7 +74,7 @@ def _read_again(output: Output, state: BatchState, spent: Spent, written: int | 
             state.execute("INSERT OR IGNORE INTO superseded VALUES (?, ?)", known.place, known.length)
         if known.state == SENT and (identity != known.identity or 0 < line.attempts <= known.attempts):
             # an answer from before the row was sent again
-            state.update_rows("place length", [(place, length, known.seq)])
+            state.update_rows(("place", "length"), [(place, length, known.seq)])
             continue
         cost = known.cost
         if known.state == SENT or known.seq > last_known:

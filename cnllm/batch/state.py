@@ -57,7 +57,7 @@ _INSERT = (
     "ON CONFLICT (id) DO NOTHING"
 )
 _MARK_AGAIN = "UPDATE rows SET number=?, key=?, identity=?, setting=?, state=0, cost=? WHERE seq=?"
-RESULT = "state place length cost attempts"
+RESULT = ("state", "place", "length", "cost", "attempts")
 """The columns of what became of a row."""
 _COLUMNS = "seq, id, number, key, identity, setting, state, place, length, cost, attempts"
 
@@ -212,9 +212,9 @@ class BatchState:
         """Return the row of a number."""
         return Record(*self.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)[0])
 
-    def update_rows(self, columns: str, values: Iterable[Sequence[Any]]) -> None:
+    def update_rows(self, columns: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
         """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
-        assignments = ", ".join(f"{name}=?" for name in columns.split())
+        assignments = ", ".join(f"{name}=?" for name in columns)
         self.execute_many(f"UPDATE rows SET {assignments} WHERE seq=?", values)
 
     # ── the journal's writes, inside of `writing` ────────────────────────────
@@ -260,7 +260,7 @@ class BatchState:
     def restore(self, records: Sequence[Record]) -> None:
         """Put rows back as they were before they were marked: they were not sent."""
         self.update_rows(
-            "number key identity setting state cost",
+            ("number", "key", "identity", "setting", "state", "cost"),
             [(r.number, r.key, r.identity, r.setting, r.state, r.cost, r.seq) for r in records],
         )
 

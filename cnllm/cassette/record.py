@@ -44,7 +44,7 @@ class AsyncInnerTransport(Protocol):
 
 
 class _Wrapper:
-    """What the recorders share. `inner` is the transport whose traffic is recorded."""
+    """The common part of the recorders. `inner` is the transport whose traffic is recorded."""
 
     def __init__(self, inner: Any, path: str | os.PathLike[str] | Sink, secrets: Secrets) -> None:
         self._inner = inner
@@ -367,7 +367,7 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
 
 
 def _do_nothing(*arguments: Any) -> None:
-    """Stand in for a method that an inner transport does not have."""
+    """Replace a method that an inner transport does not have."""
 
 
 # ── secrets in a reply ───────────────────────────────────────────────────────

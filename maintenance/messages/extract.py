@@ -281,7 +281,10 @@ WORDS = (
 )  # fmt: skip
 """Words of tables that come from data, and of examples."""
 
-_NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript", "partition"})  # functions
+_NO_MESSAGES = frozenset(
+    {"compile", "examples", "execute", "execute_many", "executemany", "executescript", "partition"}
+)
+"""The functions whose arguments are no messages."""
 _HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")
 _PLACEHOLDER = re.compile(r"\{\d+\}")
 _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|of|by)\b")
