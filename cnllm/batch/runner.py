@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from cnllm.batch.lanes import Lane
 from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
-from cnllm.batch.sender import AttemptResult, Dispatcher, LanePermit, Sender
+from cnllm.batch.sender import AttemptResult, LanePermit, Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import Finish, Record, RowMark
 from cnllm.types.json_form import encode_json
@@ -28,6 +29,8 @@ __all__ = ["RunParts", "Runner"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
+
+_Picked = tuple[Job, Lane, LanePermit]
 
 
 class RunParts(Protocol):
@@ -74,10 +77,12 @@ class Runner:
         self._is_hurried = False  # requests on their way are not waited for
         self._interrupted: list[Job] = []
         self.broken = 0
-        self._dispatcher = Dispatcher(
-            self._lanes, self._ask, taken=self._count_send, idle=self._on_idle, failed=self._fail
-        )
-        self._ready = self._dispatcher.ready
+        self._ready: deque[Job] = deque()
+        self._in_flight = 0
+        self._waiters: list[asyncio.Future[_Picked]] = []  # tasks that have nothing to send
+        self._workers: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Handle | None = None
+        self._wake_at = 0.0  # kept here: a loop may return a handle without `when()` for a short time, as uvloop does
 
     # ── the run ──────────────────────────────────────────────────────────────
 
@@ -90,14 +95,17 @@ class Runner:
         try:
             while self._failure is None and not (self._fed and self._is_idle()):
                 self._settled.clear()
-                if self._is_hurried or (self.stopped and not self._dispatcher.in_flight and not self._finishing):
+                if self._is_hurried or (self.stopped and not self._in_flight and not self._finishing):
                     break
                 await self._settled.wait()
         finally:
             self._stop("ended", "")
             feeder.cancel()
-            await self._dispatcher.cancel()
-            await asyncio.gather(feeder, return_exceptions=True)
+            if self._timer is not None:
+                self._timer.cancel()
+            for worker in self._workers:
+                worker.cancel()
+            await asyncio.gather(feeder, *self._workers, return_exceptions=True)
             if self._failure is None:
                 await self._journal.drain()
                 await self._unmark()
@@ -117,12 +125,13 @@ class Runner:
     def _stop(self, kind: str, reason: str) -> None:
         """Send nothing more. The first reason stays."""
         self.stopped = self.stopped or (kind, reason)
-        self._notify()
+        self._settled.set()
 
     def _is_idle(self) -> bool:
-        return not (self._ready or self._marking or self._dispatcher.in_flight or self._finishing)
+        return not (self._ready or self._marking or self._in_flight or self._finishing)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._workers.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
         self._settled.set()
@@ -131,10 +140,6 @@ class Runner:
         """End the run with an error that no row has caused."""
         if self._failure is None:
             self._failure = error
-        self._settled.set()
-
-    def _notify(self) -> None:
-        self._dispatcher.stopped = self.stopped is not None
         self._settled.set()
 
     async def _unmark(self) -> None:
@@ -183,7 +188,7 @@ class Runner:
         """Reserve what a request may cost, and mark it."""
         is_sent = job.outcome is None
         while is_sent and not self._budget.has_room(job.reserved):
-            if not self._dispatcher.in_flight and not self._marking and not self._ready:
+            if not self._in_flight and not self._marking and not self._ready:
                 self._stop("cap", self._budget.refusal(job.reserved))
             if self.stopped is not None:
                 return
@@ -228,7 +233,7 @@ class Runner:
             self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
             self._sends = 0
         self._wake_feeder.set()
-        self._dispatcher.dispatch()
+        self._dispatch()
 
     def _refuse_duplicate(self, job: Job, record: Record) -> None:
         """Finish a row whose id an earlier row has. Its line in the output names it by its line in the input."""
@@ -242,15 +247,76 @@ class Runner:
 
     # ── sending ──────────────────────────────────────────────────────────────
 
-    def _count_send(self) -> None:
-        """Count a request that is sent, and let the feeder go on where there are few ready ones."""
+    def _dispatch(self) -> None:
+        """Give ready requests to tasks that wait, or to new ones."""
+        while (picked := self._pick()) is not None:
+            while self._waiters:
+                waiter = self._waiters.pop()
+                if not waiter.done():
+                    waiter.set_result(picked)
+                    break
+            else:
+                worker = asyncio.create_task(self._work(picked))
+                self._workers.add(worker)
+                worker.add_done_callback(self._on_end)
+
+    def _pick(self) -> _Picked | None:
+        """Return the next request and where it goes; None where none may be sent now."""
+        if not self._ready or self.stopped is not None:
+            return None
+        now, best, soonest = time.monotonic(), None, None
+        for lane in self._lanes:
+            if lane.closed is not None:
+                continue
+            wait = lane.controller.wait(now)
+            if wait == 0.0:
+                if best is None or lane.controller.in_flight < best.controller.in_flight:
+                    best = lane
+            elif wait is not None:
+                soonest = wait if soonest is None else min(soonest, wait)
+        if best is None:
+            if soonest is not None:
+                self._wake_in(soonest)
+            return None
+        job = self._ready.popleft()
+        self._in_flight += 1
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:
             self._wake_feeder.set()
+        return job, best, LanePermit(best.controller, best.controller.send(now, job.tokens))
 
-    def _on_idle(self) -> None:
-        if self._is_idle() or self.stopped is not None:
-            self._notify()
+    def _wake_in(self, seconds: float) -> None:
+        """Try again after some seconds, or at an earlier time that is set."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._timer is not None:
+            if self._wake_at <= at:
+                return
+            self._timer.cancel()
+        self._wake_at = at
+        self._timer = loop.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._dispatch()
+
+    async def _work(self, picked: _Picked) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._ask(*picked)
+            finally:
+                self._in_flight -= 1
+            if self._ready:
+                self._dispatch()
+            following = self._pick()
+            if following is None:
+                if self.stopped is not None or self._is_idle():
+                    self._settled.set()
+                waiter: asyncio.Future[_Picked] = loop.create_future()
+                self._waiters.append(waiter)
+                following = await waiter
+            picked = following
 
     async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
         self._tally.requests += 1
@@ -326,4 +392,4 @@ class Runner:
             if self._strict:
                 self._stop("strict", outcome.error.message)
         if self._fed or self.stopped is not None or self._budget.cap is not None:
-            self._notify()
+            self._settled.set()
