@@ -32,7 +32,7 @@ from cnllm.registry.flags import Rates
 from cnllm.system import processes
 from cnllm.types import Usage
 
-__all__ = ["ADDED", "COUNTS", "Asker", "Link", "LinkLost", "PendingRow", "RowSender", "result_of"]
+__all__ = ["ADDED", "COUNTS", "Asker", "Link", "LinkLost", "PendingRow", "result_of"]
 
 
 Result = dict[str, Any]
@@ -100,13 +100,34 @@ class _RemotePermit(Struct, frozen=True):
         self.tell(Done(self.ticket, "failed", self.row.reserved, None))
 
 
-class RowSender:
-    """The requests of this process. `ask` may be called in any thread; all else happens in the loop's thread."""
+class Asker:
+    """The client of one process. Raises `KeyMissing` or `Untrusted` where it has no key to send.
 
-    def __init__(self, lane: Lane, sender: Sender, hello: Hello, link: Link) -> None:
-        self._lane = lane
-        self._sender = sender
-        self._hello = hello
+    `place` is what stays when its process is started again, and `link` the way to the allowance. `ask` may be called in
+    any thread; all else happens in the thread of its event loop.
+    """
+
+    def __init__(self, settings: ModelSettings, place: str, link: Link) -> None:
+        batch, registry = settings.batch, settings.registry()
+        model = settings.model(registry)
+        self._settings = settings
+        self._template = None if batch.prompt is None else PromptTemplate(batch.prompt)
+        columns = () if self._template is None else self._template.columns
+        self.columns = ["id", settings.id_column, "prompt", "messages", *columns]
+        self._price = request_price(batch, model)
+        salt = settings.state or settings.run
+        client = open_client(batch, registry, model, _key_of(settings), salt, self._observe)
+        self._lane = Lane(model.name, model, client, Controller())
+        url, rates = self._lane.prepare("Hello", batch.options).plan.url, model.flags.rates or Rates()
+        endpoint = EndpointLimits(
+            f"{model.name} {url.partition('?')[0]} {settings.key_env or ''}",
+            batch.concurrency,
+            batch.rpm or rates.requests,
+            batch.tpm or rates.tokens,
+        )
+        cap = None if batch.max_cost is None else units_of(batch.max_cost)
+        self._hello = Hello(place, endpoint, settings.run, settings.state, self._price.currency, cap)
+        self._sender = Sender(batch.attempts, self._price)
         self._link = link
         self._name = uuid4().hex
         self._known = False
@@ -118,6 +139,29 @@ class RowSender:
         self._loop = (processes.loop_factory() or asyncio.new_event_loop)()
         self._wake = asyncio.Event()
         threading.Thread(target=self._run_loop, name="cnllm-ray", daemon=True).start()
+
+    def row(self, columns: dict[str, Any]) -> PendingRow | dict[str, Any]:
+        """Return a row to ask, or the columns of one that is no request."""
+        name = self._settings.id_column
+        if name in columns:
+            columns = {**columns, "id": columns[name]}
+        else:
+            columns.pop("id", None)
+        row = PendingRow()
+        try:
+            content = columns_content(columns, self._template)
+        except RowFault as fault:
+            return result_of(fault_outcome(str(fault)))
+        batch = self._settings.batch
+        wrong = row.prepare(self._lane, content.messages, {**batch.options, "tag": batch.tag})
+        if wrong is not None:
+            return result_of(fault_outcome(wrong))
+        row.estimate(self._price)
+        assert row.identity is not None
+        row.key, row.owned = row.identity, content.id is None
+        if content.id is not None:
+            row.key = blake2b(id_digest(content.id) + row.identity, digest_size=16).digest()
+        return row
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -137,7 +181,7 @@ class RowSender:
         """Ask rows, and return their results; this thread waits."""
         return asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop).result()
 
-    def observe(self, limits: HeaderLimits) -> None:
+    def _observe(self, limits: HeaderLimits) -> None:
         """Keep what an endpoint tells of its limits, for the next report."""
         if any(limits):
             self._observed = limits
@@ -222,7 +266,7 @@ class RowSender:
         return grant.wait if self._waiting else None
 
     async def _report(self, finished: list[Done], needs: Sequence[PendingRow] = ()) -> Any:
-        price = self._sender.price
+        price = self._price
         for row in needs:
             row.estimate(price)  # an answer may have taught how much input the endpoint adds
         rows = [Need(row.tokens, row.reserved) for row in needs]
@@ -293,64 +337,6 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         if reply.cost is not None:
             result["cost"] = {"amount": reply.cost.amount, "currency": reply.cost.currency}
     return result
-
-
-# ── asking ───────────────────────────────────────────────────────────────────
-
-
-class Asker:
-    """The client of one process. Raises `KeyMissing` or `Untrusted` where it has no key to send.
-
-    `place` is what stays when its process is started again, and `link` the way to the allowance.
-    """
-
-    def __init__(self, settings: ModelSettings, place: str, link: Link) -> None:
-        batch, registry = settings.batch, settings.registry()
-        model = settings.model(registry)
-        self._settings = settings
-        self._template = None if batch.prompt is None else PromptTemplate(batch.prompt)
-        columns = () if self._template is None else self._template.columns
-        self.columns = ["id", settings.id_column, "prompt", "messages", *columns]
-        self._price = request_price(batch, model)
-        salt = settings.state or settings.run
-        client = open_client(
-            batch, registry, model, _key_of(settings), salt, lambda limits: self._sender.observe(limits)
-        )
-        self._lane = Lane(model.name, model, client, Controller())
-        url, rates = self._lane.prepare("Hello", batch.options).plan.url, model.flags.rates or Rates()
-        endpoint = EndpointLimits(
-            f"{model.name} {url.partition('?')[0]} {settings.key_env or ''}",
-            batch.concurrency,
-            batch.rpm or rates.requests,
-            batch.tpm or rates.tokens,
-        )
-        cap = None if batch.max_cost is None else units_of(batch.max_cost)
-        hello = Hello(place, endpoint, settings.run, settings.state, self._price.currency, cap)
-        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price), hello, link)
-        self.ask, self.ask_and_wait = self._sender.ask, self._sender.ask_and_wait
-
-    def row(self, columns: dict[str, Any]) -> PendingRow | dict[str, Any]:
-        """Return a row to ask, or the columns of one that is no request."""
-        name = self._settings.id_column
-        if name in columns:
-            columns = {**columns, "id": columns[name]}
-        else:
-            columns.pop("id", None)
-        row = PendingRow()
-        try:
-            content = columns_content(columns, self._template)
-        except RowFault as fault:
-            return result_of(fault_outcome(str(fault)))
-        batch = self._settings.batch
-        wrong = row.prepare(self._lane, content.messages, {**batch.options, "tag": batch.tag})
-        if wrong is not None:
-            return result_of(fault_outcome(wrong))
-        row.estimate(self._price)
-        assert row.identity is not None
-        row.key, row.owned = row.identity, content.id is None
-        if content.id is not None:
-            row.key = blake2b(id_digest(content.id) + row.identity, digest_size=16).digest()
-        return row
 
 
 def _key_of(settings: ModelSettings) -> str | None:
