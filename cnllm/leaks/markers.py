@@ -160,6 +160,7 @@ class Markers:
         self.markers = markers
         starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
+        self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._needles = _needles(markers) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         self.may_begin: Callable[[str], object] = self._first.search
@@ -249,6 +250,16 @@ class Markers:
     def is_beginning(self, text: str, start: int = 0) -> bool:
         """Whether all of a text from `start` on may begin a marker."""
         return len(text) - start <= self.longest and self._beginning.match(text, start) is not None
+
+    def occurs(self, text: str) -> bool:
+        """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
+        if self._chars:  # a few searches for one character each are faster than one for a class
+            for char in self._chars:
+                if char in text:
+                    break
+            else:
+                return False
+        return self.find(text) is not None
 
     def last_start(self, text: str) -> int:
         """Return the start of the last marker of a text, or -1."""

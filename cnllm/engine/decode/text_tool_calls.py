@@ -61,7 +61,7 @@ def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Call
     `has_functions` says whether the model may call functions.
     """
     found = _active_rules(flags, then, prompted=False, offered=has_functions)
-    return None if found is None else found.markers.find
+    return None if found is None else found.markers.occurs
 
 
 class _TextCallRules(msgspec.Struct, frozen=True):
