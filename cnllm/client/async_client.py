@@ -60,7 +60,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     async def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise the errors of `Client.call`."""
         open_call = partial(self._open_call, model, messages, False, options)
-        _, setup = await run_in_thread(open_call) if _has_sets(options) else open_call()
+        _, setup = await run_in_thread(open_call) if has_sets(options.get("tools")) else open_call()
         runner = AsyncCallRun(setup)
         async for _ in runner.batches():
             pass
@@ -130,7 +130,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         self, model: str | Model, messages: Messages, options: Mapping[str, Any], by: str | None = None, *, stream: bool
     ) -> AsyncStream[Any]:
         open_call = partial(self._open_call, model, messages, stream, options)
-        if _has_sets(options):  # their servers may have to start
+        if has_sets(options.get("tools")):  # their servers may have to start
             return DeferredStream(partial(run_in_thread, open_call), by)
         return AsyncStream(*open_call(), by)
 
@@ -152,8 +152,3 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
             await run_in_thread(self._call_log.close)
 
     close = aclose
-
-
-def _has_sets(options: Mapping[str, Any]) -> bool:
-    """Whether the option `tools` holds a set of tools."""
-    return "tools" in options and has_sets(options["tools"])

@@ -145,7 +145,7 @@ _IF_SET = {
     "messages.first_user": "refuses a conversation that the assistant begins; cnllm puts a user message first",
     "messages.last_user": "refuses a conversation that the assistant ends; cnllm puts a user message last",
 }
-"""What a flag means for a caller, where it has a value."""
+"""The meaning of a flag for a caller, where it has a value."""
 
 _BY_VALUE: dict[str, dict[str | bool, str]] = {
     "reasoning.mode": {"always": "always reasons; a request without reasoning gets it all the same, and a note"},
@@ -174,4 +174,4 @@ _BY_VALUE: dict[str, dict[str | bool, str]] = {
     "messages.content": {"string": "takes no list of text parts; cnllm sends one string"},
     "status.is": {"retired": "is retired"},
 }
-"""What a flag means for a caller, by its value; other values say nothing."""
+"""The meaning of a flag for a caller, by its value; other values say nothing."""

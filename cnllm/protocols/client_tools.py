@@ -149,8 +149,8 @@ def allow_tools(
     options["tools"] = [tool for tool in offered if _is_allowed(tool, names, kinds)]
     options["tool_choice"] = "required" if choice.get("mode") == "required" else "auto"
     if not options["tools"] and (choice["tools"] or options["tool_choice"] == "required"):
-        shown = ", ".join(map(_label, offered[:_MOST_NAMES])) + ", …" * (len(offered) > _MOST_NAMES)
-        raise ValueError(f"{place}.tools: none of them is among the tools: {shown or 'there are none'}")
+        shown = _listed(offered) or "there are none"
+        raise ValueError(f"{place}.tools: none of them is among the tools: {shown}")
     if not options["tools"]:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
@@ -159,11 +159,15 @@ def allow_tools(
 
 def narrowed_note(place: str, offered: Sequence[Any], kept: Sequence[Any]) -> list[Note]:
     """Return a note on the tools that a choice among some does not allow; nothing where it allows all."""
-    labels = [_label(tool) for tool in offered if tool not in kept]
-    if not labels:
-        return []
-    shown = ", ".join(labels[:_MOST_NAMES]) + ", …" * (len(labels) > _MOST_NAMES)
-    return [Note("tool-choice", "tool_choice", place, f"only what it allows is offered, without {shown}")]
+    allowed = set(map(id, kept))
+    others = [tool for tool in offered if id(tool) not in allowed]
+    did = f"only what it allows is offered, without {_listed(others)}"
+    return [Note("tool-choice", "tool_choice", place, did)] if others else []
+
+
+def _listed(tools: Sequence[Any]) -> str:
+    """Return the labels of the first tools."""
+    return ", ".join(map(_label, tools[:_MOST_NAMES])) + ", …" * (len(tools) > _MOST_NAMES)
 
 
 def _is_allowed(tool: dict[str, Any], names: Collection[str], kinds: Collection[Any]) -> bool:

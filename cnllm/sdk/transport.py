@@ -81,7 +81,7 @@ def make_client(own: Any, prefix: str, client: BaseClient[Any], settings: SdkSet
     `prefix` stands before the family's names: "Async" or "".
     """
     httpx = httpx_family(settings.family, client.registry.providers)
-    kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, f"{prefix}BaseTransport"))
+    kind = subclass(own.__name__, own, getattr(httpx, f"{prefix}BaseTransport"))
     transport = kind(httpx, client, SdkService(client, settings))
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
     return getattr(httpx, f"{prefix}Client")(transport=transport, timeout=None, trust_env=False)

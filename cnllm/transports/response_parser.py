@@ -6,6 +6,7 @@ llhttp (by httptools) does the parsing. Body bytes before a fault are delivered 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -300,7 +301,7 @@ def _text(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-class FastBody:
+class FastBody(ABC):
     """The bytes of a response, as far as both fast adapters read them alike. `take` gives those that have arrived."""
 
     def __init__(self, pool: Any, connection: Any, idle: float | None) -> None:
@@ -324,9 +325,9 @@ class FastBody:
         elif reader.complete:
             self._release(reusable=reader.reusable)
 
+    @abstractmethod
     def _release(self, *, reusable: bool) -> None:
         """Give the connection back to its pool, once."""
-        raise NotImplementedError
 
 
 # ── irregular heads ───────────────────────────────────────────────────────────

@@ -88,7 +88,7 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
                 _refuse_choice(str(value.get("type") if isinstance(value, Mapping) else value), model)
             if table.outcome(path) in ("refuse", "reject") and value:
                 _refuse(path, body.protocol, model)
-            if path == _CALLING and _allow_functions(value, out, inner_notes):
+            if path == _CALLING and _allow_functions(value, out, body.protocol, inner_notes):
                 continue
             if not _map_setting(path, value, out, model, table):
                 notes.append(_left_out("extra_body", path, body.protocol))
@@ -229,7 +229,7 @@ def _forward(meaning: str, value: Any, options: dict[str, Any], model: Model, *,
     return True
 
 
-def _allow_functions(config: Any, options: dict[str, Any], notes: list[Note]) -> bool:
+def _allow_functions(config: Any, options: dict[str, Any], protocol: str, notes: list[Note]) -> bool:
     """Offer only the functions that a config of calls allows, in its mode. Keys beside them are noted."""
     match config:
         case {"mode": str(mode), "allowedFunctionNames": list(names), **rest} if mode in _MODES:
@@ -239,7 +239,7 @@ def _allow_functions(config: Any, options: dict[str, Any], notes: list[Note]) ->
             kept = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
             options["tools"], options["tool_choice"] = kept, _MODES[mode]
             notes += narrowed_note("allowedFunctionNames", tools, kept)
-            notes += [_left_out("extra_body", f"{_CALLING}.{key}", "gemini") for key in rest]
+            notes += [_left_out("extra_body", f"{_CALLING}.{key}", protocol) for key in rest]
             return True
     return False
 

@@ -163,7 +163,7 @@ class Batch(Base, frozen=True):
     list_: BatchList | None = field(default=None, name="list")
     """The list of the account's jobs. Why: After a crash the job is found in it, and is not submitted again."""
     results: BatchResults | None = None
-    """Where the results of a job are."""
+    """The place of the results of a job."""
     result: BatchResult | None = None
     """The form of the result of a row."""
     max_rows: int | None = None
