@@ -11,7 +11,16 @@ from msgspec import Struct
 
 from cnllm.protocols import PROTOCOLS, server_api, server_codec
 
-__all__ = ["NO_WIRE", "ROUTES", "Endpoint", "Route", "client_protocol", "find_endpoint", "path_protocol"]
+__all__ = [
+    "NO_WIRE",
+    "ROUTES",
+    "Endpoint",
+    "Route",
+    "client_protocol",
+    "find_endpoint",
+    "path_protocol",
+    "plain_path",
+]
 
 Verb = Literal[
     "generate", "count", "models", "model", "response", "response-items", "delete-response", "cancel-response",
@@ -62,6 +71,7 @@ ROUTES: dict[Verb, Route] = {
 """The rules of every verb. `HttpRequest` applies them to each request, so that no endpoint has rules of its own."""
 
 _VERSION = re.compile(r"/(?:v1beta|v1alpha|v1)(?=/)")
+_EXTRA_SLASH = re.compile(r"/(?=/)|(?<=.)/\Z")
 NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client's
 
 
@@ -110,6 +120,17 @@ def _patterns() -> list[tuple[re.Pattern[str], Verb, str]]:
                 (re.compile(f"{name}/cancel"), "cancel-response", protocol),
             ]
     return patterns
+
+
+def plain_path(path: str) -> str:
+    """Return a path without second slashes, and without one at its end: an address and a path may both have one.
+
+    Paths of the operator stay as they are: a proxy that hides them knows them in one form.
+    """
+    if "//" not in path and not path.endswith("/"):
+        return path
+    plain = _EXTRA_SLASH.sub("", path)
+    return path if _without_version(plain) in _OPERATOR_PATHS or plain.startswith("/ui/") else plain
 
 
 def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoint | None:

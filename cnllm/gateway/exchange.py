@@ -89,6 +89,8 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
     beginning is left out.
     """
     text = content.removeprefix(codecs.BOM_UTF8)
+    if not text:
+        raise RequestFailed(Failure(400, "the body is empty: a JSON object is required", "invalid_json"))
     try:
         try:
             body = msgspec.json.decode(text)

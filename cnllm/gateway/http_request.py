@@ -18,7 +18,7 @@ from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
 from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_name, check_query
 from cnllm.gateway.conversations import Conversation
-from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
+from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol, plain_path
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, operator_failure
 from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
@@ -60,7 +60,7 @@ class HttpRequest:
         self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         root: str = scope.get("root_path", "")
         path: str = scope["path"]
-        self._path = path[len(root) :] or "/" if root and path.startswith(root) else path
+        self._path = plain_path(path[len(root) :] or "/" if root and path.startswith(root) else path)
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method: str = scope["method"]
         self._protocol = NO_WIRE

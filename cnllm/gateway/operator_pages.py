@@ -118,7 +118,7 @@ async def _ui_page(service: Service, name: str, method: str, *, is_allowed: bool
 def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) -> Page:
     """Return the metrics. Raises `RequestFailed`."""
     if method not in _READ:
-        raise RequestFailed(Failure(405, f"{method} is not supported, GET is", "method", allow="GET, HEAD"))
+        raise RequestFailed(Failure(405, f"{method} is not supported: use GET", "method", allow="GET, HEAD"))
     if not is_allowed:
         why = "set CNLLM_ADMIN_KEY for the gateway" if monitor.operator.is_closed else "send the operator's key"
         raise RequestFailed(Failure(401, f"metrics need a key: {why}", "invalid_api_key"))

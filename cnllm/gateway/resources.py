@@ -29,7 +29,9 @@ def require_method(endpoint: Endpoint, method: str) -> None:
     methods = ROUTES[endpoint.verb].methods
     if methods and method not in methods:
         allow = ", ".join(methods)
-        raise RequestFailed(Failure(405, f"{method} is not supported, {allow} is", "method", allow=allow))
+        raise RequestFailed(
+            Failure(405, f"{method} is not supported: use {' or '.join(methods)}", "method", allow=allow)
+        )
 
 
 def resource_body(

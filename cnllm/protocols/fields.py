@@ -169,7 +169,7 @@ def _with_article(word: str) -> str:
 def require_one_reply(count: Any, name: str) -> None:
     """Raise `ValueError` for a count of replies other than one: only one would come back, and all would be paid for."""
     if count is not None and count != 1:
-        raise ValueError(f"{name}: one reply to a request is all there is; send the request once for each")
+        raise ValueError(f"{name}: a request has one reply; send it once for each reply")
 
 
 def _kind(value: Any) -> str:

@@ -218,6 +218,23 @@ def test_paths_and_methods(simulated: str) -> None:
             assert response.headers["allow"]
 
 
+def test_more_slashes_in_a_path_change_nothing(simulated: str) -> None:
+    """An address that ends with a slash, and a path that begins with one, make two of them."""
+    headers = {"x-api-key": KEY}
+    chat = {"model": "glm-4.7", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    for path in ("//v1/chat/completions", "/v1//chat/completions", "/v1/chat/completions/", "//chat//completions//"):
+        reply = httpx.post(simulated + path, headers=headers, json=chat)
+        assert (reply.status_code, reply.json()["object"]) == (200, "chat.completion"), path
+    assert httpx.post(f"{simulated}//v1/messages", headers=headers, json=chat).json()["type"] == "message"
+    gemini = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    for path in ("//v1beta/models/glm-4.7:generateContent", "/v1beta//models/glm-4.7:generateContent/"):
+        assert "candidates" in httpx.post(simulated + path, headers=headers, json=gemini).json(), path
+    assert "models" in httpx.get(f"{simulated}//v1beta/models/", headers=headers).json()
+    assert httpx.get(f"{simulated}/v1/models/", headers=headers).json()["object"] == "list"
+    for path in ("//metrics", "//ui", "/metrics/", "//healthz"):  # a proxy may let nobody see those of the operator
+        assert httpx.get(simulated + path, headers=headers).status_code == 404, path
+
+
 def test_a_long_path_is_shown_up_to_a_bound(simulated: str) -> None:
     for path, shown in (("/" + "x" * 255, "/" + "x" * 255), ("/" + "x" * 256, "/" + "x" * 255 + "…")):
         error = httpx.get(simulated + path, headers={"x-api-key": KEY}).json()["error"]

@@ -386,7 +386,7 @@ def _require_one_reply(body: dict[str, Any], model: Model, ledger: Ledger) -> No
         count = get(body, path)
         if count is None or count == 1:
             continue
-        reason = "one reply to a request is all there is; send the request once for each"
+        reason = "a request has one reply; send it once for each reply"
         if ledger.cannot("choice-dropped", "n", f"{path} = {short_text(count)}", reason):
             remove(body, path)
 
