@@ -41,6 +41,7 @@ class Resolver:
         self._resolve = resolve
         self._sites: dict[str, dict[str, dict[str, Any]]] = {}
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
+        self._shared_flags: dict[SharedTables, Flags] = {}
 
     @cached_property
     def data_version(self) -> str:
@@ -80,7 +81,7 @@ class Resolver:
         when: dict[str, Any] = table.pop("when", {})
         if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
             del table["supported"]  # the wires of the other address are unknown
-        flags = msgspec.convert(table, Flags)
+        flags = self._read_flags(table, shared)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:
                 layer = next(la for la in reversed(layers) if key in la.table)
@@ -130,6 +131,18 @@ class Resolver:
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
         )
+
+    def _read_flags(self, table: dict[str, Any], shared: SharedTables) -> Flags:
+        """Return the flags of a merged table. Those that a model does not change are one object for all of them."""
+        under = self.layers.merged_table(shared)
+        flags = self._shared_flags.get(shared)
+        if flags is None:
+            flags = msgspec.convert({name: value for name, value in under.items() if name != "when"}, Flags)
+            self._shared_flags[shared] = flags
+        changed = [name for name, value in table.items() if under.get(name) is not value]
+        removed = [name for name in under if name not in table and name != "when"]
+        own = msgspec.convert({name: table[name] for name in changed}, Flags)
+        return msgspec.structs.replace(flags, **{name: getattr(own, name) for name in (*changed, *removed)})
 
     def _is_moved(self, own: list[Layer], layers: list[Layer]) -> bool:
         """Whether a later file than the one that says which wires an endpoint has gives it another address.

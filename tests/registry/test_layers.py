@@ -145,6 +145,20 @@ def test_tables_merge_and_lists_and_values_replace(files: Files) -> None:
     assert (top_p.as_, params["stop"], params["seed"]) == ("p", False, "seed")
 
 
+def test_models_of_a_provider_share_what_none_of_them_changes(files: Files) -> None:
+    """A gateway that lists a thousand models holds the flags of their providers once."""
+    home = "[providers.home.reasoning]\nmode = 'toggle'\n[providers.home.limits]\ncontext = 8\n"
+    own = (
+        '[models."home/a"]\n[models."home/b"]\nlimits.output = 2\n[models."home/c"]\nunset = ["limits", "reasoning"]\n'
+    )
+    registry = files.load(f"{BASE}{home}{own}")
+    first, second, third = (registry.resolve(f"home/{id}").flags for id in "abc")
+    assert first.reasoning is second.reasoning
+    assert (third.limits, third.reasoning) == (None, None)
+    limits = [(flags.limits.context, flags.limits.output) for flags in (first, second) if flags.limits is not None]
+    assert limits == [(8, None), (8, 2)]
+
+
 RULE = '{{ kind = "rate", code = ["{0}"] }}'
 REFUSAL = '{{ on = "key", status = 401, body = "{0}" }}'
 
