@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import glob
 import os
 import re
 import shlex
@@ -152,6 +151,8 @@ def _expand(pattern: str) -> Iterator[str]:
         raise UsageError("-f names no file", "name a text file, or a pattern such as '*.md'")
     if pattern.lower().startswith(("http://", "https://")):
         raise UsageError(f"-f {pattern}: -f reads files of this machine", "curl URL | cnllm call … - reads an address")
+    import glob  # most calls have no files
+
     path = Path(pattern).expanduser()
     if path.exists() or not glob.has_magic(pattern):
         if path.is_dir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -52,6 +51,7 @@ def _requirement(extra: str | None = None) -> str:
 
 def _origin() -> dict[str, Any]:
     """Return what pip recorded of the installation from a folder, a file or an address; empty for none."""
+    import json  # loading it takes longer than all of this module
     from importlib import metadata
 
     try:

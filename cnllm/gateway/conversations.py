@@ -10,8 +10,8 @@ import time
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.cache_loss import loss_cost, loss_text
-from cnllm.store.prefix import Fingerprint, PrefixBreak, PrefixLoss, first_loss, lost_tokens
-from cnllm.store.records import PrefixRecord
+from cnllm.store.prefix import Fingerprint, PrefixLoss, first_loss, lost_tokens
+from cnllm.store.records import PrefixBreak, PrefixRecord
 from cnllm.types import Note
 from cnllm.types.newest import Newest
 

@@ -161,7 +161,6 @@ class Markers:
         starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
-        self._needles = _needles(markers) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         self.may_begin: Callable[[str], object] = self._first.search
         """A quick test whether a text contains a character that begins a marker. It is only a hint."""
@@ -173,6 +172,11 @@ class Markers:
     def copy(markers: tuple[str, ...]) -> Markers:
         """Return the shared object for these markers."""
         return Markers(markers)
+
+    @cached_property
+    def _needles(self) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+        """Return the words to look for in a long text; empty where a marker may be there without one."""
+        return _needles(self.markers) if self._chars else ()
 
     @cached_property
     def _which(self) -> tuple[re.Pattern[str], list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -50,6 +49,8 @@ def unique_name(name: str, used: Mapping[str, Any], key: str) -> str:
     cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if cleaned == name and len(name) <= _MAX_NAME and name not in used:
         return name
+    import hashlib  # loads OpenSSL, so only where it is needed
+
     digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
     for length in range(8, len(digest)):
         candidate = f"{cleaned[: _MAX_NAME - length - 1]}_{digest[:length]}"

@@ -6,7 +6,6 @@ but the user can change it: then its own providers get keys without a confirmati
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from cnllm.config import paths
 from cnllm.errors import RegistryError
+from cnllm.registry import cache
 from cnllm.registry.files import user_file
 from cnllm.system import files
 from cnllm.system.files import read_bounded
@@ -50,7 +50,7 @@ def is_trusted(path: Path, content: bytes) -> bool:
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=32).hexdigest()
+    return cache.digest(b"", content).hex()
 
 
 def _trust_file() -> Path:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from cnllm.store.records import PrefixBreak
 from cnllm.types.lenient_json import replace_surrogates
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fingerprint",
-    "PrefixBreak",
     "PrefixLoss",
     "changed_parameters",
     "content_fingerprint",
@@ -55,15 +55,6 @@ _LABEL = re.compile(rb'\{(?:"role":"|"type":"function","function":\{"name":")([\
 """How a message or a function begins, where cnllm wrote it."""
 
 _Mark = tuple[str, int, int]
-
-
-class PrefixBreak(Struct, frozen=True):
-    """The first part that differed: its place in the body, the cause in words, and both texts, shortened."""
-
-    where: str
-    cause: str
-    before: str | None
-    after: str | None
 
 
 def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBreak | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
 
-from cnllm.store.prefix import PrefixBreak
 from cnllm.store.text import as_json, as_text, from_json
 from cnllm.system import processes
 from cnllm.types import Cost, Note, ToolCall, Usage
@@ -22,6 +21,7 @@ __all__ = [
     "WHOLE_FINISHES",
     "ConversationSummary",
     "Origin",
+    "PrefixBreak",
     "PrefixRecord",
     "RecordedConversation",
     "RecordedTurn",
@@ -53,6 +53,15 @@ class TurnError(Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     charged: bool | None = None
+
+
+class PrefixBreak(Struct, frozen=True):
+    """The first part that differed: its place in the body, the cause in words, and both texts, shortened."""
+
+    where: str
+    cause: str
+    before: str | None
+    after: str | None
 
 
 class PrefixRecord(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from operator import is_
 from typing import Any
 
@@ -28,7 +29,6 @@ _POINTER = 8
 _LISTS, _OWN = "lists", "own"
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class DecodedList(Struct, eq=False):
@@ -42,6 +42,12 @@ class DecodedList(Struct, eq=False):
     items: list[Any]
     start: tuple[int, Any] = (0, None)
     result: Any = None
+
+
+@cache
+def _message_decoder() -> msgspec.msgpack.Decoder[Message]:
+    """Return the decoder of messages. To make one takes a millisecond, and a program that calls once needs none."""
+    return msgspec.msgpack.Decoder(Message)
 
 
 def exact_bytes(value: Any) -> bytes:
@@ -186,7 +192,7 @@ class MessageMemory:
         key = _encode(message)
         found: Message | None = self.find(key)
         if found is None:
-            found = _decode(key)
+            found = _message_decoder().decode(key)
             self.keep(key, found, len(key))
             self.keep_message(found, len(key))
         return found

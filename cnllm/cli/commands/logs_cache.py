@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, stdio
-from cnllm.store.prefix import PrefixBreak, changed_parameters, fingerprint, first_break, first_loss, lost_tokens
-from cnllm.store.records import sum_by_currency
+from cnllm.store.prefix import changed_parameters, fingerprint, first_break, first_loss, lost_tokens
+from cnllm.store.records import PrefixBreak, sum_by_currency
 from cnllm.types import Cost
 
 if TYPE_CHECKING:

@@ -230,7 +230,7 @@ class TagSplitter:
         openers = self._tags.openers
         if openers is None or (match := openers.match(text)) is None:
             return None
-        self._close = self._tags.pairs[openers.markers[match[2]]]
+        self._close = Markers.copy(self._tags.pairs[openers.markers[match[2]]])
         return text[: match[1]]
 
     def _closed(self, text: str) -> str | None:
@@ -257,16 +257,15 @@ class _TagSearch:
     """
 
     def __init__(self, tags: tuple[str, ...]) -> None:
-        closings: dict[str, tuple[str, ...]] = {}
+        self.pairs: dict[str, tuple[str, ...]] = {}
         for opening, closing in zip(tags[::2], tags[1::2], strict=True):
-            closings[opening] = (*closings.get(opening, ()), closing)
-        self.pairs = {opening: Markers.copy(closing) for opening, closing in closings.items()}
-        openers = tuple(filter(None, closings))
+            self.pairs[opening] = (*self.pairs.get(opening, ()), closing)
+        openers = tuple(filter(None, self.pairs))
         self.openers = Markers.copy(openers) if openers else None
         self.closers = Markers.copy(tuple(dict.fromkeys(tags[1::2])))
         self.all = list(tags)
         self.first = frozenset(tag[0] for tag in tags if tag)
-        self.longest = max(map(len, closings))
+        self.longest = max(map(len, self.pairs))
 
 
 _parse_tags = lru_cache(maxsize=64)(_TagSearch)

@@ -19,7 +19,7 @@ from cnllm.types.lenient_json import JsonNesting
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
-_MARKUP = re.compile(r"<[^<>]*[^\W\d_][^<>]*>")
+_MARKUP = re.compile(r"<[^<>]*>")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _NEWEST = 16  # calls, of which a stream goes on with the pieces
 
@@ -269,4 +269,5 @@ def _piece(arguments: Any) -> str:
 def markup_in_names(name: str, arguments: dict[str, Any] | None) -> str | None:
     """Return a call's name or argument name that contains markup: the call was parsed wrongly on its way."""
     words: list[str] = [name, *(arguments or ())]
-    return next((word for word in words if "<" in word and _MARKUP.search(word)), None)
+    tags = ((word, tag) for word in words if "<" in word for tag in _MARKUP.findall(word))
+    return next((word for word, tag in tags if any(map(str.isalpha, tag))), None)

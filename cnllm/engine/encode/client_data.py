@@ -21,7 +21,6 @@ from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import ADJUST, CannotSend
 from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.protocols import fields
-from cnllm.protocols.client_tools import narrowed_note
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, WebSearchFlags
@@ -238,6 +237,8 @@ def _allow_functions(config: Any, options: dict[str, Any], protocol: str, notes:
             # A web search is no function, and stays.
             kept = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
             options["tools"], options["tool_choice"] = kept, _MODES[mode]
+            from cnllm.protocols.client_tools import narrowed_note  # most calls need nothing of it
+
             notes += narrowed_note("allowedFunctionNames", tools, kept)
             notes += [_left_out("extra_body", f"{_CALLING}.{key}", protocol) for key in rest]
             return True
