@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -27,6 +28,24 @@ from .support import (
 )
 
 CALL = ("call", "--model", "home/m")
+
+
+_HEAVY = {"_hashlib", "asyncio", "cnllm.simulator", "httpx", "jsonschema", "logging", "pydantic", "tomllib"}
+
+
+def test_a_call_loads_nothing_heavy_that_it_does_not_use(machine: Machine) -> None:
+    """Each of them takes longer to load than the call's own work."""
+    env = {**machine.env, "CNLLM_TRANSPORT": "fast"}
+    program = "import sys\nfrom cnllm.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"
+    command = [sys.executable, "-c", program, *CALL, "hi"]
+    script = [HEAD, texts("Hello"), chunk(finish="stop"), DONE]
+    with Server(script, script) as peer:
+        machine.overlay(peer.url)
+        for _ in range(2):  # the first one reads the registry files, and keeps what they say
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+    assert {"Hello", "cnllm.engine.decode.parser"} <= loaded
+    assert loaded & _HEAVY == set()
 
 
 # ── a whole answer ───────────────────────────────────────────────────────────
