@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.errors import CnllmError, Untrusted
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.registry import Registry
 
 __all__ = ["Configuration", "GatewayFiles"]
@@ -18,7 +19,7 @@ _log = logging.getLogger("cnllm.gateway")
 
 
 class GatewayFiles(Struct, frozen=True):
-    """The content of the files: the registry, the keys of clients, and those whose limits are in the key book.
+    """The content of the files: the registry, the keys of clients, and the limits of some of them.
 
     `untrusted` are the providers and the models whose keys may not go where the files say, with the errors.
     """
@@ -26,19 +27,27 @@ class GatewayFiles(Struct, frozen=True):
     registry: Registry
     keys: tuple[str, ...]
     untrusted: Mapping[str, Untrusted] = {}
-    limited_keys: tuple[str, ...] = ()
+    limits: Mapping[str, KeyRecord] = {}
 
 
 class Configuration:
     """The settings of a gateway. `read` reads them, and raises `CnllmError`; `make` makes a gateway of them.
 
-    `lock` is held while they are read, so that no process is forked in the middle.
+    `keep` writes the limits of keys into their book, once all else is known to be right. `lock` is held while the
+    settings are read, so that no process is forked in the middle.
     """
 
-    def __init__(self, read: Callable[[], GatewayFiles], make: Callable[[GatewayFiles], Gateway]) -> None:
+    def __init__(
+        self,
+        read: Callable[[], GatewayFiles],
+        make: Callable[[GatewayFiles], Gateway],
+        keep: Callable[[Mapping[str, KeyRecord]], None],
+    ) -> None:
         self.lock = threading.Lock()
         self._read = read
         self._make = make
+        self._keep = keep
+        self._kept: GatewayFiles | None = None  # those whose limits were written
         self._settings = read()
         self.suspended: frozenset[str] = frozenset()
         for error in self._settings.untrusted.values():
@@ -52,6 +61,9 @@ class Configuration:
     def gateway(self) -> Gateway:
         """Return a gateway of the newest settings. Raises `CnllmError`."""
         gateway = self._make(self._settings)
+        if self._kept is not self._settings:
+            self._keep(self._settings.limits)
+            self._kept = self._settings
         gateway.suspend(self.suspended)
         return gateway
 
@@ -68,13 +80,13 @@ class Configuration:
                     gateway.suspend(self.suspended)
                 for untrusted in settings.untrusted.values():
                     raise untrusted
-                if gateway is None:
-                    self._make(settings)
-                else:
-                    gateway.use(settings.registry, keys=settings.keys, limited_keys=settings.limited_keys)
+                self._make(settings)  # what is wrong in them shows here, before anything changes
+                self._keep(settings.limits)
+                if gateway is not None:
+                    gateway.use(settings.registry, keys=settings.keys, limited_keys=settings.limits)
             except (CnllmError, OSError, ValueError) as error:
                 hint = f" ({error.hint})" if isinstance(error, CnllmError) and error.hint else ""
                 _log.warning("the configuration stays as it was: %s%s", error, hint)
                 return False
-            self._settings = settings
+            self._settings = self._kept = settings
             return True

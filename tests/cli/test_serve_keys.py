@@ -290,6 +290,38 @@ def test_a_wrong_keys_file_changes_nothing(machine: Machine) -> None:
     assert machine.run("serve", "keys", "list", "--json").json() == []
 
 
+def test_limits_of_a_file_wait_until_all_else_is_right(machine: Machine) -> None:
+    """A registry file with a fault, read again together with the keys, and a name that nothing has, at the start."""
+
+    def limit() -> Any:
+        (row,) = machine.run("serve", "keys", "list", "--json").json()
+        return row["rpm"]
+
+    file, registry = machine.home / "keys", machine.config / "providers.toml"
+    file.write_text("sk-first-0123456789 --name first --rpm 5\n")
+    machine.run("serve", "--simulate", "--keys-file", str(file), "--map", "a=none/such").fails(2, "none/such")
+    assert machine.run("serve", "keys", "list", "--json").json() == []
+    gateway = machine.start("serve", "--simulate", "--json", "--keys-file", str(file))
+    try:
+        assert gateway.stdout is not None
+        assert gateway.stderr is not None
+        assert gateway.stdout.readline()
+        assert limit() == 5
+        file.write_text("sk-first-0123456789 --name first --rpm 7\n")
+        registry.parent.mkdir(parents=True, exist_ok=True)
+        registry.write_text('[gateway.models]\nmine = "none/such"\n')
+        gateway.send_signal(signal.SIGHUP)
+        assert any(b"stays as it was" in line for line in gateway.stderr)
+        assert limit() == 5
+        registry.write_text('[gateway.models]\nmine = "glm-4.7"\n')
+        gateway.send_signal(signal.SIGHUP)
+        assert any(b"read again" in line for line in gateway.stderr)
+        assert limit() == 7
+    finally:
+        gateway.terminate()
+        gateway.communicate()
+
+
 def test_the_list_says_of_a_key_of_a_file_that_its_file_decides(machine: Machine) -> None:
     file = machine.home / "keys"
     file.write_text("sk-first-0123456789 --name first --rpm 5\n")

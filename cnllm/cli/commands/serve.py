@@ -25,7 +25,7 @@ from cnllm.system.files import create_private_file, read_bounded
 from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import GatewayFiles
@@ -198,8 +198,14 @@ def serve(context: click.Context, /, **params: Any) -> None:
     def read() -> GatewayFiles:
         registry = Registry.load()
         untrusted = {} if params["simulate"] else untrusted_models(registry)
-        free, limited = _file_keys(keys_file, key_book)
-        return GatewayFiles(registry, (*keys, *free), untrusted, tuple(limited))
+        free, limits = _file_keys(keys_file, key_book)
+        return GatewayFiles(registry, (*keys, *free), untrusted, limits)
+
+    def keep(limits: Mapping[str, KeyRecord]) -> None:
+        if key_book is not None and limits:
+            for key, record in limits.items():
+                key_book.add(digest(key), record)
+            key_book.close()
 
     def make(settings: GatewayFiles) -> Gateway:
         from cnllm.gateway.asgi import Gateway
@@ -216,7 +222,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             hosts=None if public else LOOPBACK,
             public_url=params["public_url"],
             key_book=key_book,
-            limited_keys=settings.limited_keys,
+            limited_keys=settings.limits,
             admin_key=params["admin_key"],
             metrics=not params["no_metrics"],
             recent=Recent(folder.name if folder is not None else None) if params["ui"] else None,
@@ -226,7 +232,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             trusted_proxies=params["proxies"],
         )
 
-    configuration = Configuration(read, make)
+    configuration = Configuration(read, make, keep)
     unsure = [] if params["simulate"] else unsure_sites(configuration.registry)
     beginnings = [f"{name}={model}" for name, model in models.items()]
     with _named("--map", *beginnings) if beginnings else contextlib.nullcontext():
@@ -347,13 +353,13 @@ def _client_keys(
     return [new_key], new_key
 
 
-def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[str]]:
-    """Return the keys of a file: those without limits, and those with. The limits go into the book.
+def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], dict[str, KeyRecord]]:
+    """Return the keys of a file: those without limits, and those with, each with its limits.
 
     Raise `CnllmError` where it cannot be read, or holds none.
     """
     if path is None:
-        return [], []
+        return [], {}
     try:
         lines = [line.strip() for line in read_bounded(path).decode("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -374,11 +380,9 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
             keys.append(key)
     if not keys and not limited:
         raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
-    if limited and book is not None:
-        for key, record in limited.items():  # all lines are right: a wrong file changes nothing
-            book.add(digest(key), record)
+    if book is not None:
         book.close()  # so that each worker opens its own file
-    return keys, list(limited)
+    return keys, limited
 
 
 def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyRecord:
