@@ -62,7 +62,9 @@ def test_every_key_of_the_built_in_file_leads_to_a_default_model(registry: Regis
     assert all(model.flags.base_url for model in defaults)
     reached = {key for model in defaults for key in model.flags.keys or ()}
     models = [model for model in map(registry.resolve, registry.names()) if model.flags.base_url]
-    known = {key: model.name for model in models for key in model.flags.keys or ()}
+    # a key that opens only retired models leads nowhere
+    served = [model for model in models if model.flags.status is None or model.flags.status.is_ != "retired"]
+    known = {key: model.name for model in served for key in model.flags.keys or ()}
     assert {key: name for key, name in known.items() if key not in reached} == {}
 
 
