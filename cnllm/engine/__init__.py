@@ -7,13 +7,14 @@ parser = engine.StreamParser(model, plan=plan)
 For a server of any of the protocols:
 
 request = engine.decode_request(protocol, body)
-body = engine.encode_reply(protocol, reply)
+body = engine.encode_reply(protocol, reply); notes = engine.reply_notes(protocol, reply)
 writer = engine.StreamWriter(protocol, id=…, model=…)
 """
 
 from cnllm.engine.decode.parser import StreamParser, parse_response
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
+from cnllm.protocols.reply_notes import reply_notes
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.protocols.server_interface import error_status
 
@@ -27,4 +28,5 @@ __all__ = [
     "encode_reply",
     "error_status",
     "parse_response",
+    "reply_notes",
 ]

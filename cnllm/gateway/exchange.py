@@ -29,6 +29,7 @@ from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec, wire
+from cnllm.protocols.reply_notes import reply_notes
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
@@ -38,7 +39,6 @@ from cnllm.types import (
     BlockEnd,
     Event,
     Finished,
-    Media,
     Note,
     Part,
     Reasoning,
@@ -56,7 +56,6 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import delta_runs
 from cnllm.types.lenient_json import break_off
-from cnllm.types.media import media_kind
 from cnllm.types.message_memory import LONG, MessageMemory
 
 __all__ = ["DIVERGED", "ClientRequest", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
@@ -366,15 +365,7 @@ class Exchange:
 
     def reply_notes(self, reply: Reply) -> list[Note]:
         """Return the notes of a reply, with those on what the client's protocol has no place for, or requires."""
-        takes_media = server_codec(self.protocol).takes_media
-        notes = [
-            *reply.notes,
-            *(
-                Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place")
-                for part in reply.message.parts
-                if type(part) is Media and not takes_media(part)
-            ),
-        ]
+        notes = [*reply.notes, *reply_notes(self.protocol, reply)]
         if self.lacks_counts(reply):
             unknown = [name for name in ("input", "output") if getattr(reply.usage, name) is None]
             said = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"

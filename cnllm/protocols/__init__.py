@@ -128,7 +128,9 @@ class ServerCodec(Struct, frozen=True):
     after the reasoning, with the first call or with the text. `dialects`: the form of messages and replies (fields
     for reasoning, finish words, places of usage) differs by endpoint, so that the simulator reads and writes chat
     completions by the flags instead of through this codec. `takes_media(media)` tells whether a reply
-    can hold a medium. `batch`: the words of the protocol's batch interface.
+    can hold a medium, `media_keys` are its further keys that it can hold. `takes_blocks`: it can hold blocks of other
+    kinds of its own protocol. `takes_count(name)` tells whether its counts can have a key, `reply_keys` are the keys of
+    `Reply.extra` that it can hold. `batch`: the words of the protocol's batch interface.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp, Recall], Request]
@@ -151,6 +153,10 @@ class ServerCodec(Struct, frozen=True):
     dialects: bool = False
     batch: BatchForm = BatchForm()
     takes_media: Callable[[Media], bool] = lambda media: False
+    takes_blocks: bool = True
+    takes_count: Callable[[str], bool] = str.islower
+    media_keys: frozenset[str] = frozenset()
+    reply_keys: frozenset[str] = frozenset()
 
 
 def write_texts(before: bytes, texts: list[str], after: bytes) -> bytes:
@@ -256,7 +262,8 @@ class Wire(Struct, frozen=True):
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
-    field for the name of their speaker. `named_format`: the format of an answer has a name and a description beside its
+    field for the name of their speaker. `call_heads`: a call in a stream begins with all keys beside its arguments.
+    `named_format`: the format of an answer has a name and a description beside its
     schema. `text_arguments`: the arguments of a call are a text, which is JSON and not
     empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
     for all.
@@ -294,6 +301,7 @@ class Wire(Struct, frozen=True):
     most_calls: str | None = None
     most_uses: str | None = None
     hour_mark: bytes | None = None
+    call_heads: bool = False
 
 
 @cache

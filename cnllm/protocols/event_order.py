@@ -292,7 +292,7 @@ def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda te
                 yield from map(CitationAdded, citations)
                 yield BlockEnd(index, part)
             case ToolCall():
-                yield ToolCallStart(calls, part.id, part.name, part.excluded)
+                yield ToolCallStart(calls, part.id, part.name, part.excluded, part.seal)
                 arguments = part.raw or msgspec.json.encode(part.arguments or {}).decode()
                 yield from (ToolCallDelta(calls, text) for text in split(arguments))
                 yield ToolCallEnd(calls, part)
@@ -302,3 +302,4 @@ def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda te
     if reply.extra:
         yield ExtraAdded(reply.extra)
     yield UsageSeen(reply.usage)
+    yield from map(NoteAdded, reply.notes)

@@ -19,6 +19,7 @@ __all__ = [
     "ENDED",
     "FACTS",
     "FINISH_RANKS",
+    "LISTS",
     "REFUSED",
     "Annotations",
     "CallEnd",
@@ -129,7 +130,7 @@ class MediaPiece(Struct, frozen=True):
 
 
 class Annotations(Struct, frozen=True):
-    """Data about the answer, by key. It stays with the last text and is never sent back."""
+    """Data about the answer, by key, also in `Reply.extra`. It stays with the last text and is never sent back."""
 
     data: dict[str, Any]
 
@@ -153,10 +154,14 @@ class CitationPiece(Struct, frozen=True):
 
 
 class ExtraPiece(Struct, frozen=True):
-    """Data about the reply without a field of their own. `logprobs` are tokens that go on the list."""
+    """Data about the reply without a field of their own. Those of `LISTS` go on the list."""
 
     key: str
     value: Any
+
+
+LISTS: Final = ("logprobs", "annotations")
+"""The keys of such data that come in pieces: tokens, and sources of kinds that cnllm does not know."""
 
 
 class CallPieces(Struct, frozen=True):

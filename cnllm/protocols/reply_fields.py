@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import merge_patch
-from cnllm.types import Citation, Part, Seal
+from cnllm.types import Citation, Part, Seal, ToolCallStart
 
 __all__ = [
     "TokenField",
@@ -67,8 +67,8 @@ def select_keys(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
     return {name: data[name] for name in names if name in data}
 
 
-def own_data(sealed: Part | Citation, protocol: str) -> dict[str, Any]:
-    """Return the object that goes back with a part or a source, if it is from this protocol; else an empty one."""
+def own_data(sealed: Part | Citation | ToolCallStart, protocol: str) -> dict[str, Any]:
+    """Return the data that go back with a part, a call or a source, if they are from this protocol; else none."""
     seal = sealed.seal
     return seal.data if seal is not None and seal.protocol == protocol and type(seal.data) is dict else {}
 

@@ -15,14 +15,18 @@ from cnllm.registry.model import Model
 from cnllm.types import (
     BlockEnd,
     Event,
+    ExtraAdded,
     Finished,
     Media,
     Message,
+    Note,
+    NoteAdded,
     Part,
     Reasoning,
     ReasoningDelta,
     Reply,
     Request,
+    Restarted,
     Seal,
     Text,
     TextDelta,
@@ -196,7 +200,25 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     """
     codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    return codec.write_reply(_with_lines(_executable(reply), codec), _checked_request(request))
+    return codec.write_reply(_with_end(_with_lines(_executable(reply), codec)), _checked_request(request))
+
+
+def _with_end(reply: Reply) -> Reply:
+    """Return the reply; one that ended with a word that is no usual end has another finish than `stop`."""
+    if reply.finish != "stop" or not any(_leaves_open(note) for note in reply.notes):
+        return reply
+    details = _open_end(reply.raw_finish)
+    return msgspec.structs.replace(reply, finish="length", extra={**details, **reply.extra})
+
+
+def _leaves_open(note: Note) -> bool:
+    """Whether a note says that the endpoint's last word is unknown, or that the reply goes on after it."""
+    return note.code in ("finish-unknown", "finish-pending")
+
+
+def _open_end(word: str | None) -> dict[str, Any]:
+    """Return the data about a reply that ended with such a word, for protocols that can hold it."""
+    return {"incomplete_details": {"reason": word}} if word else {}
 
 
 def _executable(reply: Reply) -> Reply:
@@ -282,6 +304,7 @@ class StreamWriter:
         self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal, strict=strict)
         self._takes_media = codec.takes_media
         self._excluded: set[int] = set()
+        self._is_open = False  # whether the endpoint's last word is no usual end
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
         self._head = _encode_frames(self._encoder.begin())
@@ -299,6 +322,9 @@ class StreamWriter:
             if isinstance(event, _DELTAS) and (data := self._continue(delta_key(event), [event.text])) is not None:
                 return data
             visible = self._visible_event(event)
+            if self._is_open and type(visible) is Finished and visible.finish == "stop":
+                about = self._encode([ExtraAdded(_open_end(visible.raw))])
+                return about + self._encode(self._order.feed(Finished("length", visible.raw)))
             return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
@@ -348,6 +374,10 @@ class StreamWriter:
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
             case BlockEnd(part=Media() as part) if not self._takes_media(part):
                 return TextDelta(media_line(part, has_text=self._order.has_text))
+            case NoteAdded(note=note):
+                self._is_open = self._is_open or _leaves_open(note)
+            case Restarted():
+                self._is_open = False
             case Finished(finish="tool_calls") if self._excluded and not self._indexes:
                 return Finished("stop", None)
         return event

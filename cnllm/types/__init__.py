@@ -197,13 +197,15 @@ class ReasoningDelta(Struct, frozen=True, tag="reasoning_delta", gc=False):
 class ToolCallStart(Struct, frozen=True, tag="tool_call_start", omit_defaults=True, gc=False):
     """A call began; its name is known and never empty. `index` counts the calls of this reply.
 
-    `excluded` is the call's (see `ToolCall`); an excluded call must never be executed.
+    `excluded` is the call's (see `ToolCall`); an excluded call must never be executed. `seal` is the call's, too, where
+    its wire has the keys beside a call at the beginning.
     """
 
     index: int
     id: str
     name: str
     excluded: bool = False
+    seal: Seal | None = None
 
 
 class ToolCallDelta(Struct, frozen=True, tag="tool_call_delta", gc=False):

@@ -258,7 +258,7 @@ def closing_events(reply: Reply) -> list[Event]:
 
 def call_events(index: int, call: ToolCall) -> list[Event]:
     """Return the events of a whole call, without its end."""
-    start = ToolCallStart(index, call.id, call.name, call.excluded)
+    start = ToolCallStart(index, call.id, call.name, call.excluded, call.seal)
     return [start, ToolCallDelta(index, call.raw)] if call.raw else [start]
 
 

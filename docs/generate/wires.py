@@ -21,7 +21,8 @@ _OUTCOMES: dict[Outcome, str] = {
     ),
     "keep": (
         "Stays as it is on its own wire. On another wire it is left out with a note; of a reply, it stays in "
-        "`Reply.extra` or in the message."
+        "`Reply.extra` or in the message, too. What goes back to the endpoint with reasoning or a call has no note: "
+        "the gateway keeps it."
     ),
     "return": (
         "An endpoint gave it with its answer, and it goes back to that endpoint alone. Another one does not get it, "
@@ -97,7 +98,7 @@ _CHINESE = _Words(
     outcomes={
         "translate": "每个模型（或每个客户端）都会收到它，格式按各自的协议。",
         "forward": "传给有同义字段的每种协议，除非注册表写明接口会拒绝。其他协议上去掉，并给出说明。",
-        "keep": "在自己的协议上原样保留。换到其他协议则去掉，并给出说明；回复里的则留在 `Reply.extra` 或消息中。",
+        "keep": "在自己的协议上原样保留。换到其他协议则去掉，并给出说明；回复里的还留在 `Reply.extra` 或消息中。随推理或调用送回端点的数据没有说明：由网关保留。",
         "return": "接口随回答给出的数据，只发回给这个接口。其他接口收不到它，并给出说明。",
         "permit": "传给已知接受它的每个接口。其他接口上去掉，并给出说明。",
         "search": "联网搜索。注册表写明支持搜索的接口，会收到各自格式的搜索请求。其他接口与 `offer` 相同。",

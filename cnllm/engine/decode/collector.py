@@ -11,9 +11,11 @@ from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.parts import Parts
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
 from cnllm.engine.encode.plan import Plan
+from cnllm.protocols import wire
 from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.pieces import (
     FINISH_RANKS,
+    LISTS,
     Annotations,
     CallEnd,
     CitationPiece,
@@ -59,6 +61,7 @@ class Collector:
         self.meter = meter_of(plan.flags)
         self._names = plan.renamed
         self._rules = plan.call_rules
+        self._begins_whole = wire(plan.model.protocol).call_heads
         self.citations = Citations()
         self.notes = ReplyNotes()
         self.parts = Parts(plan.model, plan.flags, ordered=ordered)
@@ -117,6 +120,8 @@ class Collector:
                     self.calls.end(index, is_whole=is_whole)
                 case Annotations(data):
                     self.parts.annotations.update(_replace_surrogates(data))
+                    for key, value in data.items():
+                        out += self._add_extra(key, value)
                 case ExtraPiece(key, value):
                     out += self._add_extra(key, value)
                 case Fault(data):
@@ -130,7 +135,7 @@ class Collector:
         value = _replace_surrogates(value)
         if not value:
             return []
-        if key == "logprobs":
+        if key in LISTS:
             self.extra.setdefault(key, []).extend(value)
         elif self.extra.get(key) == value:
             return []
@@ -187,7 +192,12 @@ class Collector:
     def _named_start(self, start: ToolCallStart) -> Event:
         name = self.called(start.name)
         is_excluded = self._rules is not None and self._rules.exclusion(name) is not None
-        return ToolCallStart(start.index, start.id, name, is_excluded) if is_excluded or name != start.name else start
+        extra = self.calls.all[start.index].extra if self._begins_whole else None
+        if not is_excluded and name == start.name and not extra:
+            return start
+        return ToolCallStart(
+            start.index, start.id, name, is_excluded, self.parts.seal_of(dict(extra)) if extra else None
+        )
 
     def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""

@@ -18,6 +18,7 @@ from cnllm.protocols.pieces import (
     ENDED,
     FINISH_RANKS,
     REFUSED,
+    CallEnd,
     CallPieces,
     CitationPiece,
     Details,
@@ -151,6 +152,8 @@ class ChatDecoder:
             if finish.kind in FINISH_RANKS:
                 out.append(ENDED)
                 self._end_audio(out)
+            elif finish.kind is None:
+                out.append(ExtraPiece("finish_reason", finish.word))
 
     def _repeat(self, message: dict[str, Any], out: list[Piece], *, is_last: bool) -> None:
         """Decode what the deltas before lack of a message beside the last one."""
@@ -232,6 +235,8 @@ class ChatDecoder:
         if calls:
             self._has_answer = self._has_calls = True
             out.append(CallPieces(_as_functions(calls, self._open_inputs, whole=whole), whole))
+            if type(calls) is list:
+                out += [CallEnd(call.get("index"), False) for call in calls if _kind(call) is not None]
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
@@ -268,7 +273,10 @@ class ChatDecoder:
     def _end_audio(self, out: list[Piece]) -> None:
         """Give the spoken answer, if there is one."""
         audio, self._audio = self._audio, None
-        if audio is None or not (pieces := [piece for piece in audio.pop("data") if piece]):
+        if audio is None:
+            return
+        if not (pieces := [piece for piece in audio.pop("data") if piece]):
+            out.append(OpaquePiece({"audio": {**audio, "transcript": "".join(audio["transcript"])}}))
             return
         data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
         extra = {**audio, "transcript": "".join(audio["transcript"])}
@@ -305,6 +313,8 @@ def _annotations(annotations: Any) -> Iterator[Piece]:
             title = source.get("title") or source.get("filename") or source.get("name") or source.get("file_id")
             start, end = source.get("start_index"), source.get("end_index")
             yield CitationPiece(annotation, source.get("url"), title, start, end)
+        elif annotation:
+            yield ExtraPiece("annotations", [annotation])
 
 
 def _images(images: Any) -> Iterator[Piece]:
@@ -372,10 +382,24 @@ def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
 
 
 def _as_functions(items: Any, open_inputs: set[Any], *, whole: bool) -> Any:
-    """Return the items of a message or a delta; those of custom tools are ones of functions."""
-    if type(items) is not list or not any(map(_is_custom, items)):
+    """Return the items of a message or a delta; those of custom tools, and of unknown kinds, are ones of functions."""
+    if type(items) is not list or not any(_is_custom(item) or _kind(item) for item in items):
         return items
-    return [_as_function(item, open_inputs, whole=whole) if _is_custom(item) else item for item in items]
+    return [
+        _as_function(item, open_inputs, whole=whole)
+        if _is_custom(item)
+        else item
+        if (kind := _kind(item)) is None
+        else {**item, "function": {"name": kind, "arguments": item[kind]}}
+        for item in items
+    ]
+
+
+def _kind(item: Any) -> str | None:
+    """Return the kind of a call that is none of a function or a custom tool; None for any other, and for a piece."""
+    kind = item.get("type") if type(item) is dict else None
+    is_known = type(kind) is not str or kind in ("function", "custom") or type(item.get("function")) is dict
+    return None if is_known or not item.get(kind) else kind
 
 
 def _end_inputs(open_inputs: set[Any]) -> list[dict[str, Any]]:

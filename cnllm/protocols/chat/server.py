@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.chat.server_decode import read_request, read_search
-from cnllm.protocols.chat.server_encode import PREFIX, StreamEncoder, media_keys, takes_raw, write_reply
+from cnllm.protocols.chat.server_encode import PREFIX, REPLY_KEYS, StreamEncoder, media_keys, takes_raw, write_reply
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
 
 __all__ = ["API", "CODEC"]
@@ -21,6 +21,9 @@ CODEC = ServerCodec(
     dialects=True,
     takes_raw=takes_raw,
     takes_media=lambda media: bool(media_keys([media])),
+    takes_blocks=False,
+    media_keys=frozenset(["id", "expires_at", "transcript"]),
+    reply_keys=REPLY_KEYS,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )
 

@@ -41,11 +41,13 @@ from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
 from cnllm.types.tools import custom_input
 
-__all__ = ["PREFIX", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
+__all__ = ["PREFIX", "REPLY_KEYS", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
 
 PREFIX = "chatcmpl-"
 _ABOUT = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices."""
+REPLY_KEYS = frozenset([*_ABOUT, "logprobs", "annotations", "finish_reason"])
+"""The keys of `Reply.extra` that a reply can hold."""
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 
 
@@ -59,12 +61,12 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if details:
         message[DETAILS] = details
     message |= media_keys([part for part in reply.message.parts if type(part) is Media])
-    if reply.citations:
-        message["annotations"] = [_annotation(citation) for citation in reply.citations]
+    if annotations := [*map(_annotation, reply.citations), *reply.extra.get("annotations", ())]:
+        message["annotations"] = annotations
     if reply.tool_calls:
         custom = custom_tools(request)
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
-    finish = _FINISH.get(reply.finish, "stop")
+    finish = _reason(reply.finish, reply.raw_finish, reply.extra)
     # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
     choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra), "finish_reason": finish}
     body: dict[str, Any] = {
@@ -78,6 +80,12 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if (usage := _usage(reply.usage, reply.extra)) is not None:
         body["usage"] = usage
     return body
+
+
+def _reason(finish: str, raw: str | None, extra: dict[str, Any]) -> str:
+    """Return the finish reason: the endpoint's own word where it is one of this protocol that nobody knows."""
+    is_own = finish == "length" and raw is not None and extra.get("finish_reason") == raw
+    return raw if is_own and raw is not None else _FINISH.get(finish, "stop")
 
 
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
@@ -199,7 +207,9 @@ class StreamEncoder(ServerStream):
                 self._extra |= extra
                 self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
-                return [self._chunk({}, logprobs=_logprobs(extra))] if "logprobs" in extra else []
+                delta = select_keys(extra, ("annotations",))
+                logprobs = _logprobs(extra)
+                return [self._chunk(delta, logprobs=logprobs)] if delta or logprobs is not None else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
             case ToolCallStart():
@@ -214,7 +224,7 @@ class StreamEncoder(ServerStream):
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished():
-                return self._end(_FINISH[event.finish])
+                return self._end(_reason(event.finish, event.raw, self._extra))
         return []
 
     def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:

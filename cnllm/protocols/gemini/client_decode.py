@@ -46,9 +46,8 @@ __all__ = ["GeminiDecoder", "fast_decoder"]
 _THOUGHT = "thought"
 _CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
 _ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
-"""Keys of a candidate that `Reply.extra` has."""
-_EXCHANGE_KEYS = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 """Keys of a candidate about the exchange, not about the answer."""
+_READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 
 
 class GeminiDecoder:
@@ -96,14 +95,11 @@ class GeminiDecoder:
         parts = content.get("parts") if type(content) is dict else None
         for part in parts if type(parts) is list else ():
             yield from self._part(part, whole=whole)
-        if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
+        if other_keys := {k: v for k, v in candidate.items() if k not in _READ and v is not None}:
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
             yield from _citations(candidate.get("groundingMetadata"))
-        for key in _ABOUT:
-            if value := candidate.get(key):
-                yield ExtraPiece(key, value)
-        if logprobs := _logprobs(candidate.get("logprobsResult")):
-            yield ExtraPiece("logprobs", logprobs)
+        yield from (ExtraPiece(key, value) for key in _ABOUT if (value := candidate.get(key)))
+        yield from _logprobs(candidate.get("logprobsResult"))
         reason = candidate.get("finishReason")
         if (finish := read_finish(reason, self._flags)) is None:
             return
@@ -266,10 +262,11 @@ def _page(chunk: dict[str, Any]) -> tuple[Any, Any]:
     return page.get("uri"), page.get("title")
 
 
-def _logprobs(result: Any) -> list[dict[str, Any]]:
-    """Return the log probabilities of tokens in the form of chat completions."""
-    chosen = result.get("chosenCandidates") if type(result) is dict else None
-    others = result.get("topCandidates") if type(result) is dict else None
+def _logprobs(result: Any) -> Iterator[Piece]:
+    """Give the log probabilities of tokens in the form of chat completions, and what else stands beside them."""
+    if type(result) is not dict:
+        return
+    chosen, others = result.get("chosenCandidates"), result.get("topCandidates")
     out: list[dict[str, Any]] = []
     for index, candidate in enumerate(chosen if type(chosen) is list else ()):
         top = others[index] if type(others) is list and index < len(others) else None
@@ -277,15 +274,22 @@ def _logprobs(result: Any) -> list[dict[str, Any]]:
         tops = [_token(other) for other in top if type(other) is dict] if type(top) is list else []
         if type(candidate) is dict:
             out.append({**_token(candidate), "top_logprobs": tops})
-    return out
+    if out:
+        yield ExtraPiece("logprobs", out)
+    if rest := {key: value for key, value in result.items() if key not in _TOKENS}:
+        yield ExtraPiece("logprobsResult", rest)
 
 
 def _token(candidate: dict[str, Any]) -> dict[str, Any]:
     """Return one token with its log probability."""
     token = candidate.get("token")
     token = token if type(token) is str else ""
-    logprob = candidate.get("logProbability")
-    return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
+    logprob, id = candidate.get("logProbability"), candidate.get("tokenId")
+    out = {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
+    return out if id is None else {**out, "token_id": id}
+
+
+_TOKENS = ("chosenCandidates", "topCandidates")
 
 
 # ── the fast decoder ──────────────────────────────────────────────────────────

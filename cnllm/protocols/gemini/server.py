@@ -11,7 +11,7 @@ from typing import Any
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.gemini.server_decode import read_request, read_search
-from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.gemini.server_encode import REPLY_KEYS, StreamEncoder, takes_count, write_error, write_reply
 from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm, ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning, Text, ToolCall
@@ -24,6 +24,8 @@ _TOKEN = TokenField("gemini", frozenset([Reasoning, Text, ToolCall]), ("thoughtS
 
 CODEC = ServerCodec(
     takes_media=lambda media: True,
+    takes_count=takes_count,
+    reply_keys=REPLY_KEYS,
     read_request=read_request,
     read_search=read_search,
     write_reply=write_reply,

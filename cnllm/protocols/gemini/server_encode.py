@@ -32,7 +32,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["StreamEncoder", "write_error", "write_reply"]
+__all__ = ["REPLY_KEYS", "StreamEncoder", "takes_count", "write_error", "write_reply"]
 
 _PROTOCOL = "gemini"
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
@@ -57,17 +57,18 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     """Return the body of a whole reply."""
     parts = [wire for part in reply.message.parts if (wire := _part(part)) is not None]
     candidate = {**_content(parts), "finishReason": _reason(reply.finish, reply.raw_finish), "index": 0}
-    for part in reply.message.parts:
-        if type(part) is Text and part.extra:
-            candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
-    candidate = {**_grounding(reply.citations, reply.text), **candidate, **select_keys(reply.extra, _OF_CANDIDATE)}
-    candidate |= _logprobs(reply.extra)
+    candidate |= _about_candidate(reply.citations, reply.text, reply.extra)
     head = {**select_keys(reply.extra, _OF_REPLY), **_head(reply.model, reply.id)}
     return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **head}
 
 
-_OF_CANDIDATE = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
+_OF_CANDIDATE = (
+    *("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage", "citationMetadata", "groundingMetadata"),
+    *("urlContextMetadata", "continuationToken"),
+)
 _OF_REPLY = ("modelStatus", "promptFeedback")
+REPLY_KEYS = frozenset([*_OF_CANDIDATE, *_OF_REPLY, "logprobs", "logprobsResult"])
+"""The keys of `Reply.extra` that a reply can hold."""
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -107,17 +108,25 @@ def _part(part: Part) -> dict[str, Any] | None:
             return None
 
 
+def _about_candidate(citations: Sequence[Citation], text: str, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a candidate about its answer. Its own sources say more than those of the reply."""
+    return {**_grounding(citations, text), **select_keys(extra, _OF_CANDIDATE), **_logprobs(extra)}
+
+
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the key of a candidate with the log probabilities of its tokens."""
     tokens = [token for token in extra.get("logprobs") or () if type(token) is dict]
     others = [[_token(other) for other in token.get("top_logprobs") or () if type(other) is dict] for token in tokens]
     top = [{"candidates": candidates} for candidates in others]
-    return {"logprobsResult": {"chosenCandidates": [*map(_token, tokens)], "topCandidates": top}} if tokens else {}
+    known = {"chosenCandidates": [*map(_token, tokens)], "topCandidates": top} if tokens else {}
+    result = {**known, **extra.get("logprobsResult", {})}
+    return {"logprobsResult": result} if result else {}
 
 
 def _token(token: dict[str, Any]) -> dict[str, Any]:
     """Encode one token."""
-    return {"token": token.get("token"), "logProbability": token.get("logprob")}
+    id = {} if token.get("token_id") is None else {"tokenId": token["token_id"]}
+    return {"token": token.get("token"), **id, "logProbability": token.get("logprob")}
 
 
 def _grounding(citations: Sequence[Citation], text: str) -> dict[str, Any]:
@@ -156,6 +165,11 @@ def _call(call: ToolCall, other_keys: dict[str, Any]) -> dict[str, Any]:
     return {**other_keys, "functionCall": function_call}
 
 
+def takes_count(name: str) -> bool:
+    """Whether the counts can have a key: it has the form of this protocol's own."""
+    return "_" not in name and not name.islower()
+
+
 def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     """Return the known counts, and the endpoint's own keys in this protocol's form.
 
@@ -164,7 +178,7 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     answer = usage.output
     if answer is not None and usage.reasoning is not None:
         answer = max(answer - usage.reasoning, 0)
-    own = {key: value for key, value in extra.get("usage", {}).items() if "_" not in key and not key.islower()}
+    own = {key: value for key, value in extra.get("usage", {}).items() if takes_count(key)}
     prompt, by_tools = usage.input, own.get("toolUsePromptTokenCount")
     counts = {
         "promptTokenCount": max(prompt - by_tools, 0) if prompt is not None and type(by_tools) is int else prompt,
@@ -192,7 +206,6 @@ class StreamEncoder(ServerStream):
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._head = _head(model, id)
         self._usage: Usage | None = None
-        self._candidate_keys: dict[str, Any] = {}
         self._citations: list[Citation] = []
         self._texts: list[str] = []
         self._extra: dict[str, Any] = {}
@@ -229,18 +242,13 @@ class StreamEncoder(ServerStream):
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage, self._extra)
-                candidate |= _grounding(self._citations, "".join(self._texts)) | select_keys(self._extra, _OF_CANDIDATE)
-                candidate |= _logprobs(self._extra) | self._candidate_keys
+                candidate |= _about_candidate(self._citations, "".join(self._texts), self._extra)
                 head = {**select_keys(self._extra, _OF_REPLY), **self._head}
                 return [(None, {"candidates": [candidate], **usage, **head})]
         return []
 
     def _end_part(self, part: Part) -> list[tuple[str | None, Any]]:
         """Return the frame of the data that the deltas lack: a seal, on a part without text, or a whole part."""
-        if type(part) is Text and part.extra:
-            self._candidate_keys = {
-                k: v for k, v in part.extra.items() if k not in ("content", "finishReason", "index")
-            }
         if type(part) in (Text, Reasoning):
             part = msgspec.structs.replace(part, text="")
         wire = _part(part)

@@ -21,5 +21,6 @@ WIRE = Wire(
     tool_keys=None,
     part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
     most_uses="max_uses",
+    call_heads=True,
     hour_mark=b'"1h"',
 )

@@ -128,6 +128,8 @@ class MessagesDecoder:
             yield ANSWERED
         if (finish := read_finish(reason, self._flags)) is not None:
             yield finish
+            if finish.kind is None:
+                yield ExtraPiece("stop_reason", finish.word)
 
     def _count(self, data: dict[str, Any], *, is_start: bool = False) -> Iterator[Piece]:
         """Merge the counts, which come in parts. A zero never replaces a known count.

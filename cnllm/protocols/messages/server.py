@@ -7,7 +7,7 @@ from typing import Any
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request, read_search
-from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.messages.server_encode import REPLY_KEYS, StreamEncoder, write_error, write_reply
 from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm, ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning
@@ -26,6 +26,7 @@ CODEC = ServerCodec(
     bearer=True,
     one_block=True,
     takes_raw=lambda call, request: False,
+    reply_keys=REPLY_KEYS,
     read_token=_TOKEN.read,
     write_token=_TOKEN.write,
     feature_headers=("anthropic-beta",),

@@ -35,14 +35,14 @@ from cnllm.types import (
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.lenient_json import JsonPieces, decode_arguments
 
-__all__ = ["StreamEncoder", "write_error", "write_reply"]
+__all__ = ["REPLY_KEYS", "StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "anthropic-messages"
 _PREFIX = "msg_"
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _RAW_REASONS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn"),
-    "length": ("max_tokens", "model_context_window_exceeded"),
+    "length": ("max_tokens", "model_context_window_exceeded", "pause_turn", "compaction"),
 }
 _KINDS = {
     400: "invalid_request_error",
@@ -78,16 +78,17 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         "role": "assistant",
         "model": reply.model or "",
         "content": blocks,
-        "stop_reason": _reason(reply.finish, reply.raw_finish),
+        "stop_reason": _reason(reply.finish, reply.raw_finish, reply.extra),
         "stop_sequence": reply.extra.get("stop_sequence"),
         **select_keys(reply.extra, _ABOUT),
         "usage": _usage(reply.usage, reply.extra),
     }
 
 
-def _reason(finish: str, raw: str | None) -> str:
-    """Return the stop reason."""
-    return raw if raw is not None and raw in _RAW_REASONS.get(finish, ()) else _FINISH.get(finish, "end_turn")
+def _reason(finish: str, raw: str | None, extra: dict[str, Any]) -> str:
+    """Return the stop reason: the endpoint's own word where it is one of this protocol."""
+    is_own = raw in _RAW_REASONS.get(finish, ()) or (finish == "length" and extra.get("stop_reason") == raw)
+    return raw if is_own and raw is not None else _FINISH.get(finish, "end_turn")
 
 
 def _block(part: Part) -> Block | None:
@@ -149,6 +150,8 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 _ABOUT = ("stop_details", "container", "diagnostics", "context_management", "input_transformations")
+REPLY_KEYS = frozenset([*_ABOUT, "stop_sequence", "stop_reason"])
+"""The keys of `Reply.extra` that a reply can hold."""
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
@@ -351,7 +354,7 @@ class StreamEncoder(ServerStream):
         out = self._close_block()
         self._open, self._current, self._input = "tool_use", event.index, JsonPieces(input)
         self._place += 1
-        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
+        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **own_data(event, _PROTOCOL)}
         out.append(self._frame("content_block_start", index=self._place, content_block=block))
         self._reader = ArgumentReader()
         if input and (text := self._reader.feed(input)) is not None:
@@ -381,7 +384,7 @@ class StreamEncoder(ServerStream):
         stop = self._extra.get("stop_sequence")
         about = select_keys(self._extra, _ABOUT)
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
-        delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
+        delta = {"stop_reason": _reason(event.finish, event.raw, self._extra), "stop_sequence": stop, **about}
         usage = _usage(self._usage, self._extra)
         if self._usage.input is None:
             usage["input_tokens"] = None  # the number of `message_start` holds on

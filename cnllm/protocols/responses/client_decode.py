@@ -44,6 +44,7 @@ from cnllm.protocols.responses.client_items import (
     whole_text,
 )
 from cnllm.registry.flags import Flags
+from cnllm.types import Note
 from cnllm.types.tools import custom_arguments
 
 __all__ = ["ResponsesDecoder", "fast_decoder"]
@@ -109,6 +110,9 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
         reason = read_finish(get(data, "incomplete_details.reason"), flags)
         if reason is not None:  # it counts, and not the status
             yield REFUSED if reason.kind == "content_filter" else FinishWord(finish_word(data.get("status")), "length")
+            if reason.kind is None:
+                yield ExtraPiece("incomplete_details", data["incomplete_details"])
+                yield Note("finish-unknown", "finish", reason.word, "length: the reply is incomplete")
 
 
 def _finish(word: Any, flags: Flags) -> Iterator[Piece]:

@@ -7,7 +7,14 @@ from typing import Any
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.responses.server_decode import read_request, read_search
-from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, takes_raw, token_fields, write_reply
+from cnllm.protocols.responses.server_encode import (
+    REPLY_KEYS,
+    StreamEncoder,
+    takes_media,
+    takes_raw,
+    token_fields,
+    write_reply,
+)
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
 from cnllm.types import Reasoning
 
@@ -40,6 +47,7 @@ CODEC = ServerCodec(
     seal_example=_seal_example,
     takes_media=takes_media,
     takes_raw=takes_raw,
+    reply_keys=REPLY_KEYS,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )
 

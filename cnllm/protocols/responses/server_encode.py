@@ -38,7 +38,7 @@ from cnllm.types import (
 from cnllm.types.media import media_kind
 from cnllm.types.tools import custom_input
 
-__all__ = ["StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
+__all__ = ["REPLY_KEYS", "StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
 
 _PROTOCOL = "openai-responses"
 _PREFIX = "resp_"
@@ -105,7 +105,10 @@ def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
 _ABOUT = (
     *("service_tier", "access_programs", "conversation", "image", "input_transformations", "moderation", "prompt"),
     *("prompt_cache_diagnostics", "prompt_cache_options", "prompt_cache_retention", "tool_usage"),
+    "incomplete_details",
 )
+REPLY_KEYS = frozenset([*_ABOUT, "logprobs"])
+"""The keys of `Reply.extra` that a reply can hold."""
 
 
 def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
@@ -289,9 +292,13 @@ class StreamEncoder(ServerStream):
     def _write_logprobs(self, tokens: list[Any]) -> list[Frame]:
         """Return the frame of the tokens of the last message: they come after their text."""
         last = self._message
-        if last is None or last.done:
+        if last is None:
             return []
         last.logprobs += tokens
+        if last.done:  # the final response has the item with them
+            *others, content = last.item["content"]
+            last.item = {**last.item, "content": [*others, {**content, "logprobs": last.logprobs}]}
+            return []
         return [self._item_frame("response.output_text.delta", last, content_index=0, delta="", logprobs=tokens)]
 
     def _write_citations(self, *, late: bool = False) -> list[Frame]:

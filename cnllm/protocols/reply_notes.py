@@ -1,0 +1,117 @@
+"""Name in notes what of a reply the client's protocol has no place for.
+
+Data that goes back with reasoning and with calls is not named: it is for its endpoint alone, and a gateway keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cnllm.protocols import ServerCodec, server_codec
+from cnllm.types import Citation, Media, Note, Opaque, Part, Reply, Text, checks
+from cnllm.types.checks import short_text
+from cnllm.types.documents import block_kind
+from cnllm.types.media import media_kind
+
+__all__ = ["reply_notes"]
+
+_TRANSLATED = frozenset(["type", "id", "status", "at", "logprobs", "url", "uri", "title", "start_index", "end_index"])
+"""Keys of texts and of sources whose data every protocol has in its own form, or which are about an item."""
+_MOST_NAMES = 30  # of one note
+
+
+def reply_notes(protocol: str, reply: Reply) -> list[Note]:
+    """Return notes on what `encode_reply` and `StreamWriter` leave out of a reply, or write in another form."""
+    checks.require_text("protocol", protocol)
+    checks.require_type("reply", reply, Reply, "a cnllm.Reply")
+    protocol = str.__str__(protocol)
+    codec = server_codec(protocol)
+    parts = reply.message.parts
+    notes = [
+        Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place")
+        for part in parts
+        if type(part) is Media and not codec.takes_media(part)
+    ]
+    did = f"left out: {protocol} has no place for it"
+    blocks = [
+        _kind(part.data)
+        for part in parts
+        if type(part) is Opaque and (_is_foreign(part, protocol) or not codec.takes_blocks)
+    ]
+    if blocks:
+        notes.append(Note("block-foreign", "messages", _listing(blocks), did))
+    if keys := [*_part_keys(reply, protocol, codec), *_extra_keys(reply.extra, codec)]:
+        notes.append(Note("key-foreign", "messages", _listing(keys), did))
+    return notes
+
+
+def _listing(names: list[str]) -> str:
+    """Return names of the answer, each once, as far as they are not too many."""
+    names = list(dict.fromkeys(names))
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return ", ".join([*map(short_text, names[:_MOST_NAMES]), *more]) + " in the answer"
+
+
+def _kind(data: Any) -> str:
+    """Return the kind of a block; of a message it is that of its part."""
+    content = data.get("content") if type(data) is dict and data.get("type") == "message" else None
+    return block_kind(content[0] if type(content) is list and content else data)
+
+
+def _is_foreign(sealed: Part | Citation, protocol: str) -> bool:
+    """Whether a part or a source has data of another protocol."""
+    return sealed.seal is not None and sealed.seal.protocol != protocol
+
+
+def _part_keys(reply: Reply, protocol: str, codec: ServerCodec) -> Iterator[str]:
+    """Yield the names of the keys beside texts, media and sources that the protocol does not have."""
+    known = [citation.seal.data for citation in reply.citations if citation.seal is not None]
+    for part in reply.message.parts:
+        if type(part) is Media:
+            yield from ((key for key, value in (part.extra or {}).items() if value and key not in codec.media_keys))
+        if type(part) in (Text, Media) and _is_foreign(part, protocol) and part.seal is not None:
+            data = part.seal.data if type(part.seal.data) is dict else {}
+            for key, value in data.items():
+                inner = value if key in ("item", "part") and type(value) is dict else {key: value}
+                for name, own in inner.items():
+                    if name in ("annotations", "citations") and type(own) is list:
+                        own = [source for source in own if source not in known]
+                    if name not in _TRANSLATED and _says(own):
+                        yield name
+    for citation in reply.citations:
+        if _is_foreign(citation, protocol) and citation.seal is not None:
+            yield from (f"citations.{name}" for name in _source_keys(citation.seal.data, citation))
+
+
+def _source_keys(data: Any, citation: Citation) -> Iterator[str]:
+    """Yield the names of the data of a source that neither its address nor its title says."""
+    for key, value in data.items() if type(data) is dict else ():
+        if type(value) is dict:
+            yield from _source_keys(value, citation)
+        elif key not in _TRANSLATED and _says(value) and value not in (citation.url, citation.title):
+            yield str(key)
+
+
+def _extra_keys(extra: Mapping[str, Any], codec: ServerCodec) -> Iterator[str]:
+    """Yield the names of the data about a reply that the protocol does not have."""
+    for key, value in extra.items():
+        if key == "usage" and type(value) is dict:
+            yield from _count_keys(value, codec)
+        elif key not in codec.reply_keys:
+            yield key
+
+
+def _count_keys(usage: Mapping[str, Any], codec: ServerCodec) -> Iterator[str]:
+    """Yield the names of the counts that the protocol does not have."""
+    for name, count in usage.items():
+        if _says(count) and not codec.takes_count(name):
+            inner = [key for key in count if _says(count[key])] if type(count) is dict else []
+            yield from [f"usage.{name}.{key}" for key in inner] or [f"usage.{name}"]
+
+
+def _says(value: Any) -> bool:
+    """Whether a value says anything: it is no zero, and not empty at every place in it."""
+    if type(value) is dict:
+        return any(map(_says, value.values()))
+    return any(map(_says, value)) if type(value) is list else bool(value)
