@@ -1,0 +1,199 @@
+"""Each documented field of a reply arrives in `Reply` and at every client, or a note names it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from cnllm import Event, Note, Reply, engine
+from cnllm.gateway.thoughts import kept_turn
+from cnllm.protocols import PROTOCOLS
+
+from .clients import endpoint
+from .documented_replies import FIELDS, NUMBER
+from .replies import BODIES, frames, read, streamed, whole, written
+from .requests import MARK, Json, Path, put
+from .test_nothing_lost import words
+
+ALIASES = {"logprobsResult": "logprobs"}
+"""Names of fields, and the one that notes have."""
+GENERAL = {"answer", "content", "parts", "type", "status", "usage"}
+"""Names that say nothing of one field."""
+MARKS = (MARK, "MARKED_REASON", str(NUMBER), "0.0987")
+"""The texts by which the values of the table are found again."""
+PAIRS = [(target, client) for target in PROTOCOLS for client in PROTOCOLS]
+
+
+def body_with(protocol: str, path: Path, value: Any) -> Json:
+    """The reply of a wire with one more field."""
+    body = put(BODIES[protocol], path, value)
+    return {**body, "status": "incomplete"} if path == ("incomplete_details",) else body
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A field of a reply: the body with it, and what is read of the body and of the stream."""
+
+    protocol: str
+    path: Path
+    value: Any
+    mark: str | None
+    whole: Reply
+    stream: Reply
+    events: list[Event]
+
+    @property
+    def replies(self) -> list[tuple[str, Reply]]:
+        """The whole reply, and the one of the stream."""
+        return [("whole", self.whole), ("stream", self.stream)]
+
+
+@cache
+def cases(protocol: str) -> list[Case]:
+    """The cases of a wire."""
+    out: list[Case] = []
+    for path, value in FIELDS[protocol]:
+        body = body_with(protocol, path, value)
+        events, stream = read(protocol, b"".join(frames(protocol, streamed(protocol, body))))
+        mark = next((mark for mark in MARKS if mark in json.dumps(value)), None)
+        out.append(Case(protocol, path, value, mark, whole(protocol, body), stream, events))
+    return out
+
+
+def as_text(value: Any) -> str:
+    """A value as JSON, whatever is in it."""
+    return msgspec.json.encode(value).decode()
+
+
+def names_of(case: Case) -> set[str]:
+    """The names by which a note may mean the field."""
+    keys = [key for key in case.path if isinstance(key, str)]
+    names = {name for name in (keys[-1], *words(case.value)) if len(name) > 3 and name not in GENERAL}
+    return {*names, *(ALIASES[name] for name in names & ALIASES.keys())}
+
+
+def is_named(case: Case, notes: list[Note]) -> bool:
+    """Whether a note names the field, or the part that holds it."""
+    said = {word for note in notes if note.code != "unknown-model" for word in re.findall(r"[\w-]+", note.said)}
+    return not said.isdisjoint(names_of(case)) or any(note.code == "choice-dropped" for note in notes)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_field_arrives_in_the_reply_or_a_note_names_it(protocol: str) -> None:
+    lost = [
+        (form, case.path, case.value)
+        for case in cases(protocol)
+        for form, reply in case.replies
+        if case.mark is not None and case.mark not in as_text(reply.to_dict()) and not is_named(case, reply.notes)
+    ]
+    assert not lost, lost
+
+
+def told(reply: Reply) -> Json:
+    """What a reply says, without the ids that readers make."""
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "calls": [(call.name, call.arguments) for call in reply.tool_calls],
+        "incomplete": [(call.name, call.raw) for call in reply.incomplete],
+        "finish": reply.finish,
+        "usage": reply.usage,
+        "sources": [(source.url, source.title, source.start, source.end) for source in reply.citations],
+    }
+
+
+def parts_of(reply: Reply) -> list[tuple[type, str]]:
+    """The types of the parts and their texts. Neighbours are joined: on one wire a signature begins a new part."""
+    groups = itertools.groupby(reply.message.parts, type)
+    return [(kind, "".join(getattr(part, "text", "") for part in parts)) for kind, parts in groups]
+
+
+def is_unproven(case: Case) -> bool:
+    """Whether the end of a stream is not proven by the last word, and that of a body needs no proof."""
+    return case.protocol == "gemini" and case.value == "MARKED_REASON"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_says_what_the_whole_reply_says(protocol: str) -> None:
+    for case in cases(protocol):
+        if is_unproven(case):
+            continue
+        about = (case.path, case.value)
+        assert told(case.stream) == told(case.whole), about
+        assert case.stream.extra == case.whole.extra, about
+        assert case.stream.raw_finish == case.whole.raw_finish, about
+        assert [note.code for note in case.stream.notes] == [note.code for note in case.whole.notes], about
+        assert parts_of(case.stream) == parts_of(case.whole), about
+
+
+def forms(case: Case, client: str) -> Iterator[tuple[str, Reply, str, Reply]]:
+    """What a client gets, whole and as a stream: the reply, the bytes, and what a reader of its wire makes of them."""
+    body = engine.encode_reply(client, case.whole)
+    yield "whole", case.whole, as_text(body), whole(client, body)
+    content = written(client, case.events)
+    yield "stream", case.stream, content.decode(), read(client, content)[1]
+
+
+@pytest.mark.parametrize(("target", "client"), PAIRS)
+def test_each_field_reaches_the_client_or_a_note_names_it(target: str, client: str) -> None:
+    lost = []
+    for case in cases(target):
+        for form, reply, content, seen in forms(case, client):
+            if case.mark is None or case.mark in content or case.mark in as_text(seen.to_dict()):
+                continue
+            if reply.incomplete:  # the gateway answers with an error
+                continue
+            kept = kept_turn(reply.message, endpoint(target))  # goes back to the endpoint with the next request
+            if kept is not None and case.mark in as_text(kept):
+                continue
+            if not is_named(case, [*reply.notes, *engine.reply_notes(client, reply)]):
+                lost.append((form, case.path, case.value))
+    assert not lost, lost
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_on_its_own_wire_nothing_but_other_candidates_is_left_out(protocol: str) -> None:
+    for case in cases(protocol):
+        for form, reply, content, seen in forms(case, protocol):
+            about = (form, case.path, case.value)
+            is_dropped = "choice-dropped" in [note.code for note in reply.notes] or reply.incomplete
+            if case.mark is not None and not is_dropped and not engine.reply_notes(protocol, reply):
+                is_there = case.mark in content or case.mark in as_text(seen.to_dict())
+                assert is_there or is_named(case, reply.notes), about
+
+
+def shown(reply: Reply) -> Json:
+    """What a client's reader says. A source that comes late in a stream has no place in the text on every wire."""
+    return {**told(reply), "sources": sorted(f"{source.url} {source.title}" for source in reply.citations)}
+
+
+@pytest.mark.parametrize(("target", "client"), PAIRS)
+def test_a_client_reads_the_same_of_a_stream_as_of_a_whole_reply(target: str, client: str) -> None:
+    for case in cases(target):
+        if is_unproven(case) or case.whole.incomplete:
+            continue
+        (_, _, _, of_body), (_, _, _, of_stream) = forms(case, client)
+        assert shown(of_body) == shown(of_stream), (case.path, case.value)
+
+
+OPEN = {"finish-unknown", "finish-pending"}
+
+
+@pytest.mark.parametrize(("target", "client"), PAIRS)
+def test_an_end_that_is_no_usual_one_is_none_for_the_client(target: str, client: str) -> None:
+    count = 0
+    for case in cases(target):
+        for form, reply, _, seen in forms(case, client):
+            is_usual = reply.finish in ("stop", "tool_calls") and OPEN.isdisjoint(note.code for note in reply.notes)
+            count += not is_usual
+            if is_usual and not reply.incomplete:
+                assert seen.finish == reply.finish, (form, case.path, case.value)
+            elif not reply.tool_calls:
+                assert seen.finish not in ("stop", "tool_calls"), (form, case.path, case.value)
+    assert count > 3
