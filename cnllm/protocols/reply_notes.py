@@ -5,7 +5,7 @@ Data that goes back with reasoning and with calls is not named: it is for its en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cnllm.protocols import ServerCodec, server_codec
@@ -14,7 +14,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.documents import block_kind
 from cnllm.types.media import media_kind
 
-__all__ = ["reply_notes"]
+__all__ = ["foreign_blocks", "reply_notes"]
 
 _TRANSLATED = frozenset(["type", "id", "status", "at", "logprobs", "url", "uri", "title", "start_index", "end_index"])
 """Keys of texts and of sources whose data every protocol has in its own form, or which are about an item."""
@@ -34,16 +34,21 @@ def reply_notes(protocol: str, reply: Reply) -> list[Note]:
         if type(part) is Media and not codec.takes_media(part)
     ]
     did = f"left out: {protocol} has no place for it"
-    blocks = [
-        _kind(part.data)
-        for part in parts
-        if type(part) is Opaque and (_is_foreign(part, protocol) or not codec.takes_blocks)
-    ]
-    if blocks:
+    if blocks := foreign_blocks(protocol, parts):
         notes.append(Note("block-foreign", "messages", _listing(blocks), did))
     if keys := [*_part_keys(reply, protocol, codec), *_extra_keys(reply.extra, codec)]:
         notes.append(Note("key-foreign", "messages", _listing(keys), did))
     return notes
+
+
+def foreign_blocks(protocol: str, parts: Sequence[Part]) -> list[str]:
+    """Return the kinds of the blocks that the protocol has no place for."""
+    takes_own = server_codec(protocol).takes_blocks
+    return [
+        _kind(part.data)
+        for part in parts
+        if type(part) is Opaque and not (takes_own and not _is_foreign(part, protocol))
+    ]
 
 
 def _listing(names: list[str]) -> str:

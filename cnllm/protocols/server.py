@@ -11,6 +11,7 @@ import msgspec
 from cnllm.protocols import ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
+from cnllm.protocols.reply_notes import foreign_blocks
 from cnllm.registry.model import Model
 from cnllm.types import (
     BlockEnd,
@@ -21,6 +22,7 @@ from cnllm.types import (
     Message,
     Note,
     NoteAdded,
+    Opaque,
     Part,
     Reasoning,
     ReasoningDelta,
@@ -44,6 +46,7 @@ from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+_NO_PLACE = "this client's protocol has no place for it"
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
 
@@ -200,7 +203,8 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     """
     codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    return codec.write_reply(_with_end(_with_lines(_executable(reply), codec)), _checked_request(request))
+    shown = _with_end(_with_blocks(_with_lines(_executable(reply), codec), str.__str__(protocol)))
+    return codec.write_reply(shown, _checked_request(request))
 
 
 def _with_end(reply: Reply) -> Reply:
@@ -255,10 +259,27 @@ def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
     return msgspec.structs.replace(reply, text=text, message=msgspec.structs.replace(reply.message, parts=tuple(parts)))
 
 
+def _with_blocks(reply: Reply, protocol: str) -> Reply:
+    """Return the reply; one of nothing but blocks that the protocol has no place for has a line of text."""
+    parts = reply.message.parts
+    if reply.text or reply.tool_calls or any(type(part) is Media for part in parts):
+        return reply
+    if not (blocks := foreign_blocks(protocol, parts)):
+        return reply
+    text = _blocks_line(blocks)
+    message = msgspec.structs.replace(reply.message, parts=(*parts, Text(text)))
+    return msgspec.structs.replace(reply, text=text, message=message)
+
+
+def _blocks_line(blocks: list[str]) -> str:
+    """Return the text of an answer of nothing but such blocks."""
+    return f"[{', '.join(dict.fromkeys(blocks))}: {_NO_PLACE}]"
+
+
 def media_line(media: Media, *, has_text: bool) -> str:
     """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
     said = (media.extra or {}).get("transcript")
-    line = f"[{media_kind(media)} {media.url or media.type}: this client's protocol has no place for it]"
+    line = f"[{media_kind(media)} {media.url or media.type}: {_NO_PLACE}]"
     return ("\n\n" if has_text else "") + (said if type(said) is str and said else line)
 
 
@@ -303,8 +324,11 @@ class StreamWriter:
             self._encoder.expect_input(int(input_tokens))
         self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal, strict=strict)
         self._takes_media = codec.takes_media
+        self._protocol = str.__str__(protocol)
         self._excluded: set[int] = set()
         self._is_open = False  # whether the endpoint's last word is no usual end
+        self._has_media = False
+        self._blocks: list[str] = []  # the kinds of those that the protocol has no place for
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
         self._head = _encode_frames(self._encoder.begin())
@@ -322,10 +346,8 @@ class StreamWriter:
             if isinstance(event, _DELTAS) and (data := self._continue(delta_key(event), [event.text])) is not None:
                 return data
             visible = self._visible_event(event)
-            if self._is_open and type(visible) is Finished and visible.finish == "stop":
-                about = self._encode([ExtraAdded(_open_end(visible.raw))])
-                return about + self._encode(self._order.feed(Finished("length", visible.raw)))
-            return b"" if visible is None else self._encode(self._order.feed(visible))
+            events = [] if visible is None else self._last_events(visible) if type(visible) is Finished else [visible]
+            return self._encode([ready for one in events for ready in self._order.feed(one)])
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
                 raise shape_error from error
@@ -360,6 +382,17 @@ class StreamWriter:
         """Raise `Diverged` where a reply that began again has not repeated all that was written."""
         self._order.require_whole()
 
+    def _last_events(self, event: Finished) -> list[Event]:
+        """Return the events of the end of a reply."""
+        out: list[Event] = []
+        if event.finish in ("error", "cut"):
+            return [event]
+        if self._blocks and not (self._order.has_text or self._indexes or self._has_media):
+            out.append(TextDelta(_blocks_line(self._blocks)))
+        if self._is_open and event.finish == "stop":
+            return [*out, ExtraAdded(_open_end(event.raw)), Finished("length", event.raw)]
+        return [*out, event]
+
     def _visible_event(self, event: Event) -> Event | None:
         """Return the event for the reader; None for one of an excluded call."""
         match event:
@@ -374,6 +407,10 @@ class StreamWriter:
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
             case BlockEnd(part=Media() as part) if not self._takes_media(part):
                 return TextDelta(media_line(part, has_text=self._order.has_text))
+            case BlockEnd(part=Media()):
+                self._has_media = True
+            case BlockEnd(part=Opaque() as part):
+                self._blocks += foreign_blocks(self._protocol, [part])
             case NoteAdded(note=note):
                 self._is_open = self._is_open or _leaves_open(note)
             case Restarted():

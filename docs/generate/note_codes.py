@@ -32,7 +32,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "param-default": "the endpoint requires a parameter that was not given: the registry's value was sent",
         "param-unknown": "neither the registry nor the protocol knows a parameter; it was sent as it is",
         "param-verbatim": "`extra_body` holds a parameter that the endpoint refuses or ignores; it was sent as it is",
-        "key-foreign": "a key of a request or a reply was left out: its reader has no place for it, or is not known to take it",
+        "key-foreign": "a key of a request or a reply was left out: its reader has no place for it, or none is known",
         "reference-foreign": "a key refers to context that another endpoint keeps: the request was refused",
         "prefill": "the beginning of the reply cannot be sent to this endpoint",
         "stream-whole": "the endpoint cannot stream this reply: it was taken whole and delivered as events",

@@ -1,0 +1,132 @@
+"""What an endpoint says reaches a client of another wire, or a note names it; an odd end is no usual one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from protocols.replies import frames, read, streamed
+
+from cnllm import Registry
+from cnllm.gateway.store.memory import MemoryStore
+from cnllm.protocols import PROTOCOLS
+from cnllm.sdk import http_client
+
+Json = dict[str, Any]
+CHAT, MESSAGES, GEMINI, RESPONSES = PROTOCOLS
+USER = {"role": "user", "content": "Rain?"}
+REQUESTS: dict[str, tuple[str, Json]] = {
+    CHAT: ("/v1/chat/completions", {"messages": [USER]}),
+    MESSAGES: ("/v1/messages", {"max_tokens": 99, "messages": [USER]}),
+    GEMINI: ("/v1beta/models/MODEL:METHOD", {"contents": [{"role": "user", "parts": [{"text": "Rain?"}]}]}),
+    RESPONSES: ("/v1/responses", {"input": "Rain?"}),
+}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
+TEXT = {"type": "text", "text": "It rains."}
+
+
+def message(*blocks: Json, stop_reason: str = "end_turn", **keys: Any) -> Json:
+    """A reply of Messages."""
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+    usage = {"input_tokens": 3, "output_tokens": 2}
+    return {**head, "content": list(blocks), "stop_reason": stop_reason, "usage": usage, **keys}
+
+
+def ask(client: str, target: str, reply: Json, folder: Path, *, stream: bool = False) -> httpx.Response:
+    """The answer that a client gets of an endpoint that answers with a reply."""
+    overlay = folder / "own.toml"
+    overlay.write_text(f'[providers.own]\nprotocol = "{target}"\nbase_url = "http://127.0.0.1:9/own"\nkeys = []\n')
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if not stream:
+            return httpx.Response(200, json=reply)
+        content = b"".join(frames(target, streamed(target, reply)))
+        return httpx.Response(200, content=content, headers={"content-type": "text/event-stream"})
+
+    registry = Registry.load(overlay)
+    http = http_client(registry, transport=httpx.MockTransport(answer), store=MemoryStore(), family="httpx")
+    path, body = REQUESTS[client]
+    method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    body = {"model": "own/m", **body, **({} if client == GEMINI or not stream else {"stream": True})}
+    url = "http://cnllm.invalid" + path.replace("MODEL", "own/m").replace("METHOD", method)
+    response: httpx.Response = http.post(url, json=body)
+    return response
+
+
+def test_blocks_and_keys_without_a_place_are_in_the_notes(tmp_path: Path) -> None:
+    reply = message(SEARCH, TEXT, container={"id": "c1", "expires_at": "2026-11-28T00:00:00Z"})
+    for client in (CHAT, GEMINI, RESPONSES):
+        codes = ask(client, MESSAGES, reply, tmp_path).headers["x-cnllm-notes"]
+        assert "block-foreign" in codes, client
+        assert "key-foreign" in codes, client
+    assert "foreign" not in ask(MESSAGES, MESSAGES, reply, tmp_path).headers.get("x-cnllm-notes", "")
+
+
+ODD = ["pause_turn", "compaction", "new_reason"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("word", ODD)
+def test_an_odd_stop_reason_is_no_usual_end(word: str, stream: bool, tmp_path: Path) -> None:
+    for client in PROTOCOLS:
+        response = ask(client, MESSAGES, message(SEARCH, TEXT, stop_reason=word), tmp_path, stream=stream)
+        _, seen = read(client, response.content)
+        if client == MESSAGES:
+            assert seen.raw_finish == word
+            continue
+        assert (seen.text, seen.finish) == ("It rains.", "length"), client
+        if client == RESPONSES:
+            assert json.dumps(word) in response.text.rpartition("incomplete_details")[2][:60]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_an_unknown_reason_of_an_incomplete_response_is_not_that_of_a_limit(
+    client: str, stream: bool, tmp_path: Path
+) -> None:
+    content = [{"type": "output_text", "text": "It rains.", "annotations": []}]
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "incomplete", "content": content}
+    details = {"reason": "new_reason"}
+    reply = {"id": "resp_1", "status": "incomplete", "incomplete_details": details, "output": [item]}
+    response = ask(client, RESPONSES, reply, tmp_path, stream=stream)
+    _, seen = read(client, response.content)
+    assert (seen.text, seen.finish) == ("It rains.", "length")
+    if client == RESPONSES:
+        assert '"reason":"new_reason"' in response.text
+        assert '"reason":"max_output_tokens"' not in response.text
+    elif not stream:
+        assert "finish-unknown" in response.headers["x-cnllm-notes"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_says_who_made_it_from_its_beginning_on(stream: bool, tmp_path: Path) -> None:
+    caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}, "caller": caller}
+    text = ask(MESSAGES, MESSAGES, message(call, stop_reason="tool_use"), tmp_path, stream=stream).text
+    assert f'"caller":{json.dumps(caller, separators=(",", ":"))}' in text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_of_an_unknown_kind_is_no_usual_end(stream: bool, tmp_path: Path) -> None:
+    call = {"id": "call_1", "type": "new_kind", "new_kind": {"name": "n"}}
+    choice = {"index": 0, "message": {"content": "Hm.", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    body = {"id": "1", "model": "m", "choices": [choice]}
+    for client in PROTOCOLS:
+        response = ask(client, CHAT, body, tmp_path, stream=stream)
+        _, seen = read(client, response.content)
+        assert (response.status_code, seen.finish, seen.tool_calls) == (200 if stream else 502, "error", []), client
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_of_nothing_but_an_unknown_block_is_not_empty(stream: bool, tmp_path: Path) -> None:
+    reply = message({"type": "new_kind_of_block", "data": "x"})
+    for client in PROTOCOLS:
+        response = ask(client, MESSAGES, reply, tmp_path, stream=stream)
+        if client == MESSAGES:
+            assert '"new_kind_of_block","data":"x"' in response.text
+        else:
+            line = "[new_kind_of_block: this client's protocol has no place for it]"
+            assert read(client, response.content)[1].text == line
