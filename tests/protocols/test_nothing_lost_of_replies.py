@@ -16,7 +16,7 @@ from cnllm import Event, Note, Reply, engine
 from cnllm.gateway.thoughts import kept_turn
 from cnllm.protocols import PROTOCOLS
 
-from .clients import endpoint
+from .clients import CHAT, GEMINI, endpoint, tools
 from .documented_replies import FIELDS, NUMBER
 from .replies import BODIES, frames, read, streamed, whole, written
 from .requests import MARK, Json, Path, put
@@ -197,3 +197,43 @@ def test_an_end_that_is_no_usual_one_is_none_for_the_client(target: str, client:
             elif not reply.tool_calls:
                 assert seen.finish not in ("stop", "tool_calls"), (form, case.path, case.value)
     assert count > 3
+
+
+REPEATED = ("service_tier", "system_fingerprint")
+"""Keys that endpoints repeat in each chunk: not every chunk is read for them."""
+
+
+@pytest.mark.parametrize("protocol", [CHAT, GEMINI])
+def test_what_a_chunk_in_the_middle_says_of_the_reply_is_not_lost(protocol: str) -> None:
+    chunks = streamed(protocol, BODIES[protocol])
+    place = "choices" if protocol == CHAT else "candidates"
+    count = 0
+    for case in cases(protocol):
+        is_about = len(case.path) == 1 or (case.path[:2] == (place, 0) and len(case.path) == 3)
+        if (
+            case.mark is None
+            or not is_about
+            or case.path[-1] in (*REPEATED, "message", "finishReason", "finish_reason")
+        ):
+            continue
+        for number in range(1, len(chunks) - 2):
+            content = frames(
+                protocol, [put(c, case.path, case.value) if n == number else c for n, c in enumerate(chunks)]
+            )
+            _, reply = read(protocol, b"".join(content))
+            assert case.mark in as_text(reply.to_dict()), (number, case.path, case.value)
+            count += 1
+    assert count > 30
+
+
+def test_a_whole_body_says_the_same_where_its_request_is_known() -> None:
+    plan = engine.build_request(endpoint(CHAT), "Hi", tools=tools(CHAT))
+    for case in cases(CHAT):
+        if case.whole.incomplete:
+            continue
+        body = as_text(body_with(CHAT, case.path, case.value)).encode()
+        reply = engine.parse_response(endpoint(CHAT), 200, {}, body, plan=plan)
+        names = [call.name for call in reply.tool_calls]  # some are not offered
+        assert names == [call.name for call in case.whole.tool_calls], case.path
+        assert {**told(reply), "calls": names} == {**told(case.whole), "calls": names}, case.path
+        assert reply.extra == case.whole.extra, case.path

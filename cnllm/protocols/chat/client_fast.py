@@ -24,6 +24,8 @@ __all__ = ["fast_decoder", "usual_reader"]
 
 _CALL_KEYS = frozenset({"id", "index", "type", "function"})
 _RARE_KEYS = ("refusal", "function_call", "annotations", "images", "audio")
+_USUAL_KEYS = frozenset({"service_tier", "system_fingerprint"})
+"""Keys beside the choices that many endpoints repeat in each chunk: the chunks that are read in full have them, too."""
 _NO_USAGE = Usage()
 _FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
 _BEGINNINGS = ("", "{")  # of arguments; a piece of white space alone is as rare as one that begins an object
@@ -140,7 +142,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     keys = [path.split(".") for path in paths]
     choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
     delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
-    top_fields = {path[0] for path in keys} - {"choices"}
+    top_fields = {path[0] for path in keys} - {"choices"} | {*EXTRA_KEYS} - _USUAL_KEYS
     rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
     return _chunk_decoder(
         reasoning_fields,

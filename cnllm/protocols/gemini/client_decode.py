@@ -331,7 +331,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 @lru_cache(maxsize=16)
 def _build_fast_decoder(rare: tuple[str, ...]) -> Callable[[bytes], tuple[str, str | None] | None]:
     """Return the fast decoder for these rare fields."""
-    names = {f"r{index}": name for index, name in enumerate(dict.fromkeys((*rare, "promptFeedback")))}
+    names = {f"r{index}": name for index, name in enumerate(dict.fromkeys((*rare, "promptFeedback", "modelStatus")))}
     fields: list[Any] = [("candidates", list[_Candidate], []), *((name, None, None) for name in names)]
     decode = msgspec.json.Decoder(msgspec.defstruct("_Chunk", fields, rename=names, gc=False)).decode
 
