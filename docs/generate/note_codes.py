@@ -129,7 +129,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
             "a reported count of tokens is not a whole number from 0 to 2**53: it is unknown; or its object is too long"
         ),
         "usage-estimated": "a count of tokens that the client's protocol requires is an estimate: none was reported",
-        "answer-missing": "the reply holds reasoning and nothing else",
+        "answer-missing": "the reply holds reasoning, or blocks of the endpoint's own, and nothing else",
         "prompt-blocked": "the endpoint blocked the prompt",
         "choice-dropped": "the endpoint sent more than one candidate: the first is the reply",
         "item-repeated": "an item came once more after it was complete: what it adds is not read",

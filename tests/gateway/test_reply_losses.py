@@ -127,6 +127,7 @@ def test_an_answer_of_nothing_but_an_unknown_block_is_not_empty(stream: bool, tm
         response = ask(client, MESSAGES, reply, tmp_path, stream=stream)
         if client == MESSAGES:
             assert '"new_kind_of_block","data":"x"' in response.text
+            assert stream or "answer-missing" in response.headers["x-cnllm-notes"]
         else:
             line = "[new_kind_of_block: this client's protocol has no place for it]"
             assert read(client, response.content)[1].text == line

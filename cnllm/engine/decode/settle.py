@@ -17,7 +17,9 @@ from cnllm.protocols.pieces import FINISH_RANKS
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
-from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, ToolCall, Usage
+from cnllm.types import Finish, Media, Message, Note, Opaque, Part, Reasoning, Reply, ToolCall, Usage
+from cnllm.types.checks import short_text
+from cnllm.types.documents import block_kind
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 from cnllm.types.note_codes import NoteCode
 
@@ -183,11 +185,18 @@ def price_note(model: Model, price: Price, usage: Usage, created: float | None) 
 
 
 def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
-    """Return a note for a reply that ends normally and holds nothing but reasoning."""
+    """Return a note for a reply that ends normally and holds nothing but reasoning, or blocks that nobody can read."""
     if any(map(str.strip, collected.parts.text)):
         return None
     kinds = {type(part) for part in parts}
-    if not (collected.parts.thought or Reasoning in kinds) or Media in kinds:
+    if Media in kinds:
+        return None
+    if blocks := dict.fromkeys(block_kind(part.data) for part in parts if type(part) is Opaque):
+        if collected.finish_kind == "pause":  # the turn goes on
+            return None
+        subject = f"{', '.join(map(short_text, blocks))} without text or a call"
+        return Note("answer-missing", "messages", subject, "kept as blocks of the endpoint's own, which hold no answer")
+    if not (collected.parts.thought or Reasoning in kinds):
         return None
     subject, did = "reasoning without text or a call", "the reply is incomplete: ask again, or with less reasoning"
     return Note("answer-missing", "reasoning", subject, did)
