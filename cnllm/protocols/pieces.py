@@ -266,3 +266,6 @@ class Decoder(Protocol):
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterable[Piece]:
         """Return the pieces of one decoded chunk, or with `whole` of one body."""
+
+    def end(self) -> Iterable[Piece]:
+        """Return the pieces of what waits for more, because no more comes."""

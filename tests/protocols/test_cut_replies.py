@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from cnllm import engine
+from cnllm import Media, engine
 from cnllm.protocols import PROTOCOLS
 
 from .clients import CHAT, GEMINI, MESSAGES, RESPONSES
 from .documented_replies import FIELDS
 from .replies import BODIES, frames, read, streamed
-from .requests import Json, Path
+from .requests import Json, Path, put
 
 PAIRS = list(itertools.product(PROTOCOLS, PROTOCOLS))
 LISTS: dict[str, tuple[Path, int]] = {
@@ -26,8 +26,8 @@ LISTS: dict[str, tuple[Path, int]] = {
 """The list of the parts of a reply, and the place in it where the table adds one."""
 BESIDE = ("reasoning_details", "annotations", "audio", "images")
 """The keys of a message of chat completions that hold something of an answer."""
-LINE = re.compile(r"\s*\[[^\]]*: this client's protocol has no place for it\]")
-"""The line in the place of a picture or a sound."""
+LINE = re.compile(r"\s*(\[[^\]]*: this client's protocol has no place for it\]|Hi\.)")
+"""The line in the place of a picture, and the words in the place of a sound."""
 END_MARKS = (
     b"[DONE]",
     b'"message_stop"',
@@ -94,3 +94,21 @@ def test_the_same_reply_is_whole_at_its_end(protocol: str) -> None:
         _, reply = read(protocol, b"".join(pieces[:number]))
         assert reply.finish == "tool_calls"
         assert reply.tool_calls
+
+
+def test_what_waits_for_its_end_is_in_a_cut_reply() -> None:
+    audio = {"id": "audio_1", "data": "UklGRg==", "expires_at": 9, "transcript": "Hi."}
+    body = put(BODIES[CHAT], ("choices", 0, "message"), {"tool_calls": None, "audio": audio})
+    pieces = frames(CHAT, streamed(CHAT, body))
+    _, reply = read(CHAT, b"".join(pieces[: proven_from(CHAT, pieces) - 1]))
+    [sound] = [part for part in reply.message.parts if type(part) is Media]
+    assert (reply.finish, sound.data, sound.extra) == (
+        "cut",
+        audio["data"],
+        {k: audio[k] for k in audio if k != "data"},
+    )
+    cited = {"type": "char_location", "document_index": 0, "document_title": "A", "cited_text": "c"}
+    pieces = frames(MESSAGES, streamed(MESSAGES, put(BODIES[MESSAGES], ("content", 1, "citations"), [cited])))
+    last = max(number for number, piece in enumerate(pieces, 1) if b'"text_delta"' in piece)
+    _, reply = read(MESSAGES, b"".join(pieces[:last]))
+    assert (reply.finish, [source.title for source in reply.citations]) == ("cut", ["A"])

@@ -390,6 +390,8 @@ class StreamParser:
         self._has_ended = True
         self._has_end_marker = marker
         builder = self._builder
+        if not self._collected.whole:
+            out += builder.add(self._decoder.end())
         out += builder.end(proven=self._is_proven(marker=marker, orderly=orderly))
         if not self._collected.whole:
             self._collected.raw = self._raw

@@ -119,6 +119,12 @@ class ChatDecoder:
             out += _sources(data, flags)
         return out
 
+    def end(self) -> list[Piece]:
+        """Return the spoken answer, as far as it came."""
+        out: list[Piece] = []
+        self._end_audio(out)
+        return out
+
     def _choice(self, choice: dict[str, Any], out: list[Piece], *, whole: bool) -> None:
         """Decode one choice."""
         if not self._is_answered:

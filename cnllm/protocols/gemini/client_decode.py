@@ -88,6 +88,10 @@ class GeminiDecoder:
                 yield Note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
+    def end(self) -> tuple[()]:
+        """Return nothing: each part comes at once."""
+        return ()
+
     def _candidate(self, candidate: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
         """Decode one candidate."""
         yield ANSWERED

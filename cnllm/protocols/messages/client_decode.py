@@ -120,6 +120,10 @@ class MessagesDecoder:
                 yield ENDED
         yield from self._count(data)
 
+    def end(self) -> Iterator[Piece]:
+        """Close the block that was cut."""
+        return self._close()
+
     def _finish(self, message: dict[str, Any]) -> Iterator[Piece]:
         """Give the stop reason. A stream ends with `message_stop` alone."""
         reason = message.get("stop_reason")

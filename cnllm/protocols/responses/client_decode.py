@@ -72,6 +72,10 @@ class ResponsesDecoder:
         elif (fault := find_fault(data, self._flags, None)) is not None:
             yield Fault(fault)
 
+    def end(self) -> tuple[()]:
+        """Return nothing: each piece comes at once."""
+        return ()
+
 
 _ABOUT = (
     *("service_tier", "access_programs", "conversation", "image", "input_transformations", "moderation", "prompt"),
