@@ -248,7 +248,10 @@ class CitationAdded(Struct, frozen=True, tag="citation"):
 
 
 class ExtraAdded(Struct, frozen=True, tag="extra"):
-    """Data about the reply came (see `Reply.extra`): `logprobs` go on the list, any other value replaces the last."""
+    """Data about the reply came (see `Reply.extra`).
+
+    `logprobs` and `annotations` go on the list, any other value replaces the last.
+    """
 
     extra: dict[str, Any]
 
