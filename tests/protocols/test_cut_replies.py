@@ -14,8 +14,9 @@ from cnllm.protocols import PROTOCOLS
 
 from .clients import CHAT, GEMINI, MESSAGES, RESPONSES
 from .documented_replies import FIELDS
-from .replies import BODIES, frames, read, streamed
+from .replies import BODIES, frames, read, streamed, whole, written
 from .requests import Json, Path, put
+from .test_nothing_lost_of_replies import shown, told
 
 PAIRS = list(itertools.product(PROTOCOLS, PROTOCOLS))
 LISTS: dict[str, tuple[Path, int]] = {
@@ -112,3 +113,14 @@ def test_what_waits_for_its_end_is_in_a_cut_reply() -> None:
     last = max(number for number, piece in enumerate(pieces, 1) if b'"text_delta"' in piece)
     _, reply = read(MESSAGES, b"".join(pieces[:last]))
     assert (reply.finish, [source.title for source in reply.citations]) == ("cut", ["A"])
+
+
+@pytest.mark.parametrize(("target", "client"), PAIRS)
+def test_a_reply_with_every_part_is_the_same_whole_and_streamed(target: str, client: str) -> None:
+    body = full_body(target)
+    reply = whole(target, body)
+    events, stream = read(target, b"".join(frames(target, streamed(target, body))))
+    assert told(stream) == told(reply)
+    assert stream.extra == reply.extra
+    assert engine.reply_notes(client, stream) == engine.reply_notes(client, reply)
+    assert shown(read(client, written(client, events))[1]) == shown(whole(client, engine.encode_reply(client, reply)))

@@ -16,7 +16,7 @@ from cnllm import Event, Note, Reply, engine
 from cnllm.gateway.thoughts import kept_turn
 from cnllm.protocols import PROTOCOLS
 
-from .clients import CHAT, GEMINI, endpoint, tools
+from .clients import CHAT, GEMINI, RESPONSES, endpoint, tools
 from .documented_replies import FIELDS, NUMBER
 from .replies import BODIES, frames, read, streamed, whole, written
 from .requests import MARK, Json, Path, put
@@ -237,3 +237,12 @@ def test_a_whole_body_says_the_same_where_its_request_is_known() -> None:
         assert names == [call.name for call in case.whole.tool_calls], case.path
         assert {**told(reply), "calls": names} == {**told(case.whole), "calls": names}, case.path
         assert reply.extra == case.whole.extra, case.path
+
+
+@pytest.mark.parametrize("client", [CHAT, RESPONSES])
+def test_tokens_of_an_answer_in_several_parts_reach_the_client(client: str) -> None:
+    body = put(BODIES[GEMINI], ("candidates", 0, "content", "parts", 3), {"text": "Take a coat."})
+    chosen = [{"token": "It", "logProbability": -0.25}, {"token": "coat", "logProbability": -0.5}]
+    reply = whole(GEMINI, put(body, ("candidates", 0, "logprobsResult"), {"chosenCandidates": chosen}))
+    text = as_text(engine.encode_reply(client, reply))
+    assert ['"token":"It"' in text, '"token":"coat"' in text] == [True, True]

@@ -64,8 +64,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
             output.append(item)
         if type(part) is Text and part.text:
             _annotate(output[-1]["content"][-1], [_annotation(citation, begin) for citation in own])
-            if (tokens := reply.extra.get("logprobs")) and not output[-1]["content"][-1].get("logprobs"):
-                output[-1]["content"][-1] |= {"logprobs": tokens} if len(part.text) == len(reply.text) else {}
+    _add_logprobs(output, reply.extra.get("logprobs"))
     now = int(time.time())
     end = ending(reply.finish, reply.raw_finish, now)
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1].get("type") == "message":
@@ -115,6 +114,14 @@ def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> Non
     """Add sources to a part of a message; a refusal has none."""
     if annotations and content["type"] == "output_text":
         content["annotations"] = [*(content.get("annotations") or []), *annotations]
+
+
+def _add_logprobs(output: list[dict[str, Any]], tokens: list[Any] | None) -> None:
+    """Add the probabilities of tokens to the last text, as a stream has them, unless the texts have their own."""
+    items = [item for item in output if item.get("type") == "message"]
+    texts = [content for item in items for content in item["content"] if content.get("type") == "output_text"]
+    if tokens and texts and not any(content.get("logprobs") for content in texts):
+        texts[-1]["logprobs"] = tokens
 
 
 def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -> dict[str, Any] | None:
