@@ -246,3 +246,17 @@ def test_tokens_of_an_answer_in_several_parts_reach_the_client(client: str) -> N
     reply = whole(GEMINI, put(body, ("candidates", 0, "logprobsResult"), {"chosenCandidates": chosen}))
     text = as_text(engine.encode_reply(client, reply))
     assert ['"token":"It"' in text, '"token":"coat"' in text] == [True, True]
+
+
+def test_what_chunks_say_of_the_sources_is_put_together() -> None:
+    chunks = streamed(GEMINI, BODIES[GEMINI])
+    place = ("candidates", 0, "groundingMetadata")
+    page = {"web": {"uri": "https://a.example", "title": "A"}}
+    support = {"segment": {"endIndex": 8, "text": "It rains"}, "groundingChunkIndices": [0]}
+    said = {"webSearchQueries": ["rain"], "groundingChunks": [page], "groundingSupports": [support]}
+    for number, (key, value) in enumerate(said.items(), 5):
+        chunks[number] = put(chunks[number], place, {key: value})
+    events, reply = read(GEMINI, b"".join(frames(GEMINI, chunks)))
+    assert reply.extra["groundingMetadata"] == said
+    assert [source.url for source in reply.citations if source.end == 8] == ["https://a.example"]
+    assert as_text(said)[1:-1] in written(GEMINI, events).decode()

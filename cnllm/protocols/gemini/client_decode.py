@@ -53,13 +53,14 @@ _READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 class GeminiDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_open_call")
+    __slots__ = ("_about", "_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_open_call")
 
     reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._has_finish = False
+        self._about: dict[str, Any] = {}  # keys of the candidate that are not decoded, so far
         self._counts: dict[str, Any] = {}  # so far
         self._is_derived = False  # the count of the answer is the rest of the total, until the next counts come
         self._call_count = 0
@@ -100,8 +101,12 @@ class GeminiDecoder:
         for part in parts if type(parts) is list else ():
             yield from self._part(part, whole=whole)
         if other_keys := {k: v for k, v in candidate.items() if k not in _READ and v is not None}:
+            for key, value in other_keys.items():  # the searches may come in one chunk, and what they found in another
+                if type(value) is dict and type(known := self._about.get(key)) is dict:
+                    value = {**known, **value}
+                self._about[key] = other_keys[key] = value
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
-            yield from _citations(candidate.get("groundingMetadata"))
+            yield from _citations(candidate.get("groundingMetadata"), other_keys.get("groundingMetadata"))
         yield from (ExtraPiece(key, value) for key in _ABOUT if (value := candidate.get(key)))
         yield from _logprobs(candidate.get("logprobsResult"))
         reason = candidate.get("finishReason")
@@ -238,9 +243,12 @@ def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piec
         yield OpaquePiece(part)
 
 
-def _citations(metadata: Any) -> Iterator[Piece]:
-    """Give the sources of an answer: those of a piece of it with the piece, then those without one."""
-    chunks = metadata.get("groundingChunks") if type(metadata) is dict else None
+def _citations(metadata: Any, merged: Any) -> Iterator[Piece]:
+    """Give the sources of an answer: those of a piece of it with the piece, then those without one.
+
+    The pages may have come with an earlier chunk: `merged` has all data so far.
+    """
+    chunks = merged.get("groundingChunks") if type(metadata) is dict else None
     if type(chunks) is not list:
         return
     supports = metadata.get("groundingSupports")
@@ -255,7 +263,7 @@ def _citations(metadata: Any) -> Iterator[Piece]:
                 quote = segment["text"] if type(segment.get("text")) is str else ""
                 start, end = segment.get("startIndex") or 0, segment.get("endIndex")
                 yield CitationPiece(chunks[index], *_page(chunks[index]), start, end, quote=quote)
-    for index, chunk in enumerate(chunks):
+    for index, chunk in enumerate(chunks if "groundingChunks" in metadata else ()):
         if index not in used and type(chunk) is dict:
             yield CitationPiece(chunk, *_page(chunk))
 
