@@ -17,6 +17,8 @@ from cnllm.types.json_form import encode_json
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format
 from cnllm.types.parts import (
+    CACHE_MARK,
+    CACHE_MARKS,
     MESSAGE_KEYS,
     ROLES,
     Fields,
@@ -30,10 +32,9 @@ from cnllm.types.parts import (
     ToolCall,
     ToolResult,
 )
+from cnllm.types.tools import custom_arguments
 
 __all__ = [
-    "CACHE_MARK",
-    "CACHE_MARKS",
     "call_of",
     "content_part",
     "content_parts",
@@ -48,10 +49,6 @@ __all__ = [
     "with_error",
 ]
 
-CACHE_MARK = "cache_control"
-"""The key of a content part that marks the end of a prefix to keep in the prompt cache."""
-CACHE_MARKS = (CACHE_MARK, "prompt_cache_breakpoint")
-"""That key, and the one for which chat completions have another word."""
 _KNOWN_KEYS = MESSAGE_KEYS | {"refusal", "error", "function_call"}
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
@@ -364,11 +361,13 @@ def _part(item: Any) -> Part:
 
 
 def call_of(data: Any, index: int) -> ToolCall:
-    """Return a call of a dict as a ToolCall."""
+    """Return a call of a dict as a ToolCall; that of a custom tool is one of the function for it."""
     place = f"tool_calls[{index}]"
     data = checks.plain(place, data)
     if type(data) is not dict:
         raise TypeError(f"{place} is {type(data).__name__}, a dict is expected")
+    if data.get("type") == "custom" and isinstance(data.get("custom"), Mapping):
+        return _custom_call(place, data)
     function = checks.plain(place, data.get("function", data))
     if type(function) is not dict or type(function.get("name")) is not str:
         raise ValueError(f"{place} has no function name")
@@ -382,6 +381,15 @@ def call_of(data: Any, index: int) -> ToolCall:
     raw = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json(arguments).decode()
     decoded, problem = decode_arguments(raw)
     return ToolCall(_text_value(data, "id"), function["name"], decoded, raw, "wire", problem)
+
+
+def _custom_call(place: str, data: dict[str, Any]) -> ToolCall:
+    """Return the call of a custom tool. Its input is a text, and a missing one is empty."""
+    custom = checks.as_dict(f"{place}.custom", data["custom"])
+    input = "" if custom.get("input") is None else custom["input"]
+    checks.require_text(f"{place}.custom.name", custom.get("name"))
+    checks.require_text(f"{place}.custom.input", input)
+    return ToolCall(_text_value(data, "id"), custom["name"], *custom_arguments(input))
 
 
 def _text_value(data: Mapping[str, Any], key: str) -> str:

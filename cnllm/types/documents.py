@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cnllm.types import checks
-from cnllm.types.convert import CACHE_MARK, result_text
+from cnllm.types.convert import result_text
 from cnllm.types.media import as_media, file_name, is_pdf
-from cnllm.types.parts import Media, Text
+from cnllm.types.parts import CACHE_MARK, Media, Text
 
 __all__ = [
     "as_document",

@@ -12,9 +12,9 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.convert import CACHE_MARKS, message_fields
+from cnllm.types.convert import message_fields
 from cnllm.types.message import Message
-from cnllm.types.parts import ROLES, Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.parts import CACHE_MARKS, ROLES, Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.wire_parts import (
     as_json,
     call_of,

@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 __all__ = [
+    "CACHE_MARK",
+    "CACHE_MARKS",
     "MESSAGE_KEYS",
     "ROLES",
     "SYSTEM_ROLES",
@@ -36,6 +38,11 @@ MESSAGE_KEYS = frozenset(
     ["role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name", "by", "parts"]
 )
 """The keys of a message as a dict."""
+
+CACHE_MARK = "cache_control"
+"""The key of a content part that marks the end of a prefix to keep in the prompt cache."""
+CACHE_MARKS = (CACHE_MARK, "prompt_cache_breakpoint")
+"""That key, and the one for which chat completions have another word."""
 
 ANY_MODEL = "*"
 """The author of a caller's own messages, in the place of a model's id."""

@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.convert import CACHE_MARK
 from cnllm.types.lenient_json import decode_arguments
-from cnllm.types.parts import ToolCall
+from cnllm.types.parts import CACHE_MARK, ToolCall
 
 __all__ = [
     "SEARCH",

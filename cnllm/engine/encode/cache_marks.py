@@ -12,8 +12,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import wire
 from cnllm.types import Note
 from cnllm.types.client_data import counted
-from cnllm.types.convert import CACHE_MARK
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
 __all__ = ["limit_cache_marks"]
 

@@ -29,7 +29,7 @@ from cnllm.registry.web_search import search_rules
 from cnllm.tools import Tool
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData, counted
-from cnllm.types.convert import CACHE_MARK
+from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import SEARCH
 
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]

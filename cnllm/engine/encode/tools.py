@@ -20,7 +20,7 @@ from cnllm.schemas.simplify import make_strict
 from cnllm.schemas.subschemas import children
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
-from cnllm.types.convert import CACHE_MARK
+from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import Function, without_mark
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.convert import CACHE_MARK, CACHE_MARKS
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES
 from cnllm.types.tools import Function
 
 if TYPE_CHECKING:

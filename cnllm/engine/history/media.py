@@ -15,7 +15,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.convert import CACHE_MARK, result_parts, with_content
+from cnllm.types.convert import result_parts, with_content
 from cnllm.types.documents import block_kind, block_parts, file_text, name_line, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
@@ -27,7 +27,7 @@ from cnllm.types.media import (
     media_noun,
     url_name,
 )
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
 __all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_marks", "placeholder_text"]
 

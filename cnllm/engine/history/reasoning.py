@@ -18,9 +18,8 @@ from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 from cnllm.types.client_data import EMPTY
-from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
-from cnllm.types.parts import ANY_MODEL
+from cnllm.types.parts import ANY_MODEL, CACHE_MARK
 
 __all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
 

@@ -14,8 +14,9 @@ from cnllm.protocols.chat.client_paths import turn_writer
 from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import CACHE_MARKS, content_part, result_parts, text_with_error, with_error
+from cnllm.types.convert import content_part, result_parts, text_with_error, with_error
 from cnllm.types.media import NAME_KEYS, data_url, is_pdf, media_kind, upload_name
+from cnllm.types.parts import CACHE_MARKS
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]

@@ -28,9 +28,10 @@ from cnllm.types import (
     ToolCall,
     ToolResult,
 )
-from cnllm.types.convert import CACHE_MARK, call_of
+from cnllm.types.convert import call_of
 from cnllm.types.media import as_media, is_file_part
-from cnllm.types.tools import WebSearch, custom_arguments, custom_function
+from cnllm.types.parts import CACHE_MARK
+from cnllm.types.tools import WebSearch, custom_function
 
 __all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
 
@@ -147,15 +148,6 @@ def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(name for t in entries if t.get("type") == "custom" and (name := _tool_name(t)) is not None)
 
 
-def _as_function(call: Any) -> Any:
-    """Return a call of a custom tool as one of a function."""
-    match call:
-        case {"type": "custom", "custom": {"name": str(name), "input": str(input)}}:
-            function = {"name": name, "arguments": custom_arguments(input)[1]}
-            return {"id": call.get("id"), "type": "function", "function": function}
-    return call
-
-
 _PLAIN_ROLES = ("user", "assistant", "system")
 _PRIVATE_KEYS = (DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
@@ -175,8 +167,6 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
             return Message("assistant", [Text(text), *called] if text else called)
     details = message.get(DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
-    if isinstance(plain.get("tool_calls"), list):
-        plain["tool_calls"] = [_as_function(call) for call in plain["tool_calls"]]
     if role == "assistant" and "content" not in plain:
         plain["content"] = None
     if plain.get("role") == "function":
@@ -217,4 +207,4 @@ _CALL_KEYS = frozenset(["id", "type", "function"])
 
 def _other_keys(call: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a call that have no place in `ToolCall`."""
-    return {k: v for k, v in call.items() if k not in ("id", "type", "function", "index") and v is not None}
+    return {k: v for k, v in call.items() if k not in ("id", "type", "function", "custom", "index") and v is not None}

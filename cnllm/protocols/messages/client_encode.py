@@ -13,11 +13,11 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import CACHE_MARK, result_parts, result_text
+from cnllm.types.convert import result_parts, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind, plain_mime
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body"]
