@@ -14,6 +14,7 @@ from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import DONE, Record
 from cnllm.errors import CannotSend, CnllmError, UnknownModel
+from cnllm.types import Note
 
 __all__ = ["Job", "JobMaker", "RowRequest"]
 
@@ -64,7 +65,8 @@ class Job(RowRequest, kw_only=True, eq=False):
     """The request of a row. `digest` is that of its id, `record` the row of an earlier run.
 
     `outcome` is that of a row that is not sent, `line` the place of one without an id. `asked`: this run marked it
-    before. `charged` counts units, for attempts that were not the last.
+    before. `charged` counts units, for attempts that were not the last. `notes` belong to the row's reply, beside those
+    that the reply has.
     """
 
     row: InputRow
@@ -76,6 +78,7 @@ class Job(RowRequest, kw_only=True, eq=False):
     line: int | None = None
     asked: bool = False
     charged: int = 0
+    notes: tuple[Note, ...] = ()
 
 
 _MOST_MODELS = 20
@@ -112,7 +115,7 @@ class JobMaker(Struct, eq=False):
         if first is not None:
             job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
             return _fault(job, f"the id {row_id!r} is that of {first}")
-        job = Job(row=row, row_id=row_id, digest=id_digest(row_id), seq=seq)
+        job = Job(row=row, row_id=row_id, digest=id_digest(row_id), seq=seq, notes=content.notes)
         try:
             fault_text = job.prepare(self.lane, content.messages, {**self.options, **content.options})
         except CnllmError as error:
@@ -123,6 +126,7 @@ class JobMaker(Struct, eq=False):
             return _fault(job, fault_text)
         assert job.identity is not None
         if self.cache is not None and (reply := self.cache.find(job.identity)) is not None:
+            job.notes = (*content.notes, *job.prepared.plan.notes)  # the reply has those of another row
             job.outcome, job.prepared = Outcome(DONE, None, None, reply), None
         else:
             job.estimate(self.price)

@@ -18,7 +18,7 @@ from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
 from cnllm.system import files
 from cnllm.system.files import open_private, sync_folder
-from cnllm.types import Reply
+from cnllm.types import Note, Reply
 from cnllm.types.json_form import encode_json
 
 __all__ = [
@@ -235,18 +235,34 @@ def fault_outcome(message: str) -> Outcome:
 
 
 def line_of(
-    row_id: str | int | None, outcome: Outcome, attempts: int, identity: bytes | None, line: int | None = None
+    row_id: str | int | None,
+    outcome: Outcome,
+    attempts: int,
+    identity: bytes | None,
+    line: int | None = None,
+    notes: Sequence[Note] = (),
 ) -> bytes:
-    """Return the line of a row. One without an id is named by its `line` in the input."""
+    """Return the line of a row. One without an id is named by its `line` in the input.
+
+    `notes` are put before those of the reply, except what it has.
+    """
     data: dict[str, Any] = {
         "id": row_id,
-        "reply": None if outcome.reply is None else outcome.reply.to_dict(),
+        "reply": None if outcome.reply is None else _with_notes(outcome.reply.to_dict(), notes),
         "error": outcome.error,
         "attempts": attempts,
         "identity": None if identity is None else identity.hex(),
     }
     if outcome.cached is not None:
-        data |= {"reply": Raw(outcome.cached), "from_cache": True}
+        cached = _with_notes(msgspec.json.decode(outcome.cached), notes) if notes else Raw(outcome.cached)
+        data |= {"reply": cached, "from_cache": True}
     if line is not None:
         data["line"] = line
     return encode_json(data) + b"\n"
+
+
+def _with_notes(reply: dict[str, Any], notes: Sequence[Note]) -> dict[str, Any]:
+    """Return a reply as JSON with further notes."""
+    own = reply["notes"]
+    lacking = [note for note in msgspec.to_builtins(notes) if note not in own]
+    return {**reply, "notes": [*lacking, *own]} if lacking else reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import accumulate
 from math import e, log
@@ -14,7 +15,7 @@ from msgspec import Struct
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.output import LineError
 from cnllm.estimates.money import amount_of
-from cnllm.types import Reply
+from cnllm.types import Note, Reply
 
 __all__ = [
     "Interval",
@@ -179,8 +180,7 @@ class Tally:
         interval.answers += 1
         interval.latency += seconds or 0.0
         interval.tokens += tokens
-        for note in reply.notes:
-            self.notes[note.code] = self.notes.get(note.code, 0) + 1
+        self._count_notes(reply.notes)
         if reply.finish != "stop":
             self.finishes[reply.finish] = self.finishes.get(reply.finish, 0) + 1
 
@@ -189,8 +189,9 @@ class Tally:
         self.refused += 1
         self.interval(now).refused += 1
 
-    def finish(self, now: float, error: LineError | None) -> None:
-        """Count a row whose line is on the disk, with its error if it failed."""
+    def finish(self, now: float, error: LineError | None, notes: Sequence[Note] = ()) -> None:
+        """Count a row whose line is on the disk, with its error if it failed, and the notes that its reply has not."""
+        self._count_notes(notes)
         if error is None:
             self.done += 1
             return
@@ -198,6 +199,10 @@ class Tally:
         self.failures[error.type] = self.failures.get(error.type, 0) + 1
         self.examples.setdefault(error.type, error.message)
         self.interval(now)  # the plot reaches to here
+
+    def _count_notes(self, notes: Sequence[Note]) -> None:
+        for note in notes:
+            self.notes[note.code] = self.notes.get(note.code, 0) + 1
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """Return the latencies below which these shares of the answers lie, in seconds."""

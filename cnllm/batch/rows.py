@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.types import Note
+
 __all__ = [
     "Content",
     "Id",
@@ -39,12 +41,16 @@ class RowFault(Exception):
 
 
 class Content(Struct, frozen=True):
-    """The request of a row: its messages and its own options. `model` is the one that it names, which is not used."""
+    """The request of a row: its messages and its own options. `model` is the one that it names, which is not used.
+
+    `notes` say what of the row is in no request.
+    """
 
     id: Id | None
     messages: Any
     options: dict[str, Any]
     model: str | None = None
+    notes: tuple[Note, ...] = ()
 
 
 class InputRow(Struct, frozen=True):

@@ -371,7 +371,7 @@ class Runner:
         charged = job.reserved if cost is None else cost
         self._budget.settle(job.reserved, cost)
         total = None if charged is None else charged + job.charged
-        line = line_of(job.row_id, outcome, job.attempts, job.identity, job.line)
+        line = line_of(job.row_id, outcome, job.attempts, job.identity, job.line, job.notes)
         earlier = None
         if job.record is not None and job.record.place is not None and job.record.length is not None:
             earlier = (job.record.place, job.record.length)
@@ -382,7 +382,7 @@ class Runner:
     def _finished(self, job: Job, outcome: Outcome) -> None:
         """Count a row whose line is on the disk."""
         self._finishing -= 1
-        self._tally.finish(time.monotonic(), outcome.error)
+        self._tally.finish(time.monotonic(), outcome.error, job.notes)
         if outcome.error is None:
             self._tally.cached_rows += outcome.cached is not None
             if self._cache is not None and outcome.reply is not None and job.identity is not None:

@@ -166,6 +166,27 @@ def test_lines_of_the_batch_format(tmp_path: Path) -> None:
     assert "/v1/embeddings" in report.examples["BadRow"]
 
 
+def test_what_a_body_loses_is_in_the_notes_of_its_reply(tmp_path: Path) -> None:
+    body = {"messages": [{"role": "user", "content": "p"}], "max_tokens": 9, "max_completion_tokens": 8}
+    with stub() as server:
+        report = run(server, tmp_path, rows(tmp_path, [{"custom_id": "c", "body": body}]))
+        assert server.bodies[0]["max_tokens"] == 8
+    [line] = lines(tmp_path)
+    assert "left out: max_completion_tokens counts" in [note["did"] for note in line["reply"]["notes"]]
+    assert report.notes["key-foreign"] == 1
+
+
+def test_a_row_that_is_answered_from_the_cache_has_its_own_notes(tmp_path: Path) -> None:
+    flags = "params.temperature = { max = 1 }"
+    values = [{"id": n, "prompt": "p", "temperature": n} for n in (1, 5)]
+    with stub() as server:
+        for n in (1, 2):  # the second run has one more row
+            run(server, tmp_path, rows(tmp_path, values[:n]), flags=flags, cache=tmp_path / "cache.sqlite")
+        assert len(server.log) == 1
+    found = {line["id"]: [note["code"] for note in line["reply"]["notes"]] for line in lines(tmp_path)}
+    assert found == {1: [], 5: ["param-clamped"]}
+
+
 def test_values_of_python(tmp_path: Path) -> None:
     import cnllm
 

@@ -161,7 +161,8 @@ def _batch_content(value: Mapping[str, Any]) -> Content:
     except (ValueError, TypeError) as error:
         raise RowFault(f"body: {error}") from None
     model = body.get("model")
-    return Content(row_id, request.messages, dict(request.options), model if isinstance(model, str) else None)
+    named = model if isinstance(model, str) else None
+    return Content(row_id, request.messages, dict(request.options), named, tuple(request.notes))
 
 
 # ── values of Python ─────────────────────────────────────────────────────────

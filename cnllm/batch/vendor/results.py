@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +26,7 @@ from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.registry.flags.batch import Batch
-from cnllm.types import Reply
+from cnllm.types import Note, Reply
 
 __all__ = ["ResultCollector", "fetch_results"]
 
@@ -239,7 +239,7 @@ class ResultCollector:
     def _write(self, results: Results, group: tuple[tuple[InputRow | None, WaitingRow], ...], state: str) -> None:
         """Write a group of rows: their lines, then the state, both on the disk."""
         finishes: list[Finish] = []
-        counted: list[RowAnswer] = []
+        counted: list[tuple[RowAnswer, tuple[Note, ...]]] = []
         again: list[int] = []
         gone: list[int] = []
         paid: list[tuple[Plan, RowAnswer]] = []
@@ -270,10 +270,11 @@ class ResultCollector:
                 continue
             attempts = waiting.attempts + 1
             self._changed += waiting.identity != job.identity
-            line = line_of(job.row_id, answer.outcome, attempts, waiting.identity or job.identity, job.line)
+            identity = waiting.identity or job.identity
+            line = line_of(job.row_id, answer.outcome, attempts, identity, job.line, job.notes)
             charged = waiting.cost if cost is None else cost
             finishes.append(Finish(waiting.seq, line, answer.outcome.state, charged, attempts, waiting.earlier))
-            counted.append(answer)
+            counted.append((answer, job.notes))
 
         def rows_done() -> None:
             self._parts.remove_rows([finish.seq for finish in finishes] + gone)
@@ -281,8 +282,8 @@ class ResultCollector:
 
         facts = {"spent": dict(self._budget.spent)}
         write_finishes(self._session.output, self._session.state, finishes, facts, rows_done)
-        for answer in counted:
-            self._count(answer)
+        for answer, notes in counted:
+            self._count(answer, notes)
         if (recorder := self._session.recorder) is not None:
             for plan, answer in paid:
                 recorder.record_reply(plan, answer.cost, answer.reason)
@@ -293,10 +294,10 @@ class ResultCollector:
             return 0
         return self._context.price.paid(answer.cost) if isinstance(answer.cost, Reply) else None
 
-    def _count(self, answer: RowAnswer) -> None:
+    def _count(self, answer: RowAnswer, notes: Sequence[Note]) -> None:
         """Count a row whose line is on the disk."""
         outcome: Any = answer.outcome
         self.finished += 1
         if isinstance(answer.cost, Reply):
             self._context.tally.answer(time.monotonic(), None, answer.cost)
-        self._context.tally.finish(time.monotonic(), outcome.error)
+        self._context.tally.finish(time.monotonic(), outcome.error, notes)
