@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopSettings", "RunState", "loop_stopped_error", "prepare_loop"]
 
+_HISTORY = "run.messages is the history so far; you can continue from it"
+
 
 def check_seconds(name: str, value: Any) -> None:
     """Raise `ValueError` for a value that is not a valid time limit."""
@@ -256,7 +258,9 @@ class RunState(Generic[Answer_co]):
         Raise `LoopStopped` where no reply has arrived.
         """
         if self._loop.reply is None:
-            raise LoopStopped("no reply has arrived yet", run=self, hint="read the run's events first")
+            if self.stopped is None:
+                raise LoopStopped("no reply has arrived yet", run=self, hint="read the run's events first")
+            raise LoopStopped(f"no reply had arrived when the run ended: {self.stopped}", run=self, hint=_HISTORY)
         return self._loop.reply
 
     @property
@@ -305,7 +309,7 @@ class RunState(Generic[Answer_co]):
         return sum_costs([*(step.reply.cost for step in self._loop.steps), *self._loop.lost_costs])
 
     def __repr__(self) -> str:
-        counts = f"{len(self._loop.steps)} steps, {self.calls} calls"
+        counts = f"steps: {len(self._loop.steps)}, calls: {self.calls}"
         return f"<{type(self).__name__} {self.stopped or 'going on'}: {counts}>"
 
 
@@ -396,7 +400,7 @@ def loop_stopped_error(run: RunState) -> LoopStopped:
     error = LoopStopped(
         f"{reason}{f' (it called {tool_names})' if tool_names else ''}",
         run=run,
-        hint="run.messages is the history so far; you can continue from it",
+        hint=_HISTORY,
     )
     error.reply = run.reply if steps else None
     return error

@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -230,6 +230,13 @@ class Model:
     def explain(self) -> list[Fact]:
         """Return every effective flag with its layer, line and source, also those in a `when`."""
         return self._source.explain()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        """Return the model itself: it is immutable."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a model belongs to its registry, which no other process has; send its name, and resolve that")
 
     def __repr__(self) -> str:
         return f"<Model {self.name} over {self.protocol}>"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
@@ -57,6 +57,9 @@ class Registry:
         self._file_stamps: tuple[tuple[str, int, int], ...] = ()
         self._lock = fork_safe(RLock())  # no thread may store results of old files beside new ones
         self._set_documents(documents)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a registry cannot be copied; load its files anew: Registry.load()")
 
     def _set_documents(self, documents: list[Document]) -> None:
         """Use these files from now on, and drop everything that was computed from others."""

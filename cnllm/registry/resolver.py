@@ -50,7 +50,7 @@ class Resolver:
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
-        provider, id, alias = self._locate(name, suggest=suggest)
+        provider, id, alias = self._locate(name, base_url, suggest=suggest)
         family = self.layers.family(id)
         lineage = self.layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self.layers.model_layers(lineage, None)
@@ -158,7 +158,7 @@ class Resolver:
         of_wire = [layer for layer in layers if layer.path[-2:-1] == ("on",)]
         return last("base_url", own) > max(last("supported", layers), last("base_url", of_wire))
 
-    def _locate(self, name: str, *, suggest: bool) -> tuple[str, str, str | None]:
+    def _locate(self, name: str, base_url: str | None, *, suggest: bool) -> tuple[str, str, str | None]:
         """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""
         models = self.layers.names("models")
         providers = self.layers.names("providers")
@@ -186,7 +186,7 @@ class Resolver:
         search = NameSearch(self.layers, lambda name: self._resolve(name, None, None))
         if serving and len(current := search.current_models(serving)) == 1:
             return (*_split(current[0]), None)
-        raise search.unknown_model(name, serving, suggest=suggest)
+        raise search.unknown_model(name, serving, suggest=suggest, is_moved=base_url is not None)
 
     def serving(self, id: str) -> list[str]:
         """List the models with an id on the wire, at any provider."""
@@ -275,7 +275,7 @@ class Resolver:
         others = self.other_protocols(provider)
         if protocol in protocols and (others is None or protocol in others):
             return
-        supported = ", ".join(sorted({str(own_protocol), *(others or ())}))
+        supported = ", ".join(sorted({str(own_protocol), *(protocols if others is None else others)}))
         raise UnknownModel(f"{provider} does not support the protocol {protocol}", hint=f"it supports {supported}")
 
     def other_protocols(self, provider: str) -> list[str] | None:

@@ -42,8 +42,13 @@ class NameSearch:
             if (family := layers.family(id)) is not None:
                 self._vendors.setdefault(family, set()).add(provider)
 
-    def unknown_model(self, name: str, serving: list[str], *, suggest: bool = True) -> UnknownModel:
-        """Return the error for a name that no model has, or that the models in `serving` share."""
+    def unknown_model(
+        self, name: str, serving: list[str], *, suggest: bool = True, is_moved: bool = False
+    ) -> UnknownModel:
+        """Return the error for a name that no model has, or that the models in `serving` share.
+
+        `is_moved`: the caller gives the address of the endpoint.
+        """
         if serving:
             current = self.current_models(serving)
             return UnknownModel(
@@ -59,14 +64,17 @@ class NameSearch:
         if not suggest:
             return UnknownModel(f"no model is called {name}")
         close = self._similar(name)
-        provider, slash, _ = name.partition("/")
+        provider, slash, id = name.partition("/")
+        elsewhere = f"for any other endpoint use openai-compatible/{id or provider} and a base URL"
         message, hint = f"no model is called {name}", "`cnllm models list` lists all"
         is_named = provider in self._layers.names("providers") or provider.casefold() in self._families
         if slash and not is_named:  # also beside similar names: a file of the user's that is not read has the provider
             message = f"no model is called {name}: there is no provider {provider}"
-            hint = "for any other endpoint use openai-compatible/ID and a base URL"
+            hint = elsewhere
         if close:
             hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
+        if is_moved and not slash:
+            hint = elsewhere
         return UnknownModel(message, close=close, hint=hint)
 
     def current_models(self, serving: list[str]) -> list[str]:

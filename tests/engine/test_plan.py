@@ -503,6 +503,12 @@ def test_reasoning_is_asked_for_as_each_endpoint_takes_it(
             build(home(flags), reasoning=asked, on_unsupported="error")
 
 
+def test_the_note_on_a_budget_names_the_word_that_is_sent(home: Home) -> None:
+    plan = build(home('reasoning.effort = { at = "e", minimal = "low", high = "high" }'), reasoning=700)
+    [note] = plan.notes
+    assert (plan.body["e"], note.said, note.did) == ("low", "700 tokens", "low: it takes levels, not tokens")
+
+
 def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on_or_off(home: Home) -> None:
     for flags, level, code, flag in (
         ('reasoning.mode = "always"', "high", "reasoning-level", "reasoning.mode"),

@@ -72,7 +72,7 @@ def test_before_the_first_byte_of_an_answer(client: Loops) -> None:
         with client.run_stream(at(peer)) as run, cancelled_when(knock.heard, run):
             assert list(run) == []
         assert (run.stopped, len(peer.received)) == ("cancelled", 1)
-        with pytest.raises(cnllm.LoopStopped, match="no reply"):
+        with pytest.raises(cnllm.LoopStopped, match="no reply had arrived when the run ended: cancelled"):
             assert run.reply
         assert [m["content"] for m in goes_on(client, peer, run)] == ["hi", "go on"]
 

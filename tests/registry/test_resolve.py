@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -315,3 +317,18 @@ def test_completion_knows_aliases_and_names(registry: Registry) -> None:
 def test_the_same_question_has_the_same_answer(registry: Registry) -> None:
     assert registry.resolve("glm-4.7") is registry.resolve("glm-4.7")
     assert registry.resolve("glm-4.7") is not registry.resolve("glm-4.7", base_url="http://127.0.0.1:1")
+
+
+def test_a_bare_name_at_an_address_of_the_callers_own_is_told_its_full_name(registry: Registry) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        registry.resolve("deepseek-flsh", base_url="http://127.0.0.1:9/v1")
+    assert "openai-compatible/deepseek-flsh" in str(caught.value.hint)
+
+
+def test_neither_a_registry_nor_its_models_can_be_pickled_and_both_say_what_to_do(registry: Registry) -> None:
+    model = registry.resolve("glm-4.7")
+    assert copy.deepcopy(model) is model
+    with pytest.raises(TypeError, match=r"send its name, and resolve"):
+        pickle.dumps(model)
+    with pytest.raises(TypeError, match=r"Registry\.load\(\)"):
+        pickle.dumps(registry)

@@ -115,6 +115,15 @@ def test_a_wire_that_the_endpoint_does_not_have_is_refused_by_name(files: Files)
     assert "does not support the protocol second" in str(caught.value)
 
 
+def test_an_endpoint_that_no_one_described_is_said_to_have_every_wire(files: Files) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        files.load(TWO).resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol="gemni")
+    assert caught.value.hint is not None
+    assert {"openai-chat", "openai-responses", "anthropic-messages", "gemini"} <= set(
+        caught.value.hint.removeprefix("it supports ").split(", ")
+    )
+
+
 ROUTED = """
 [providers.home]
 protocol = "openai-chat"

@@ -89,10 +89,11 @@ def _turn_on(option: str | int, flags: ReasoningFlags, ledger: Ledger) -> Reason
             return ReasoningPlan(patches, budget=(flags.budget.at, _limit_budget(option, flags.budget, ledger)))
         level = _nearest_level(option, flags, flags.effort)
         if level is not None and flags.effort is not None:
-            did = f"{level}: it takes levels, not tokens"
+            values = _effort_value(level, flags.effort, ledger, note=False)
+            did = f"{values[0][1]}: it takes levels, not tokens"
             if not ledger.may_change("reasoning-level", "reasoning.effort", f"{option} tokens", did):
                 return ReasoningPlan(patches, ((flags.effort.at, option),) if flags.effort.at else ())
-            return ReasoningPlan(patches, _effort_value(level, flags.effort, ledger, note=False))
+            return ReasoningPlan(patches, values)
     elif flags.effort is not None and flags.effort.at:
         return ReasoningPlan(patches, _effort_value(str(option), flags.effort, ledger))
     elif flags.budget is not None and flags.budget.at and flags.effort_budgets:

@@ -24,8 +24,8 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     Raises `CannotSend` where there is no valid URL.
     """
     if not flags.base_url:
-        did, hint = "the registry does not know its address: give a base URL", "--base-url URL (in Python base_url=)"
-        ledger.refuse("no-base-url", "base_url", model.name, did, hint=hint)
+        hint = "--base-url URL (in Python registry.resolve(name, base_url=…))"
+        ledger.refuse("no-base-url", "base_url", "not given", "the registry does not know the address", hint=hint)
     if not is_http_address(flags.base_url or ""):
         hint, address = "it begins with http:// or https://", (flags.base_url or "").rpartition("@")[2]
         ledger.refuse("bad-base-url", "base_url", address, "it is not an HTTP URL", hint=hint)
