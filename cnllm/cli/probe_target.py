@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["find", "of_model", "of_simulated", "price_of", "replace_own", "require_own"]
+__all__ = ["find", "of_model", "of_simulated", "price_of", "replace_own", "require_own", "require_prices"]
 
 _MARK = b"# Written by cnllm probe"
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
@@ -123,6 +123,21 @@ def price_of(model: Model) -> tuple[float, float] | None:
     if price is None or price.input is None or price.output is None:
         return None
     return float(price.input), float(price.output)
+
+
+def require_prices(models: Sequence[Model]) -> None:
+    """Raise `UsageError` where --max-cost cannot be kept: no known price, or several currencies."""
+    from cnllm.tool_trial.trial import currency_of
+
+    currencies = {model.name: currency_of(model) for model in models}
+    unknown = [name for name, currency in currencies.items() if currency is None]
+    if unknown:
+        raise errors.UsageError(f"--max-cost: the price of {', '.join(unknown)} is unknown", "use --max-requests")
+    if len(set(currencies.values())) > 1:
+        raise errors.UsageError(
+            f"--max-cost: the prices are in {' and '.join(sorted(set(filter(None, currencies.values()))))}",
+            "verify the models of each currency apart",
+        )
 
 
 # ── the files that a probe writes ────────────────────────────────────────────

@@ -196,3 +196,24 @@ def test_verify_keeps_to_its_limit(machine: Machine) -> None:
     assert done.status == 3, done.err
     assert sum(row["requests"] for row in done.json()) <= 30
     assert json.loads(done.out)
+
+
+def test_verify_without_a_key_is_a_wrong_call_and_the_other_models_are_asked(machine: Machine) -> None:
+    with running(Registry.load(), strict=True) as server:
+        machine.config.mkdir(parents=True, exist_ok=True)
+        (machine.config / "providers.toml").write_text(f'[providers.zai]\nbase_url = "{server.url}/zai"\n')
+        machine.run("registry", "trust", str(machine.config / "providers.toml"))
+        done = machine.run(
+            "verify", "deepseek/deepseek-flash", MODEL, "--max-requests", "9", "--json", env={"ZAI_API_KEY": KEY}
+        )
+    assert [row["model"] for row in done.json()] == [MODEL]
+    assert done.status == 2
+    assert "deepseek/deepseek-flash: no key for deepseek" in done.err
+
+
+def test_verify_asks_nothing_where_its_cap_cannot_be_kept(machine: Machine) -> None:
+    unpriced = "alibaba-cn/glm-5.3"
+    done = machine.run("verify", MODEL, unpriced, "--simulate", "--max-cost", "1")
+    done.fails(2, f"the price of {unpriced} is unknown")
+    assert "default" not in done.err  # the first question of a model that was asked
+    machine.run("verify", MODEL, "alibaba-cn/glm-5.1", "--simulate", "--max-cost", "1").fails(2, "in CNY and USD")

@@ -114,9 +114,11 @@ def _print_plan(models: Sequence[Model]) -> int:
 def _verify_claims(registry: Registry, models: Sequence[Model], options: Mapping[str, Any]) -> int:
     """Verify models one after the other, print what came of it, and return the exit status.
 
-    0: every claim that was asked is right. 1: one is contradicted, or an endpoint does not answer. 3: something was
-    not asked.
+    0: every claim that was asked is right. 1: one is contradicted, or an endpoint does not answer. 2: a key is
+    missing. 3: something was not asked. Raises `UsageError` for models whose price is needed and unknown.
     """
+    if options["max_cost"] is not None:
+        probe_target.require_prices(models)
     if options["output"] is not None:
         probe_target.require_own(options["output"])
     from cnllm.simulator.server import running
@@ -150,14 +152,12 @@ def _verify_all(
             break
         try:
             target = probe_target.of_model(model) if simulator is None else probe_target.of_simulated(model, simulator)
-            if money is not None and target.price is None:
-                raise errors.UsageError(f"--max-cost: the price of {model.name} is unknown", "use --max-requests")
             most = min(_REQUESTS, left) if left is not None else _REQUESTS
             show = None if options["as_json"] else partial(_show, model.name)
             result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))
         except CnllmError as error:
             errors.print_error(f"{model.name}: {error.message}", error.hint)
-            status = errors.worst_status(status, errors.FAILED)
+            status = errors.worst_status(status, errors.exit_status(error))
             continue
         results.append(result)
         left = None if left is None else left - result.requests

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import client_factory
+from cnllm.cli import client_factory, probe_target
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
 from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
-from cnllm.tool_trial.trial import currency_of
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -34,7 +33,7 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
     """
     simulate, as_json = options["simulate"], options["as_json"]
     if options["max_cost"] is not None and not simulate:
-        _require_prices(models)
+        probe_target.require_prices(models)
     allowance = TrialAllowance(options["max_requests"], options["max_cost"])
     if simulate:  # before the table, which would look like a broken product
         stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
@@ -62,19 +61,6 @@ def print_plan() -> int:
         f"{len(TASKS)} tasks, with native tools and with tools in the prompt: about {requests} requests a model"
     )
     return errors.WHOLE
-
-
-def _require_prices(models: Sequence[Model]) -> None:
-    """Raise `UsageError` where --max-cost cannot be kept: no known price, or several currencies."""
-    currencies = {model.name: currency_of(model) for model in models}
-    unknown = [name for name, currency in currencies.items() if currency is None]
-    if unknown:
-        raise errors.UsageError(f"--max-cost: the price of {', '.join(unknown)} is unknown", "use --max-requests")
-    if len(set(currencies.values())) > 1:
-        raise errors.UsageError(
-            f"--max-cost: the prices are in {' and '.join(sorted(set(filter(None, currencies.values()))))}",
-            "verify the models of each currency apart",
-        )
 
 
 def _try(registry: Registry, model: Model, allowance: TrialAllowance, *, simulate: bool) -> TrialReport:
