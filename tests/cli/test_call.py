@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -227,6 +228,7 @@ def test_what_came_before_a_failure_is_kept_and_3(machine: Machine, script: list
         assert (done.status, done.out) == (3, "Hel\n")
         last = [line for line in done.err.splitlines() if line.startswith("cnllm: ")]
         assert len(last) == 1
+        assert re.search("broke|cut|ended before", last[0])  # not the endpoint's sentence alone
         assert "Traceback" not in done.err
         done = machine.run(*CALL, "--json", "hi")
         assert (done.status, done.json()["text"]) == (3, "Hel")

@@ -176,6 +176,8 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, UnknownModel):
         close = f"did you mean {', '.join(error.close[:3])}?" if error.close else "cnllm models list shows all"
         return error.message, error.hint or close
+    if isinstance(error, EndpointError) and has_content(error.reply):
+        return f"the answer broke off: {error}", error.hint or "ask again"
     if isinstance(error, CnllmError):
         return str(error), error.hint
     if isinstance(error, click.UsageError):
