@@ -47,6 +47,7 @@ __all__ = [
     "tool_result",
     "with_content",
     "with_error",
+    "wrong_role",
 ]
 
 _KNOWN_KEYS = MESSAGE_KEYS | {"refusal", "error", "function_call"}
@@ -133,7 +134,7 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return "tool", (ToolResult(data["tool_call_id"], data["content"]),), None, None, None
     if role not in ROLES:
-        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
+        raise wrong_role(role)
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
@@ -145,10 +146,15 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
     return role, tuple(parts), by, name, extra
 
 
+def wrong_role(role: Any) -> ValueError:
+    """Return the error for a role that no message has."""
+    return ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
+
+
 def _role(role: Any) -> Role:
     """Return a role as a string. Raises `ValueError` for anything else."""
     if not isinstance(role, str):
-        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
+        raise wrong_role(role)
     return cast(Role, str.__str__(role))
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Required, TypedDict
 
 from cnllm.types import checks
-from cnllm.types.convert import message_fields
+from cnllm.types.convert import message_fields, wrong_role
 from cnllm.types.message import Message
-from cnllm.types.parts import Media, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
+from cnllm.types.parts import ROLES, Media, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
 __all__ = [
     "MessageDict",
@@ -109,6 +109,8 @@ def as_messages(messages: Any) -> list[Message]:
                 out.append(Message(role, (Text(content),)))
                 continue
         if type(item) is Message:
+            if item.role not in ROLES:
+                raise ValueError(f"messages[{index}]: {wrong_role(item.role)}")
             out.append(item)
         elif isinstance(item, str):
             out.append(Message("user", (Text(item),)))

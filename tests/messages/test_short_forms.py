@@ -69,3 +69,10 @@ def test_messages_of_another_type_are_refused_with_what_to_write(wrong: Any) -> 
         cnllm.fit("glm-4.7", wrong)
     with pytest.raises(TypeError, match=r"^messages\[1\] is .*; a string, a cnllm.Message, a dict, or a message of"):
         cnllm.fit("glm-4.7", ["Hi", wrong])
+
+
+@pytest.mark.parametrize("role", ["bot", "", "User"])
+def test_a_message_of_another_role_is_refused_with_its_place(role: Any) -> None:
+    for wrong in (Message(role, [Text("Hi")]), {"role": role, "content": "Hi"}):
+        with pytest.raises(ValueError, match=r"messages\[1\]: role .* is none of system, developer, user"):
+            cnllm.fit("gpt-5.2", ["Hi", wrong])

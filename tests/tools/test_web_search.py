@@ -113,6 +113,7 @@ def test_a_web_search_stands_where_the_endpoint_wants_it(registry: Registry) -> 
     assert (made.body["find"], made.body["find_options"]) == (True, {"sites": ["a.org"]})
     assert "tools" not in made.body
     assert notes(made) == [("web-search", "count=3")]
+    assert all(note.where for note in made.notes)
     made = plan(registry, "other-wire/m", cnllm.web_search())
     assert made.url.endswith("/responses")
     assert made.body["tools"] == [{"type": "find"}]

@@ -115,9 +115,8 @@ def _set_wishes(target: dict[str, Any], search: WebSearch, rules: WebSearchFlags
     for name, value, path in wishes:
         if value is None:
             continue
-        flag = f"{_FLAG}.{name}"
         if path is None:
-            _change(ledger, flag, f"{name}={value}", "left out: the search of this endpoint has no such setting")
+            _change(ledger, _FLAG, f"{name}={value}", "left out: the search of this endpoint has no such setting")
         elif name == "domains" and rules.one_domain and len(value) > 1:
             _change(ledger, f"{_FLAG}.one_domain", f"{name}={value}", "left out: it searches one domain or all")
         else:
