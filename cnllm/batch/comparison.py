@@ -8,11 +8,12 @@ order of the input. A row that stands elsewhere in the input is looked up by its
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
+from cnllm.batch.settings import Changed
 from cnllm.batch.state import DONE, FAILED, SENT, BatchState, Record
 
 __all__ = ["Bits", "InputComparison", "compare"]
@@ -20,8 +21,6 @@ __all__ = ["Bits", "InputComparison", "compare"]
 _CHUNK = 10_000
 _STRAY = 64  # rows that stand elsewhere before the pass through the state goes on from there
 _EXAMPLES = 3
-
-Changed = Literal["stop", "keep", "redo"]
 
 
 class Bits:

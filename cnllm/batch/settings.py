@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from cnllm.registry.flags import Price
     from cnllm.registry.model import Model
 
-__all__ = ["AllowanceOptions", "BatchOptions", "BatchSettings", "Requests", "make_settings"]
+__all__ = ["AllowanceOptions", "BatchOptions", "BatchSettings", "Changed", "Requests", "make_settings"]
+
+Unsure = Literal["ask", "skip"]
+"""What becomes of rows of which nobody knows whether they were answered."""
+Changed = Literal["stop", "keep", "redo"]
+"""What becomes of finished rows that were asked differently."""
+GroupBy = Literal["prefix"]
 
 Requests = str | os.PathLike[str] | Iterable[Any]
 
@@ -44,11 +50,11 @@ class AllowanceOptions(TypedDict, total=False):
 class BatchOptions(AllowanceOptions, RunOptions, total=False):
     """The options of a batch; those of a call, and with `max_steps` those of a tool loop, hold for every request."""
 
-    unsure: Literal["ask", "skip"]
-    changed: Literal["stop", "keep", "redo"]
+    unsure: Unsure
+    changed: Changed
     strict: bool
     order: bool
-    group_by: Literal["prefix"] | None
+    group_by: GroupBy | None
     cache: bool | str | os.PathLike[str]
     format: str | None
     encoding: str | None
@@ -77,11 +83,11 @@ class BatchSettings(Struct, frozen=True, kw_only=True):
     rpm: float | None = None
     tpm: float | None = None
     attempts: int = 3
-    unsure: Literal["ask", "skip"] = "ask"
-    changed: Literal["stop", "keep", "redo"] = "stop"
+    unsure: Unsure = "ask"
+    changed: Changed = "stop"
     strict: bool = False
     order: bool = False
-    group_by: Literal["prefix"] | None = None
+    group_by: GroupBy | None = None
     cache: Path | None = None
     simulate: bool = False
     format: str | None = None
@@ -103,27 +109,37 @@ def make_settings(
     out: str | os.PathLike[str],
     **given: Unpack[BatchOptions],
 ) -> BatchSettings:
-    """Return the settings of a run. Raises `TypeError` or `ValueError` naming the argument that is wrong."""
+    """Return the settings of a run; an option that is None counts as not given.
+
+    Raises `TypeError` or `ValueError` naming the argument that is wrong.
+    """
+    checks.require_path("out", out)
     models = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
     if not models:
         raise ValueError("model is empty; name at least one")
-    concurrency, max_cost, cache = given.get("concurrency", "auto"), given.get("max_cost"), given.get("cache", False)
+    concurrency, max_cost, cache = given.get("concurrency"), given.get("max_cost"), given.get("cache")
+    concurrency = "auto" if concurrency is None else concurrency
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
-        raise ValueError(f"concurrency={concurrency!r}; 'auto' or a number from 1 is expected")
+        raise checks.wrong_value("concurrency", concurrency, "'auto' or a number from 1")
+    words = [("unsure", get_args(Unsure)), ("changed", get_args(Changed)), ("group_by", get_args(GroupBy))]
+    for name, known in words:
+        if (value := given.get(name)) is not None:
+            checks.word(name, value, known)
+    checks.number("attempts", given.get("attempts"), 1, none=True)
     for name, rate in (("rpm", given.get("rpm")), ("tpm", given.get("tpm"))):
         if rate is not None and not rate > 0:  # NaN, too
             raise checks.wrong_value(name, rate, "a number above 0")
     settings = BatchOptions.__annotations__.keys() & set(BatchSettings.__struct_fields__)
-    own: dict[str, Any] = {name: value for name, value in given.items() if name in settings}
+    own: dict[str, Any] = {name: value for name, value in given.items() if name in settings and value is not None}
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
-        "options": {name: value for name, value in given.items() if name not in own},
+        "options": {name: value for name, value in given.items() if name not in settings},
         "concurrency": None if concurrency == "auto" else concurrency,
         "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
         "tag": None if given.get("tag") is None else checks.as_tag("tag", given["tag"]),
         "assume_output": checks.number("assume_output", given.get("assume_output"), 1, none=True),
-        "cache": _cache_path(cache),
-        "api_keys": tuple(given.get("api_keys", ())),
+        "cache": _cache_path(cache or False),
+        "api_keys": tuple(given.get("api_keys") or ()),
     }
     return BatchSettings(models=models, out=Path(out), **own)
 

@@ -127,16 +127,16 @@ def price_of(model: Model) -> tuple[float, float] | None:
 
 def require_prices(models: Sequence[Model]) -> None:
     """Raise `UsageError` where --max-cost cannot be kept: no known price, or several currencies."""
-    from cnllm.tool_trial.trial import currency_of
+    from cnllm.registry.model import currency_of
 
-    currencies = {model.name: currency_of(model) for model in models}
-    unknown = [name for name, currency in currencies.items() if currency is None]
+    priced = {model.name: currency_of(model) for model in models}
+    unknown = [name for name, currency in priced.items() if currency is None]
     if unknown:
         raise errors.UsageError(f"--max-cost: the price of {', '.join(unknown)} is unknown", "use --max-requests")
-    if len(set(currencies.values())) > 1:
+    currencies = sorted({currency for currency in priced.values() if currency is not None})
+    if len(currencies) > 1:
         raise errors.UsageError(
-            f"--max-cost: the prices are in {' and '.join(sorted(set(filter(None, currencies.values()))))}",
-            "verify the models of each currency apart",
+            f"--max-cost: the prices are in {' and '.join(currencies)}", "verify the models of each currency apart"
         )
 
 

@@ -26,12 +26,11 @@ from cnllm.estimates.money import amount_of
 from cnllm.estimates.worst_case import worst_case
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
-from cnllm.registry.model import Model
+from cnllm.registry.model import Model, currency_of
 from cnllm.simulator import SimTransport
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest, RequestCall
 from cnllm.simulator.respond import Change
-from cnllm.tool_trial.trial import currency_of
 from cnllm.transports import default_transport
 from cnllm.types import checks
 

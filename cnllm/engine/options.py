@@ -421,13 +421,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
 
 def _word_reader(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return a reader for an option that takes one of some words."""
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str) or str.__str__(value) not in words:
-            raise checks.wrong_value(name, value, f"one of {', '.join(words)}")
-        return str.__str__(value)
-
-    return read
+    return lambda value: checks.word(name, value, words)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

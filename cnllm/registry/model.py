@@ -16,7 +16,7 @@ from cnllm.jsonpath import merge_patch, nest
 from cnllm.registry.flags import Body, Flags
 from cnllm.types import Note, checks
 
-__all__ = ["ATOMS", "Fact", "Model", "ModelSource", "conditions"]
+__all__ = ["ATOMS", "Fact", "Model", "ModelSource", "conditions", "currency_of"]
 
 _MOST_PLACES = 256  # lines of flags that a model keeps
 
@@ -240,6 +240,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name} over {self.protocol}>"
+
+
+def currency_of(model: Model) -> str | None:
+    """Return the currency of a model's price, None where no price for input and output is known."""
+    price = model.flags.price
+    return price.currency if price is not None and price.input is not None and price.output is not None else None
 
 
 def _mode(mode: Iterable[str]) -> frozenset[str]:

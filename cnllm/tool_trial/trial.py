@@ -42,7 +42,6 @@ __all__ = [
     "ModeReport",
     "TrialAllowance",
     "TrialReport",
-    "currency_of",
     "fits_schema",
     "measure",
     "try_tools",
@@ -204,12 +203,6 @@ class TrialAllowance:
         """Add the cost of a reply."""
         if cost is not None:
             self.spent += cost.amount
-
-
-def currency_of(model: Model) -> str | None:
-    """Return the currency of a model's price, None where no price for input and output is known."""
-    price = model.flags.price
-    return price.currency if price is not None and price.input is not None and price.output is not None else None
 
 
 def highest_cost(model: Model, size: int) -> Decimal:

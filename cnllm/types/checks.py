@@ -105,6 +105,13 @@ def require_text(name: str, value: Any) -> None:
         raise wrong_type(name, value, "a string")
 
 
+def word(name: str, value: Any, words: Sequence[str]) -> str:
+    """Return a value that is one of some words. Raise `ValueError` for any other."""
+    if not isinstance(value, str) or str.__str__(value) not in words:
+        raise wrong_value(name, value, f"one of {', '.join(words)}")
+    return str.__str__(value)
+
+
 def as_tag(name: str, value: Any) -> str:
     """Return the tag of a call. Raise `TypeError` or `ValueError` for a long one, and for one nobody can print."""
     require_text(name, value)

@@ -53,6 +53,32 @@ def test_a_bound_that_would_hold_nothing_is_refused(tmp_path: Path, name: str) -
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("changed", "Redo", "one of stop, keep, redo"),
+        ("unsure", "no", "one of ask, skip"),
+        ("group_by", "suffix", "one of prefix"),
+        ("attempts", 0, "a whole number from 1"),
+        ("concurrency", "fast", "'auto' or a number from 1"),
+    ],
+)
+def test_a_setting_with_another_word_is_refused(tmp_path: Path, name: str, value: typing.Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value!r}; {expected}"):
+        cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True, **{name: value})
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_output_is_a_path() -> None:
+    with pytest.raises(TypeError, match="out is int; a path"):
+        cnllm.batch.run(["Hi"], "glm-4.7", out=3, simulate=True)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_is_none_was_not_given(tmp_path: Path) -> None:
+    options: dict[str, typing.Any] = dict.fromkeys(OWN - {"registry"}) | {"simulate": True}
+    assert cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", **options).done == 1
+
+
 def test_in_a_running_event_loop_the_other_function_is_named(tmp_path: Path) -> None:
     async def call() -> None:
         cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True)
