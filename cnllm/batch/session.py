@@ -278,9 +278,8 @@ class BatchSession:
         if found.changed_cost and self.price.currency:
             cost = f"; asking them again costs about {format_units(found.changed_cost)} {self.price.currency}"
         cause = "; ".join(dict.fromkeys(causes)) or "how requests are built"
-        more = ["…"] if found.changed > len(found.examples) else []
         return CnllmError(
-            f"{found.changed:,} finished rows ({', '.join([*found.examples, *more])}) were asked differently. "
+            f"{found.changed:,} finished rows ({', '.join(found.examples)}, …) were asked differently. "
             f"What changed: {cause}{cost}. Nothing was sent",
             hint="--keep-old keeps their answers, --redo asks them again",
         )
