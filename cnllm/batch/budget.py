@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
@@ -19,22 +20,27 @@ class RunBudget:
     """The money spent, and the most that requests on their way may cost, in units by currency.
 
     With a `cap` no request is sent whose worst case would exceed it together with those. Without one everything is
-    counted all the same.
+    counted all the same. `unpriced` counts the requests of which neither the cost nor the worst case is known: they
+    are not in what was spent.
     """
 
-    def __init__(self, spent: dict[str, int], currency: str | None, cap: int | None) -> None:
+    def __init__(self, spent: dict[str, int], currency: str | None, cap: int | None, unpriced: int = 0) -> None:
         self.spent = dict(spent)
         self.currency = currency
         self.cap = cap
         self.reserved = 0
         self.run_spent = 0
-        self.unpriced = 0
+        self.unpriced = unpriced
         self.wanted = 0  # by the last request that had no room
 
     @property
     def spent_units(self) -> int:
         """Return what was spent in the currency of the model's price."""
         return self.spent.get(self.currency, 0) if self.currency is not None else 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the state of a run keeps of its money."""
+        return {"spent": dict(self.spent), "unpriced": self.unpriced}
 
     def has_room(self, units: int | None) -> bool:
         """Whether a request fits below the cap; one whose worst case is unknown does not."""

@@ -37,8 +37,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
-    included, with the worst case of requests whose cost is unknown; where the answers are `simulated` it is what they
-    would have cost at the price of the model. `failures` are counts by class, `notes` by code.
+    included, with the worst case of requests whose cost is unknown; `unpriced` counts those whose worst case is unknown
+    as well, so that `cost` is a lower bound. Where the answers are `simulated` it is what they would have cost at the
+    price of the model. `failures` are counts by class, `notes` by code.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
     input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
     vendor's batch interface finished in this run, `waiting` those that are still there. `unsure` counts the rows that
@@ -77,6 +78,7 @@ class Report(Struct, frozen=True, kw_only=True):
     plot: str | None = None
     messages: tuple[str, ...] = ()
     simulated: bool = False
+    unpriced: int = 0
 
     @property
     def complete(self) -> bool:
@@ -102,6 +104,7 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
         cost=amount_of(budget.spent_units) if priced else None,
         run_cost=amount_of(budget.run_spent) if priced else None,
         currency=budget.currency,
+        unpriced=budget.unpriced if priced else 0,
         input_tokens=tally.input,
         output_tokens=tally.output,
         cache_hits=round(tally.cached / tally.known_cache, 4) if tally.known_cache else None,

@@ -125,7 +125,7 @@ class BatchSession:
         )
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
-        self.budget = RunBudget(spent, self.price.currency, cap)
+        self.budget = RunBudget(spent, self.price.currency, cap, self._unpriced())
         self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
         self.budget.reserve(self.parts.reserved())
         self._learned_at = f"{lane.model.name} over {lane.model.protocol}"
@@ -386,10 +386,17 @@ class BatchSession:
 
     def _facts(self) -> dict[str, Any]:
         """Return what the state keeps of the run beside its rows: the money, and the input that the endpoint adds."""
-        facts: dict[str, Any] = {"spent": dict(self.budget.spent)}
+        facts = self.budget.facts()
         if self.price.added is not None:
             facts["added_input"] = {self._learned_at: self.price.added}
         return facts
+
+    def _unpriced(self) -> int:
+        """Return how many requests of earlier runs have a cost that nobody knows."""
+        count = self.state.fact("unpriced")
+        if count is None:  # the state is new, or that of another version
+            (count,) = self.state.execute("SELECT count(*) FROM rows WHERE state != ? AND cost IS NULL", SENT)[0]
+        return int(count)
 
     def _draw(self, tally: Tally, messages: list[str]) -> str | None:
         """Write the plot, and return its path; None where it cannot be written."""

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopSettings", "RunState", "loop_stopped_error", "prepare_loop"]
 
-_HISTORY = "run.messages is the history so far; you can continue from it"
-
 
 def check_seconds(name: str, value: Any) -> None:
     """Raise `ValueError` for a value that is not a valid time limit."""
@@ -260,7 +258,7 @@ class RunState(Generic[Answer_co]):
         if self._loop.reply is None:
             if self.stopped is None:
                 raise LoopStopped("no reply has arrived yet", run=self, hint="read the run's events first")
-            raise LoopStopped(f"no reply had arrived when the run ended: {self.stopped}", run=self, hint=_HISTORY)
+            raise loop_stopped_error(self)
         return self._loop.reply
 
     @property
@@ -396,11 +394,13 @@ def loop_stopped_error(run: RunState) -> LoopStopped:
         "cut": "the last reply was cut off",
         "incomplete": "the last reply announced calls, and none arrived",
     }.get(str(run.stopped), f"the loop was stopped: {run.stopped}")
+    if run._loop.reply is None:
+        reason = f"no reply had arrived when the run ended: {run.stopped}"
     tool_names = ", ".join(dict.fromkeys(call.name for call in steps[-1].calls)) if steps else ""
     error = LoopStopped(
         f"{reason}{f' (it called {tool_names})' if tool_names else ''}",
         run=run,
-        hint=_HISTORY,
+        hint="run.messages is the history so far; you can continue from it",
     )
     error.reply = run.reply if steps else None
     return error

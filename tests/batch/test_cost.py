@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cnllm import Limits
+from cnllm.cli.output.batch_view import report_lines
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 
@@ -63,6 +64,22 @@ def test_what_a_failure_may_have_cost_counts(tmp_path: Path) -> None:
         assert report.cost is not None
         assert report.cost > ANSWER + EXPENSIVE / 2, "an empty reply with status 200 may be charged"
         assert report.cost < 2 * EXPENSIVE + ANSWER, "a refused request costs nothing"
+
+
+def test_a_failure_whose_cost_nobody_knows_makes_the_cost_a_lower_bound(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (200, {"choices": []}, {}) if prompt == "p0" else None
+
+    flags, settings = PRICE.partition("\n")[0], {"attempts": 1}  # without limits: the longest reply is not known
+    source = rows(tmp_path, prompts(3))
+    with stub(rule=rule) as server:
+        report = run(server, tmp_path, source, flags=flags, **settings)
+        assert (report.done, report.failed, report.cost, report.unpriced) == (2, 1, ANSWER * 2, 1)
+        assert "cost: ≥ 0.00012 CNY (requests of unknown cost: 1), " in "\n".join(report_lines(report))
+        again = run(server, tmp_path, source, flags=flags, **settings)
+        assert (again.asked, again.cost, again.unpriced) == (1, ANSWER * 2, 2)
+        (tmp_path / "out.jsonl.state").unlink()
+        assert run(server, tmp_path, source, flags=flags, **settings).unpriced == 2  # the line of the row, and now
 
 
 def test_a_reply_beyond_a_limit_of_ours_is_paid_once_and_is_no_load(tmp_path: Path) -> None:

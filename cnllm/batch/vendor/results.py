@@ -280,7 +280,7 @@ class ResultCollector:
             self._parts.remove_rows([finish.seq for finish in finishes] + gone)
             self._parts.ask_again(again)
 
-        facts = {"spent": dict(self._budget.spent)}
+        facts = self._budget.facts()
         write_finishes(self._session.output, self._session.state, finishes, facts, rows_done)
         for answer, notes in counted:
             self._count(answer, notes)

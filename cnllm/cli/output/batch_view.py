@@ -141,7 +141,10 @@ def report_lines(report: Report) -> Iterator[str]:
     if report.cost is not None and report.simulated:
         yield f"cost: {report.cost:f} {report.currency} at the model's price; nothing was paid"
     elif report.cost is not None:
-        yield f"cost: {report.cost:f} {report.currency}, {report.run_cost:f} of it in this run"
+        money = f"{report.cost:f} {report.currency}"
+        if report.unpriced:
+            money = f"≥ {money} (requests of unknown cost: {report.unpriced:,})"
+        yield f"cost: {money}, {report.run_cost:f} of it in this run"
     if report.from_cache:
         yield f"answers of other runs: {report.from_cache:,}"
     if report.corrected or report.invalid:
