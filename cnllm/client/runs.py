@@ -12,6 +12,7 @@ from msgspec import Struct
 from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import LoopEnded, ToolEnded, Watch, watch_call
 from cnllm.client.tool_sets import HeldSets
+from cnllm.engine.options import read_tool_choice
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import CallModel
 from cnllm.engine.run.tool_loop import Loop, LoopRules
@@ -372,15 +373,13 @@ def prepare_loop(
 
 def _forced(choice: Any) -> str | None:
     """Return the tool, or "required", that tool_choice forces in every step; None where the model is free."""
-    if isinstance(choice, Mapping):
-        choice = checks.as_dict("tool_choice", choice)
-        function = choice.get("function")
-        if isinstance(function, Mapping):
-            function = checks.as_dict("tool_choice", function)
-        choice = choice.get("name") or (function.get("name") if isinstance(function, Mapping) else choice.get("type"))
-    if choice is not None and not isinstance(choice, str):
+    if choice is None:
+        return None
+    try:
+        kind, name = read_tool_choice(choice)
+    except (TypeError, ValueError):
         return None  # the request refuses it
-    return None if choice in (None, "auto", "none") else str.__str__(choice)
+    return name or ("required" if kind == "required" else None)
 
 
 def loop_stopped_error(run: RunState) -> LoopStopped:

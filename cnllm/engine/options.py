@@ -31,6 +31,7 @@ __all__ = [
     "RequestOptions",
     "option_fault",
     "read_options",
+    "read_tool_choice",
 ]
 
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
@@ -113,7 +114,7 @@ def read_options(
         if name in _READERS:
             fields[name] = _READERS[name](value)
         elif name == "tool_choice":
-            fields["choice"], fields["tool_name"] = _tool_choice(value)
+            fields["choice"], fields["tool_name"] = read_tool_choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
             fields["schema_keys"] = _schema_keys(value)
@@ -250,16 +251,14 @@ def _reasoning(value: Any) -> str | int:
     raise checks.wrong_value("reasoning", value, f"one of off, on, {', '.join(LEVELS)}, or a number of tokens")
 
 
-def _tool_choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
-    """Read a tool choice: a word, or an object in the shape of OpenAI or Anthropic."""
+def read_tool_choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
+    """Read a tool choice: a word, or an object in the shape of OpenAI or Anthropic. Raises `ValueError`."""
     original = value
     if isinstance(value, Mapping):
         value = checks.as_dict("tool_choice", value)
         kind = value.get("type")
-        function = value.get("function")
-        if isinstance(function, Mapping):
-            function = checks.as_dict("tool_choice", function)
-        name = function.get("name") if isinstance(function, Mapping) else value.get("name")
+        inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), Mapping)), value)
+        name = checks.as_dict("tool_choice", inner).get("name")
         if isinstance(name, str) and name:
             return "named", name
         value = kind

@@ -52,3 +52,12 @@ def test_a_wrong_call_is_named_with_its_place(custom: Json, place: str) -> None:
         Client(Registry.load()).plan("deepseek-flash", [ASK, turn(**custom), RESULT])
     assert place in str(raised.value)
     assert "messages[1]" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["apply_patch", {"type": "custom", "custom": {"name": "apply_patch"}}, {"type": "custom", "name": "apply_patch"}],
+)
+def test_a_choice_of_a_custom_tool_names_it(choice: Any) -> None:
+    plan = Client(Registry.load()).plan("gpt-5", [ASK], tools=[nested()], tool_choice=choice)
+    assert plan.body["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}

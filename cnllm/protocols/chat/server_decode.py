@@ -94,8 +94,6 @@ def _tools(options: dict[str, Any]) -> list[Note]:
     if "tools" in options:
         options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
     match options.get("tool_choice"):
-        case {"type": "custom", "custom": {"name": str(name)}}:
-            options["tool_choice"] = {"type": "function", "function": {"name": name}}
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
             names = [_tool_name(entry) for entry in allowed]
             named = [name for name in names if name is not None]
