@@ -31,9 +31,10 @@ from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 if TYPE_CHECKING:
     from cnllm.client.input_checks import InputChecker
 
-__all__ = ["CLOSED", "CallDriver", "CallSetup", "piece_taker"]
+__all__ = ["CallDriver", "CallSetup", "piece_taker"]
 
-CLOSED = "the call was closed before its end"
+_CLOSED = "the call was closed before its end"
+_UNREAD = "the reply is not complete: its events were not read to their end"
 _CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 
 
@@ -108,7 +109,7 @@ class CallDriver:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise TransportError(CLOSED)
+            raise TransportError(_CLOSED)
 
     def _check_inputs(self, step: CheckInputs) -> list[InputVerdict]:
         """Return the verdicts of checks. It may block for seconds."""
@@ -154,8 +155,8 @@ class CallDriver:
         if self._error is not None:
             raise self._error
         raise StreamCut(
-            CLOSED,
-            hint="read its events to the end",
+            _UNREAD,
+            hint="read the events of the call first, or take what `stop()` returns",
             reply=self.redact_reply(call.partial_reply()),
         )
 

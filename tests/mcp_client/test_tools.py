@@ -130,7 +130,7 @@ def test_a_stream_that_ends_while_its_server_starts_sends_no_request(end: str) -
                 while not own_threads():
                     await anyio.sleep(0.001)
                 assert await getattr(streamed, end)() is None
-            with pytest.raises(cnllm.StreamCut, match="closed before its end"):
+            with pytest.raises(cnllm.StreamCut, match="not read to their end"):
                 _ = streamed.reply
 
     async def read(streamed: cnllm.AsyncStream[Any]) -> None:
