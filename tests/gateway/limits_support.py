@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from cnllm.errors import CnllmError
 from cnllm.estimates.money import units_of
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import digest
-from cnllm.gateway.limits.book import KeyBook, open_book
-from cnllm.gateway.limits.keys import KeyRecord, new_key
+from cnllm.gateway.limits.account import Grant, Operation
+from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, open_book
+from cnllm.gateway.limits.key_use import KeyUse
+from cnllm.gateway.limits.keys import KeyRecord, Rights, new_key
+from cnllm.gateway.limits.limiter import Limiter
+from cnllm.gateway.limits.refusal import Refused
 
 from .store_support import program
 
@@ -162,3 +172,93 @@ def cny(amount: str) -> int:
 
 def sqlite_url(folder: Path) -> str:
     return f"sqlite:{folder / 'gateway.db'}"
+
+
+def quoted(worst: int) -> WorstCase:
+    return WorstCase("p/m", 1, 1, "CNY", worst, worst)
+
+
+def in_use(book: KeyBook) -> KeyUse:
+    """The use of the only key in use."""
+    (use,) = [use for use in book.uses() if use.record.revoked is None]
+    return use
+
+
+class Counting(AsyncKeyBook):
+    """A book that counts the operations, and can fail before or after one is carried out."""
+
+    def __init__(self, book: KeyBook) -> None:
+        super().__init__(book)
+        self.operations = self.searches = 0
+        self.fails = ""
+        self.begins: Callable[[], object] | None = None  # it is called while an operation is under way
+        self.meets: Callable[[], object] | None = None  # it is called between a grant and those who wait for it
+
+    async def find(self, digest: str) -> Rights | None:
+        self.searches += 1
+        if self.fails:
+            raise CnllmError("the store is away")
+        return await super().find(digest)
+
+    async def update(self, digest: str, operation: Operation) -> Grant:
+        self.operations += 1
+        if self.begins is not None:
+            self.begins()
+            self.begins = None
+        if self.fails == "before":
+            raise CnllmError("the store is away")
+        grant = await super().update(digest, operation)
+        if self.fails == "after":
+            raise CnllmError("the answer was lost")
+        if self.meets is not None:
+            asyncio.get_running_loop().call_soon(self.meets)
+            self.meets = None
+        return grant
+
+    async def aclose(self) -> None:
+        await super().aclose()
+
+
+def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coroutine[Any, Any, None]]) -> None:
+    """Run steps with the limits of one process."""
+
+    async def main() -> None:
+        book = open_book(url)
+        assert book is not None
+        counting = Counting(book)
+        limiter = Limiter(counting)
+        record = await limiter.find(digest)
+        assert record is not None
+        await steps(limiter, record, counting)
+        await limiter.aclose()
+
+    asyncio.run(main())
+
+
+def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, object]]) -> None:
+    """Run steps with several limiters on one store, as several processes have them."""
+
+    async def main() -> None:
+        limiters = []
+        for _ in range(count):
+            book = open_book(url)
+            assert book is not None
+            limiters.append(Limiter(AsyncKeyBook(book), lease=2.0))
+        await steps(*limiters)
+        for limiter in limiters:
+            await limiter.aclose()
+
+    asyncio.run(main())
+
+
+async def rights_of(limiter: Limiter, digest: str) -> Rights:
+    rights = await limiter.find(digest)
+    assert rights is not None
+    return rights
+
+
+async def code_of(answer: Coroutine[Any, Any, Any]) -> str:
+    """The code and the sentence of a refusal."""
+    with pytest.raises(Refused) as caught:
+        await answer
+    return f"{caught.value.refusal.code}: {caught.value.refusal.message}"

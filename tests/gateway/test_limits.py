@@ -55,6 +55,29 @@ def test_in_any_minute_no_more_is_used_than_the_limit() -> None:
             assert uses[index] - uses[index - limit] > MINUTE, limit
 
 
+def test_what_is_leased_to_spare_stays_within_the_limit() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, rpm=1000, tpm=10_000, budgets={"CNY": 1000}, concurrency=1000)
+    money = {"CNY": (998, 9), FLIGHTS: (998, 9)}
+    first = update(account, record, Operation("w", 1, LEASE, (998, 9), (9990, 90), money), 10**15)
+    assert (first.requests, first.tokens) == (1000, 10_000), "a five hundredth to spare at most, and what is left"
+    assert first.money == [("CNY", 998, 1000), (FLIGHTS, 998, 1000)], "a five hundredth of what is left"
+    again = update(account, record, Operation("w", 2, LEASE, (1, 9), (1, 90), {"CNY": (3, 9)}), 10**15)
+    assert (again.requests, again.tokens, again.money) == (0, 0, [("CNY", 2, 1000)])
+    wide = KeyRecord("k", 0.0, rpm=5000, budgets={"CNY": 5000})
+    grant = update(Account(), wide, Operation("w", 1, LEASE, (1, 50), money={"CNY": (1, 50)}), 10**15)
+    assert (grant.requests, grant.money) == (11, [("CNY", 10, 5000)])
+
+
+def test_what_is_given_back_after_its_minute_gives_nobody_more() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, rpm=10, tpm=10)
+    update(account, record, Operation("w", 1, 10 * MINUTE, (10, 0), (10, 0)), 10**15)
+    slot = window.slot_of(10**15)
+    counts = {"request_counts": [slot, -10], "token_counts": [slot, -10, slot + 1, -10]}
+    report = Operation("w", 2, MINUTE, (30, 0), (30, 0), **counts)
+    grant = update(account, record, report, 10**15 + 2 * MINUTE)
+    assert (grant.requests, grant.tokens) == (10, 10)
+
+
 def test_a_limit_is_used_to_ninety_eight_percent() -> None:
     account, record = Account(), KeyRecord("k", 0.0, rpm=100)
     granted = 0
@@ -326,6 +349,14 @@ def test_a_clock_of_deadlines_that_is_set_back_a_little_gives_nothing_out_twice(
     assert waits == [11, 12, 13, 21, 22], "a minute after each: the clock was set back by 10 s in all"
 
 
+def test_counts_outlive_a_clock_that_is_set_back_by_less_than_they_last() -> None:
+    for slots, granted in ((window.LIFE - 1, 0), (window.LIFE, 1)):
+        account, record = Account(), KeyRecord("k", 0.0, rpm=1)
+        assert update(account, record, Operation("w", 1, LEASE, (1, 0)), 10**15).requests == 1
+        back = 10**15 - slots * window.SLOT
+        assert update(account, record, Operation("w", 2, LEASE, (1, 0)), back).requests == granted
+
+
 def test_a_wall_clock_that_is_set_changes_no_deadline() -> None:
     account, record = Account(), KeyRecord("k", 0.0, rpm=1, budgets={"CNY": 1000})
     update_at(account, record, Operation("w", 1, MINUTE, (1, 0), money={"CNY": (600, 0)}), 10**9, 1.8e9)
@@ -381,6 +412,10 @@ def test_a_period_of_an_old_budget_begins_at_zero_and_a_budget_in_all_counts_eve
     in_all = KeyRecord("k", 0.0, budgets={"CNY": 600})
     grant = update_at(account, in_all, Operation("w", 2, MINUTE, money={"CNY": (60, 0)}), 10**9, NEW_YEAR)
     assert grant.money == [("CNY", 40, 100)], "500 before, and 60 on lease"
+    account = Account()
+    update_at(account, yearly, Operation("w", 1, MINUTE), 10**9, NEW_YEAR)
+    update_at(account, in_all, Operation("w", 2, MINUTE), 10**9, NEW_YEAR)
+    assert (account.spent, account.starts, account.past) == ({}, {}, {}), "nothing was spent"
 
 
 def test_a_zone_that_nobody_knows_is_named() -> None:

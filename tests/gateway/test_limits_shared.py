@@ -19,15 +19,26 @@ from msgspec.structs import replace
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import WorstCase
-from cnllm.gateway.limits.account import Grant, Operation
-from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, open_book
-from cnllm.gateway.limits.key_use import KeyUse
+from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.limits.limiter import Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refused
 from cnllm.gateway.limits.sqlite_book import book_path
 
-from .limits_support import Worker, book_with, cny, sqlite_url, workers
+from .limits_support import (
+    Counting,
+    Worker,
+    book_with,
+    cny,
+    code_of,
+    in_use,
+    quoted,
+    rights_of,
+    run,
+    run_limiters,
+    sqlite_url,
+    workers,
+)
 from .store_support import program
 
 Test = Callable[[Limiter, Rights], Coroutine[Any, Any, None]]
@@ -60,16 +71,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str | None) -
     with redis.Redis.from_url(redis_url) as client:
         client.flushall()
     return redis_url
-
-
-def in_use(book: KeyBook) -> KeyUse:
-    """The use of the only key in use."""
-    (use,) = [use for use in book.uses() if use.record.revoked is None]
-    return use
-
-
-def quoted(worst: int) -> WorstCase:
-    return WorstCase("p/m", 1, 1, "CNY", worst, worst)
 
 
 # ── several processes ────────────────────────────────────────────────────────
@@ -186,53 +187,6 @@ def test_processes_that_are_killed_all_the_time_never_exceed_a_budget(url: str) 
 
 
 # ── one process ──────────────────────────────────────────────────────────────
-class Counting(AsyncKeyBook):
-    """A book that counts the operations, and can fail before or after one is carried out."""
-
-    def __init__(self, book: KeyBook) -> None:
-        super().__init__(book)
-        self.operations = self.searches = 0
-        self.fails = ""
-        self.meets: Callable[[], object] | None = None  # it is called between a grant and those who wait for it
-
-    async def find(self, digest: str) -> Rights | None:
-        self.searches += 1
-        if self.fails:
-            raise CnllmError("the store is away")
-        return await super().find(digest)
-
-    async def update(self, digest: str, operation: Operation) -> Grant:
-        self.operations += 1
-        if self.fails == "before":
-            raise CnllmError("the store is away")
-        grant = await super().update(digest, operation)
-        if self.fails == "after":
-            raise CnllmError("the answer was lost")
-        if self.meets is not None:
-            asyncio.get_running_loop().call_soon(self.meets)
-            self.meets = None
-        return grant
-
-    async def aclose(self) -> None:
-        await super().aclose()
-
-
-def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coroutine[Any, Any, None]]) -> None:
-    """Run steps with the limits of one process."""
-
-    async def main() -> None:
-        book = open_book(url)
-        assert book is not None
-        counting = Counting(book)
-        limiter = Limiter(counting)
-        record = await limiter.find(digest)
-        assert record is not None
-        await steps(limiter, record, counting)
-        await limiter.aclose()
-
-    asyncio.run(main())
-
-
 def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
     """Count the operations of the store for two thousand requests, many at once, and for more, one after the other."""
     book, _, digest = book_with(url, rpm=10**6, tpm=10**9, budgets={"CNY": cny("1000")})
@@ -426,35 +380,6 @@ def with_team(url: str, team: dict[str, Any], *keys: dict[str, Any]) -> tuple[Ke
     for digest, limits in zip(digests, keys, strict=True):
         book.add(digest, KeyRecord(digest, time.time(), team="t", **limits))
     return book, digests
-
-
-def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, object]]) -> None:
-    """Run steps with several limiters on one store, as several processes have them."""
-
-    async def main() -> None:
-        limiters = []
-        for _ in range(count):
-            book = open_book(url)
-            assert book is not None
-            limiters.append(Limiter(AsyncKeyBook(book), lease=2.0))
-        await steps(*limiters)
-        for limiter in limiters:
-            await limiter.aclose()
-
-    asyncio.run(main())
-
-
-async def rights_of(limiter: Limiter, digest: str) -> Rights:
-    rights = await limiter.find(digest)
-    assert rights is not None
-    return rights
-
-
-async def code_of(answer: Coroutine[Any, Any, Any]) -> str:
-    """The code and the sentence of a refusal."""
-    with pytest.raises(Refused) as caught:
-        await answer
-    return f"{caught.value.refusal.code}: {caught.value.refusal.message}"
 
 
 def test_a_request_must_pass_its_key_and_its_team(url: str) -> None:
@@ -687,7 +612,8 @@ def test_accounts_of_earlier_versions_are_read(url: str) -> None:
             local lease = {number = 1, expires = ARGV[2] + 500000, open = {CNY = tonumber(ARGV[4])}, grant = grant}
             local idle = {number = 1, expires = ARGV[2] + 500000, open = {}, grant = cmsgpack.pack({'ok'})}
             redis.call('SET', KEYS[1], cmsgpack.pack({requests = {tonumber(ARGV[1]), 2}, tokens = {},
-              spent = {CNY = tonumber(ARGV[3])}, leases = {w = lease, v = idle}, calls = 4, used = 40, unpriced = 1,
+              spent = {CNY = tonumber(ARGV[3])}, past = {}, starts = {},
+              leases = {w = lease, v = idle}, calls = 4, used = 40, unpriced = 1,
               last = tonumber(ARGV[2])}))
         """
         with redis.Redis.from_url(url) as client:
@@ -696,6 +622,8 @@ def test_accounts_of_earlier_versions_are_read(url: str) -> None:
     use = in_use(book)
     assert (use.calls, use.tokens, use.unpriced, use.spent["CNY"]) == (4, 40, 1, cny("0.3"))
     assert abs((use.last or 0) - now / 1_000_000) < 1
+    if not url.startswith("sqlite"):
+        assert (use.minute_requests, use.past, use.starts) == (2, {}, {})
 
     async def steps(limiter: Limiter) -> None:
         rights = await rights_of(limiter, digest)

@@ -60,7 +60,7 @@ def add(window: list[int], slot: int, count: int) -> None:
 
 
 def seconds_until(window: list[int], need: int, limit: int, now: int) -> float | None:
-    """Return the seconds until a need fits below the limit; None where it never does."""
+    """Return the seconds until a need fits below the limit; None where it never does. `trim` was called at `now`."""
     if need > limit:
         return None
     excess = total(window) + need - limit
@@ -69,5 +69,5 @@ def seconds_until(window: list[int], need: int, limit: int, now: int) -> float |
             break
         excess -= window[index + 1]
         if excess <= 0:
-            return max(0, (window[index] + LIFE) * SLOT - now) / 1_000_000
+            return ((window[index] + LIFE) * SLOT - now) / 1_000_000
     return 0.0
