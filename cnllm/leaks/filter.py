@@ -176,7 +176,7 @@ class LeakFilter:
         start, end, index = match
         if start:
             self._output.add_text(text[:start])
-            text, start, end = text[start:], 0, end - start
+            text, end = text[start:], end - start
         self._output.read_markdown()
         marker = markers.markers[index]
         if marker in self._tags:

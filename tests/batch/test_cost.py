@@ -130,6 +130,13 @@ def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:
         assert report.cost == 3 * ANSWER
 
 
+def test_an_assumed_price_replaces_no_known_one(tmp_path: Path) -> None:
+    price = Price(currency="CNY", input=2000.0, output=8000.0)
+    with stub() as server:
+        report = run(server, tmp_path, prompts(20), flags=PRICE, max_cost=1, currency="CNY", assume_price=price)
+        assert (report.done, report.cost) == (20, 20 * ANSWER)
+
+
 def test_an_unknown_bound_needs_an_assumed_one(tmp_path: Path) -> None:
     flags = 'price = { currency = "CNY", input = 2.0, output = 8.0 }'
     with stub() as server:

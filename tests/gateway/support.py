@@ -43,6 +43,7 @@ class Answer:
     headers: Json = field(default_factory=dict)
     lost: bool = False  # the connection is closed without an answer
     torn: bool = False  # a whole reply lacks its last bytes
+    counts: Json = field(default_factory=dict)  # beside those of tokens
 
 
 def say(text: str, **more: Any) -> Answer:
@@ -133,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
                     time.sleep(0.005)
         if not answer.cut:
             self._chunk({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": answer.finish}]})
-            self._chunk({**base, "choices": [], "usage": USAGE})
+            self._chunk({**base, "choices": [], "usage": {**USAGE, **answer.counts}})
             self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 
@@ -162,7 +163,8 @@ def _whole_body(answer: Answer) -> Json:
     if calls:
         message["tool_calls"] = list(calls.values())
     choice = {"index": 0, "message": message, "finish_reason": answer.finish}
-    return {"id": "up", "object": "chat.completion", "created": 1, "model": "up", "choices": [choice], "usage": USAGE}
+    usage = {**USAGE, **answer.counts}
+    return {"id": "up", "object": "chat.completion", "created": 1, "model": "up", "choices": [choice], "usage": usage}
 
 
 # ── the gateway ───────────────────────────────────────────────────────────────

@@ -504,6 +504,23 @@ def test_a_price_that_is_not_known_may_be_assumed(tmp_path: Path) -> None:
         assumed = USAGE["prompt_tokens"] * 3000 + USAGE["completion_tokens"] * 9000
         use = here.settled(2)
         assert (use.spent, use.unpriced) == ({"CNY": COST + assumed}, 0)
+        dear = here.key("dear", budgets={"CNY": cny("1")}, assumed_price=("CNY", 3e6, 9e6))
+        assert here.send(dear, requests("here/unpriced")["openai-chat"]).status_code == 429
+        assert here.send(dear, requests()["openai-chat"]).status_code == 200, "a known price is not replaced"
+
+
+def test_the_bill_of_the_endpoint_counts_and_no_price(tmp_path: Path) -> None:
+    rules = 'usage.cost = { path = "cost", currency = "CNY" }\n'
+    price = 'price = { currency = "CNY", input = 2, output = 8 }\n'
+    more = "".join(
+        f'[models."here/{name}"]\nlimits = {{ context = 100_000, output = 8_000 }}\n{rules}{rate}'
+        for name, rate in (("billed", ""), ("both", price))
+    )
+    with setting(tmp_path, say("Hello", counts={"cost": 0.25}), more=more) as here:
+        key = here.key(budgets={"CNY": cny("1")}, assumed_price=("CNY", 3.0, 9.0))
+        for name in ("billed", "both"):
+            assert here.send(key, requests(f"here/{name}")["openai-chat"]).status_code == 200
+        assert here.settled(2).spent == {"CNY": cny("0.5")}
 
 
 def test_a_lost_request_at_an_assumed_price_is_not_free(tmp_path: Path) -> None:

@@ -72,8 +72,9 @@ def test_what_is_given_back_after_its_minute_gives_nobody_more() -> None:
     account, record = Account(), KeyRecord("k", 0.0, rpm=10, tpm=10)
     update(account, record, Operation("w", 1, 10 * MINUTE, (10, 0), (10, 0)), 10**15)
     slot = window.slot_of(10**15)
-    counts = {"request_counts": [slot, -10], "token_counts": [slot, -10, slot + 1, -10]}
-    report = Operation("w", 2, MINUTE, (30, 0), (30, 0), **counts)
+    report = Operation(
+        "w", 2, MINUTE, (30, 0), (30, 0), request_counts=[slot, -10], token_counts=[slot, -10, slot + 1, -10]
+    )
     grant = update(account, record, report, 10**15 + 2 * MINUTE)
     assert (grant.requests, grant.tokens) == (10, 10)
 

@@ -55,11 +55,11 @@ def test_a_request_that_waits_for_a_store_is_refused_as_soon_as_the_store_fails(
     book.close()
 
 
-@pytest.mark.parametrize(("taken", "next_one"), [(9, 2), (10, 1)])
+@pytest.mark.parametrize(("taken", "next_one", "rpm"), [(9, 2, 1000), (10, 1, 1000), (10, 1, None)])
 def test_a_limit_of_tokens_refuses_by_the_head_where_no_token_is_left(
-    tmp_path: Path, taken: int, next_one: int
+    tmp_path: Path, taken: int, next_one: int, rpm: int | None
 ) -> None:
-    book, _, digest = book_with(sqlite_url(tmp_path), tpm=10, rpm=1000)
+    book, _, digest = book_with(sqlite_url(tmp_path), tpm=10, rpm=rpm)
 
     async def steps(limiter: Limiter, rights: Rights, counting: Counting) -> None:
         await limiter.admit(digest, rights)
@@ -163,6 +163,7 @@ def test_what_ends_while_the_store_works_is_reported_without_another_request(tmp
         while in_use(book).spent != {"CNY": 7}:  # far sooner than the lease is renewed
             assert time.monotonic() < last
             await asyncio.sleep(0.01)
+        assert in_use(book).open == {"CNY": 10}, "that of the other, which goes on"
         second.release()
 
     run(sqlite_url(tmp_path), digest, steps)

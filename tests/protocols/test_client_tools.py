@@ -363,6 +363,7 @@ def test_a_foreign_key_leaves_a_function_and_stays_in_a_builtin_tool() -> None:
     decoded = engine.decode_request(CHAT, {"messages": [{"role": "user", "content": "Go."}], "tools": tools})
     plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
     assert plan.body["tools"] == [function, builtin]
+    assert [(note.code, note.said) for note in decoded.notes] == [("key-foreign", "tools[].region")]
 
 
 def test_a_forced_tool_of_an_endpoint_is_refused_elsewhere() -> None:

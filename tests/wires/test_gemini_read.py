@@ -186,6 +186,13 @@ ODD: list[list[Any]] = [
     [{"jsonPath": "$", "stringValue": "x"}],
     [{"jsonPath": "$.a[1]", "stringValue": "x"}],
     [{"jsonPath": "$.a", "stringValue": "x", "willContinue": True}, 12],
+    [{"jsonPath": "what", "stringValue": "x", "willContinue": True}, {"jsonPath": "what", "stringValue": "y"}],
+    [
+        {"jsonPath": "$.a", "numberValue": 1},
+        {"jsonPath": "$.a", "stringValue": "x", "willContinue": True},
+        {"jsonPath": "$.a", "stringValue": "y"},
+        {"jsonPath": "$.b", "numberValue": 1},
+    ],
     ["what"],
 ]
 

@@ -89,6 +89,7 @@ def written(client: str, events: list[Any], reply: Reply) -> str:
 def test_a_picture_alone_is_an_answer_for_every_client(target: str, stream: bool) -> None:
     events, reply = read(target, PICTURES[target], stream)
     assert [(type(part), getattr(part, "data", None)) for part in reply.message.parts] == [(Media, PICTURE)]
+    assert PICTURE not in repr(reply.message.parts[0].seal), "the conversation keeps it once"
     assert reply.finish == "stop"
     for client in PROTOCOLS:
         text = written(client, events, reply)

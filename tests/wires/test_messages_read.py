@@ -117,6 +117,22 @@ def test_blocks_nobody_knows_are_kept_in_their_place() -> None:
     assert [type(p).__name__ for p in reply.message.parts] == ["Text", "Opaque", "Opaque", "Opaque", "Text"]
 
 
+@each(
+    "delta, text, reasoning",
+    [
+        ({"type": "text_delta", "text": "a"}, "xa", ""),
+        ({"type": "text_delta", "thinking": "a"}, "x", ""),
+        ({"type": "text_delta", "text": "a", "thinking": "b"}, "xa", ""),
+        ({"type": "thinking_delta", "thinking": "a"}, "x", "a"),
+        ({"type": "thinking_delta", "text": "a"}, "x", ""),
+        ({"type": "thinking_delta", "text": "a", "thinking": "b"}, "x", "b"),
+    ],
+)
+def test_the_type_of_a_delta_says_which_of_its_texts_counts(delta: dict[str, Any], text: str, reasoning: str) -> None:
+    _, reply = read(blocks_streamed((TEXT, [said("x"), delta])))
+    assert (reply.text, reply.reasoning) == (text, reasoning)
+
+
 def test_a_block_is_told_of_as_soon_as_it_is_over() -> None:
     events, _ = read(
         blocks_streamed(
@@ -146,6 +162,14 @@ def test_why_it_ended(word: str, finish: str) -> None:
     assert (reply.finish, reply.raw_finish) == (finish, word)
     codes = [note.code for note in reply.notes if note.code.startswith("finish")]
     assert codes == (["finish-pending"] if word == "pause_turn" else [])
+
+
+@each("named", [{"type": "error", "message": "no"}, {"type": "message_delta", "error": {"message": "no"}}])
+def test_an_event_of_errors_and_an_error_in_any_event_end_a_reply(named: dict[str, Any]) -> None:
+    content = blocks_streamed((TEXT, [said("Yes, ")])).partition(b"event: content_block_stop")[0]
+    with pytest.raises(cnllm.EndpointError) as caught:
+        read(content + stream(named))
+    assert caught.value.message == "no"
 
 
 def test_counts_of_start_and_end_are_laid_together() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from cases import each
 
@@ -158,6 +159,22 @@ def test_what_breaks_off_has_no_closing_word() -> None:
     content = writer.begin() + writer.feed(cnllm.TextDelta("Yes")) + writer.error(529, "Overloaded")
     with pytest.raises(cnllm.Overloaded):
         _read(model(), content)
+
+
+@each("word", ["end_turn", "stop_sequence", "pause_turn", "max_tokens", "model_context_window_exceeded", "refusal"])
+def test_the_endpoints_word_for_the_end_is_kept(word: str) -> None:
+    content = blocks_streamed(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Yes"}]), reason=word)
+    events, reply = read(content)
+    assert engine.encode_reply(MESSAGES, reply)["stop_reason"] == word
+    writer = engine.StreamWriter(MESSAGES, id="msg", model="m")
+    assert f'"stop_reason":"{word}"'.encode() in writer.begin() + b"".join(map(writer.feed, events))
+
+
+@each("word, expected", [("stop", "end_turn"), ("max_tokens", "end_turn"), (None, "end_turn")])
+def test_a_word_that_means_another_end_is_not_kept(word: str | None, expected: str) -> None:
+    content = blocks_streamed(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Yes"}]))
+    reply = msgspec.structs.replace(read(content)[1], raw_finish=word)
+    assert engine.encode_reply(MESSAGES, reply)["stop_reason"] == expected
 
 
 def test_a_reply_of_another_protocol() -> None:

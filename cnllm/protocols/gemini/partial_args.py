@@ -16,18 +16,18 @@ _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((
 
 State = dict[str, Any]
 """`open` holds the open containers: their step, the steps inside them so far, whether they are lists. `at` is the path
-of a string that continues, `odd` says that the text is no longer JSON."""
+of a string that continues."""
 
 
 def begin_arguments() -> tuple[State, str]:
     """Return the state of new arguments, and the first text."""
-    return {"open": [(None, {}, False)], "at": None, "odd": False}, "{"
+    return {"open": [(None, {}, False)], "at": None}, "{"
 
 
 def append_value(state: State, piece: Any) -> str:
     """Return the text that one value adds."""
     steps = _steps(piece.get("jsonPath")) if type(piece) is dict else None
-    if not steps or state["odd"]:
+    if not steps:
         return _break_json(state, piece)
     continues = piece.get("willContinue") is True
     text = piece.get("stringValue")
@@ -35,8 +35,7 @@ def append_value(state: State, piece: Any) -> str:
         escaped, end = _escape(text), "" if continues else '"'
         continues_string = state["at"] == steps
         out = escaped + end if continues_string else _place_value(state, steps, '"' + escaped + end)
-        if not state["odd"]:
-            state["at"] = steps if continues else None
+        state["at"] = steps if continues else None
         return out
     for key in ("numberValue", "boolValue"):
         if key in piece:
@@ -81,8 +80,6 @@ def _steps(path: Any) -> list[str | int] | None:
 
 def _place_value(state: State, steps: list[str | int], value: str) -> str:
     """Return the text of a value at its path. It closes finished containers and opens new ones."""
-    if state["odd"]:
-        return _break_json(state, value)
     out = _close_string(state)
     containers: list[Any] = state["open"]
     *parents, last = steps
@@ -121,10 +118,8 @@ def _close_string(state: State) -> str:
 
 
 def _break_json(state: State, piece: Any) -> str:
-    """Return a text that makes the JSON invalid."""
-    out = _close_string(state) + "?" + json.dumps(piece)
-    state["odd"] = True
-    return out
+    """Return a text that makes the JSON invalid, whatever follows: a mark outside of all strings."""
+    return _close_string(state) + "?" + json.dumps(piece)
 
 
 def _escape(text: str) -> str:
