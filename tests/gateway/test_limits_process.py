@@ -171,6 +171,34 @@ def test_what_ends_while_the_store_works_is_reported_without_another_request(tmp
     book.close()
 
 
+@pytest.mark.parametrize(("budgets", "spent"), [({}, 7), ({"CNY": 100}, 10)])
+def test_what_is_reported_after_the_lease_expired_counts_and_no_money_twice(
+    tmp_path: Path, budgets: dict[str, int], spent: int
+) -> None:
+    """The store was away for longer than a lease. All that was reserved of a budget is charged then."""
+    book, _, digest = book_with(sqlite_url(tmp_path), rpm=10, tpm=100, budgets=budgets)
+
+    async def steps(_: Limiter, rights: Rights, counting: Counting) -> None:
+        limiter = Limiter(counting, lease=0.2)
+        await limiter.admit(digest, rights)
+        made = await limiter.reserve(digest, rights, quoted(10), 5)
+        counting.fails = "before"
+        made.settle(7, 3)
+        await asyncio.sleep(0.5)
+        counting.fails = ""
+        last = time.monotonic() + 20
+        while not in_use(book).calls:
+            assert time.monotonic() < last
+            await asyncio.sleep(0.02)
+        await limiter.aclose()
+
+    run(sqlite_url(tmp_path), digest, steps)
+    use = in_use(book)
+    assert (use.spent, use.calls, use.tokens, use.unpriced) == ({"CNY": spent}, 1, 3, 0)
+    assert (use.open.get("CNY", 0), use.minute_requests, use.minute_tokens) == (0, 1, 3)
+    book.close()
+
+
 def test_a_soft_budget_warns_from_its_very_amount_on_and_counts_what_is_not_reported_yet(tmp_path: Path) -> None:
     budgets = {"CNY": 1_000_000_000}
     book, _, digest = book_with(sqlite_url(tmp_path), budgets=budgets, soft_budgets={"CNY": 5000})

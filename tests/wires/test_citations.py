@@ -338,6 +338,23 @@ def test_a_source_without_a_page_keeps_its_name() -> None:
         assert b"Report" in json.dumps(engine.encode_reply(client, reply)).encode()
 
 
+def test_a_file_that_is_a_source_is_a_search_result_for_a_client_of_messages() -> None:
+    file = {"type": "file_citation", "file_id": "f1", "filename": "report.pdf", "index": 8}
+    body = {"status": "completed", "output": [{**MESSAGE, "content": [
+        {"type": "output_text", "text": "It grew.", "annotations": [file]}]}]}  # fmt: skip
+    reply = engine.parse_response(endpoint("openai-responses"), 200, {}, json.dumps(body).encode())
+    (block,) = engine.encode_reply("anthropic-messages", reply)["content"]
+    place = {"search_result_index": 0, "start_block_index": 0, "end_block_index": 0}
+    source = {
+        "type": "search_result_location",
+        "source": "report.pdf",
+        "title": "report.pdf",
+        "cited_text": "",
+        **place,
+    }
+    assert block == {"type": "text", "text": "It grew.", "citations": [source]}
+
+
 def test_positions_that_do_not_fit_are_unknown() -> None:
     message = {"content": f"<think>hm</think>{TEXT}", "annotations": [chat_annotation(0)]}
     body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()

@@ -281,6 +281,20 @@ def test_what_only_the_last_event_has_is_not_lost() -> None:
     assert reply.id == "resp_1"
 
 
+@each("content", ["all", ["al", "l"], [{"type": "output_text", "text": "al"}, "l", 5]])
+def test_the_content_of_a_message_may_be_plain_texts(content: Any) -> None:
+    item = {**message(), "content": content}
+    for reply in (
+        read(done(item))[1],
+        read(over(item), done(item))[1],
+        engine.parse_response(MODEL, 200, {}, json.dumps({"status": "completed", "output": [item]}).encode()),
+    ):
+        assert (reply.text, reply.finish) == ("all", "stop")
+        back = body("hi", reply.message, "go")["input"][1]["content"]
+        assert {part["type"] for part in back} == {"output_text"}
+        assert "".join(part["text"] for part in back) == "all"
+
+
 def test_what_came_in_pieces_counts_once() -> None:
     item = message("all", phase="final_answer")
     events, reply = read(added("message"), delta("a"), delta("ll"), over(item), done({"id": "other", **item}))

@@ -239,7 +239,7 @@ def _message(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -
     first = min((i for i, part_numbers in record.parts.items() if part_numbers), default=None)
     for index, part in enumerate(parts):
         if type(part) is str:
-            part = {"type": "output_text", "text": part}
+            part = {"text": part}
         if type(part) is not dict:
             continue
         is_refusal = part.get("type") == "refusal"
