@@ -171,7 +171,7 @@ def test_what_ends_while_the_store_works_is_reported_without_another_request(tmp
     book.close()
 
 
-@pytest.mark.parametrize(("budgets", "spent"), [({}, 7), ({"CNY": 100}, 10)])
+@pytest.mark.parametrize(("budgets", "spent"), [({}, 14), ({"CNY": 100}, 20)])
 def test_what_is_reported_after_the_lease_expired_counts_and_no_money_twice(
     tmp_path: Path, budgets: dict[str, int], spent: int
 ) -> None:
@@ -179,23 +179,25 @@ def test_what_is_reported_after_the_lease_expired_counts_and_no_money_twice(
     book, _, digest = book_with(sqlite_url(tmp_path), rpm=10, tpm=100, budgets=budgets)
 
     async def steps(_: Limiter, rights: Rights, counting: Counting) -> None:
-        limiter = Limiter(counting, lease=0.2)
+        limiter = Limiter(counting, lease=1.0)
         await limiter.admit(digest, rights)
         made = await limiter.reserve(digest, rights, quoted(10), 5)
+        late = await limiter.reserve(digest, rights, quoted(10), 5)
         counting.fails = "before"
         made.settle(7, 3)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.5)
         counting.fails = ""
         last = time.monotonic() + 20
         while not in_use(book).calls:
             assert time.monotonic() < last
             await asyncio.sleep(0.02)
+        late.settle(7, 3)
         await limiter.aclose()
 
     run(sqlite_url(tmp_path), digest, steps)
     use = in_use(book)
-    assert (use.spent, use.calls, use.tokens, use.unpriced) == ({"CNY": spent}, 1, 3, 0)
-    assert (use.open.get("CNY", 0), use.minute_requests, use.minute_tokens) == (0, 1, 3)
+    assert (use.spent, use.calls, use.tokens, use.unpriced) == ({"CNY": spent}, 2, 6, 0)
+    assert (use.open.get("CNY", 0), use.minute_requests, use.minute_tokens) == (0, 1, 6)
     book.close()
 
 
@@ -223,14 +225,14 @@ def test_a_process_without_requests_asks_its_store_nothing(tmp_path: Path) -> No
     book, _, digest = book_with(sqlite_url(tmp_path), rpm=10, concurrency=10, budgets={"CNY": cny("1")})
 
     async def steps(_: Limiter, rights: Rights, counting: Counting) -> None:
-        limiter = Limiter(counting, lease=1.5)
+        limiter = Limiter(counting, lease=3.0)
         (flight,) = await limiter.admit(digest, rights)
         made = await limiter.reserve(digest, rights, quoted(10), 1)
         made.settle(7, 1)
         made.settle(7, 1)
         flight.release()
         last, operations, since = time.monotonic() + 20, counting.operations, time.monotonic()
-        while time.monotonic() < since + 2:
+        while time.monotonic() < since + 2.5:
             assert time.monotonic() < last
             await asyncio.sleep(0.05)
             if counting.operations != operations:
