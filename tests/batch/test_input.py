@@ -7,6 +7,7 @@ import io
 import json
 import random
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
 
 from .stub import reply, stub
-from .support import lines, prompts, registry, rows, run, texts
+from .support import PRICE, lines, prompts, registry, rows, run, texts
 
 TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
 
@@ -385,12 +386,15 @@ def test_half_a_character_is_a_beginning_as_any_other(tmp_path: Path) -> None:
 
 
 def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
+    """They cost nothing, also where the state of an output is lost."""
     import cnllm
 
     source = rows(tmp_path, prompts(5))
+    reports = []
     with stub() as server:
-        found = registry(server, tmp_path)
-        for number in range(2):
+        found = registry(server, tmp_path, PRICE)
+        for number in (0, 1, 1):
+            (tmp_path / "o1.jsonl.state").unlink(missing_ok=True)
             report = cnllm.batch.run(
                 source,
                 "home/m",
@@ -399,9 +403,10 @@ def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
                 registry=found,
                 api_keys=("sk-0123456789abcdef",),
             )
-            assert report.done == 5
-            assert report.from_cache == 5 * number
+            reports.append((report.done, report.asked, report.from_cache, report.cost))
         assert len(server.log) == 5
+    cost = 5 * Decimal(10 * 2 + 5 * 8) / 1_000_000
+    assert reports == [(5, 5, 0, cost), (5, 5, 5, 0), (5, 0, 0, 0)]
     assert [line["reply"]["text"] for line in lines(tmp_path, "o1.jsonl")] == [f"re: p{n}" for n in range(5)]
     assert all(line["from_cache"] for line in lines(tmp_path, "o1.jsonl"))
 

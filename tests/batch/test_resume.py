@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing, suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,9 @@ def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
         count = len(server.log)
         report = run(server, tmp_path, source, attempts=1, flags=PRICE)
         assert set(server.log[count:]) == {"p2"}
-        assert report.cost is not None
-        assert first.cost is not None
-        assert report.cost >= first.cost
+        assert report.cost == first.cost == 5 * Decimal(10 * 2 + 5 * 8) / 1_000_000, "a refused request costs nothing"
+        again = run(server, tmp_path, source, attempts=1, flags=PRICE)
+        assert (again.done, again.failed, again.cost) == (6, 0, 6 * Decimal(10 * 2 + 5 * 8) / 1_000_000)
     assert set(texts(tmp_path)) == {f"r{n}" for n in range(6)}
 
 
