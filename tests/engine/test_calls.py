@@ -219,6 +219,38 @@ def test_two_calls_without_arguments_are_two_calls(plain: cnllm.Model) -> None:
         assert [(c.id, c.arguments) for c in outcome.said.tool_calls] == [("id0", {}), ("id1", {})]
 
 
+def test_a_call_without_arguments_begins_before_the_next_one(plain: cnllm.Model) -> None:
+    functions: list[Json] = [{"name": "f"}, {"name": "g", "arguments": "{}"}]
+    chunks = [delta(tool_calls=[{"index": n, "id": f"id{n}", "function": f}]) for n, f in enumerate(functions)]
+    outcome = read(plain, sse(*chunks, finish("tool_calls")))
+    check_honest(outcome)
+    assert [(e.index, e.name) for e in outcome.of(cnllm.ToolCallStart)] == [(0, "f"), (1, "g")]
+
+
+F, G = ("f", {"x": 1}), ("g", {})
+
+
+@each(
+    "said, calls",
+    [
+        ([("a", "f", '{"x"'), ("b", "", ":1}")], [F]),  # each piece has an id of its own
+        ([("", "f", ""), ("a", "f", '{"x":1}')], [F]),  # the id comes with the arguments
+        ([("", "f", '{"x"'), ("", "f", ":1}")], [F]),
+        ([("", "f", '{"x":1}'), ("", "g", "{}")], [F, G]),
+        ([("", "f", '{"x":1}'), ("a", "g", "{}")], [F, G]),
+        ([("a", "f", '{"x":1}'), ("b", "g", "")], [F, G]),
+        ([("", "g", ""), ("", "f", '{"x":1}')], [G, F]),
+    ],
+)
+def test_pieces_without_an_index_go_to_the_call_that_they_fit(
+    plain: cnllm.Model, said: list[tuple[str, str, str]], calls: list[tuple[str, Any]]
+) -> None:
+    items = [{"id": id, "function": {"name": name, "arguments": piece}} for id, name, piece in said]
+    outcome = read(plain, sse(*(delta(tool_calls=[item]) for item in items), finish("tool_calls")))
+    check_honest(outcome)
+    assert got(outcome.said) == calls
+
+
 def test_the_old_function_call_is_a_call(plain: cnllm.Model) -> None:
     old = [{"name": "f", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
     outcome = read(plain, sse(*(delta(function_call=said) for said in old), finish("function_call")))

@@ -81,6 +81,35 @@ def test_thinking_without_an_answer_is_noted(models: dict[str, Model]) -> None:
     assert "answer-missing" in codes(reply)
 
 
+def test_a_budget_that_went_into_reasoning_is_named(models: dict[str, Model]) -> None:
+    end = chunk(finish_reason="length")
+    reply = read(models[CHAT], [thinking(reasoning_content="Hm."), end])
+    assert ("budget-spent-on-reasoning", "limits.output") in {(note.code, note.flag) for note in reply.notes}
+    call = {"index": 0, "id": "c", "function": {"name": "get", "arguments": "{}"}}
+    for more in ({"content": "Yes"}, {"tool_calls": [call]}):
+        assert "budget-spent-on-reasoning" not in codes(
+            read(models[CHAT], [thinking(reasoning_content="Hm."), chunk(more), end], tools=TOOLS)
+        )
+
+
+def test_a_word_that_does_not_fit_the_calls_is_noted_where_the_wire_has_a_word_for_them(
+    models: dict[str, Model],
+) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "get", "arguments": "{}"}}
+    for chunks, follows in (
+        ([chunk({"tool_calls": [call]}), STOP], True),
+        ([chunk({"tool_calls": [call]}), chunk(finish_reason="tool_calls")], False),
+        ([chunk({"content": "Yes"}), chunk(finish_reason="tool_calls")], True),
+    ):
+        reply = read(models[CHAT], chunks, tools=TOOLS)
+        assert reply.finish == ("tool_calls" if reply.tool_calls else "stop")
+        assert ("finish-follows" in codes(reply)) is follows
+    item = {"type": "function_call", "id": "f", "call_id": "c", "name": "get", "arguments": "{}", "status": "completed"}
+    body = json.dumps({"id": "r", "status": "completed", "output": [item]}).encode()
+    reply = engine.parse_response(models[RESPONSES], 200, {}, body)
+    assert (reply.finish, "finish-follows" in codes(reply)) == ("tool_calls", False)
+
+
 STOPS: list[tuple[str, Any, str]] = [
     ("Hello\nEND", "END", "Hello\n"),
     ("Hello END more", ["END"], "Hello END more"),

@@ -50,6 +50,19 @@ def test_the_sentence_of_an_error_that_was_cut_off_inside_another_one_is_read() 
     assert error.message.splitlines()[:2] == ['Say "hi"', "now."]
 
 
+def test_a_list_of_faults_without_places_is_read() -> None:
+    for fault in ({"msg": "no such model"}, {"msg": "no such model", "loc": []}, {"msg": "no such model", "loc": "m"}):
+        error = failure(model("openai-compatible", "openai-chat"), 422, json.dumps({"detail": [fault]}).encode())
+        assert error.message.splitlines()[0] == "no such model"
+
+
+def test_a_status_at_the_start_of_the_sentence_counts_where_http_says_success() -> None:
+    for text, expected in (("HTTP 429: slow down", 429), ("429 Too Many Requests", 429), ("Room 429 is taken", 200)):
+        error = failure(model("openai-compatible", "openai-chat"), 200, json.dumps({"error": text}).encode())
+        assert isinstance(error, cnllm.EndpointError)
+        assert error.status == expected
+
+
 def test_the_first_five_of_many_faults_are_told() -> None:
     faults = [{"loc": ["body", number], "msg": f"problem {number}"} for number in range(7)]
     body = json.dumps({"detail": faults}).encode()

@@ -327,15 +327,18 @@ def _placed(citation: Citation, start: int, end: int) -> Citation:
 
 
 def _character_places(text: str, citations: Sequence[Citation]) -> dict[int | None, int]:
-    """Return the index of the character for each index of a byte that a citation has."""
+    """Return the index of the character for each index of a byte that a citation has, also of one inside of it."""
     wanted = sorted({place for c in citations for place in (c.start, c.end) if place is not None})
     data = text.encode("utf-8", "surrogatepass")
     places: dict[int | None, int] = {}
     characters = byte = 0
     for place in wanted:
         if 0 <= place <= len(data):
-            characters += len(data[byte:place].decode("utf-8", "ignore"))
-            byte = place
+            begin = place
+            while begin < len(data) and data[begin] & 0xC0 == 0x80:  # not the first byte of the character
+                begin -= 1
+            characters += len(data[byte:begin].decode("utf-8", "surrogatepass"))
+            byte = begin
             places[place] = characters
     return places
 
