@@ -332,6 +332,35 @@ def test_requests_that_the_totals_leave_out_are_added(
     assert reply.cost.missing == missing
 
 
+@each(
+    "rule, counts, fees, missing",
+    [
+        ("fee = 0.5", [0], "0", ()),
+        ("fee = 0.5, per = 'request'", [0], "0", ()),
+        ("fee = 0.5", [3], "1.5", ()),
+        ("fee = 0.5", [2, 0], "1", ()),
+        ("fee = 0.5, per = 'request'", [3], "0.5", ()),
+        ("fee = 0.5", ["many"], "0", ("search",)),
+        ("fee = 0", [3], "0", ()),
+        ("fee = 0", ["many"], "0", ()),
+        ("fee = 0.5", [None], "0", ()),
+    ],
+)
+def test_calls_that_the_endpoint_counts_are_paid(
+    home: Home, rule: str, counts: list[Any], fees: str, missing: tuple[str, ...]
+) -> None:
+    fee = f"per_call.search = {{ {rule}, at = ['usage.searches'] }}"
+    model = home(more=f"price = {{ currency = 'USD', input = 1.0, output = 1.0, {fee} }}")
+    tokens = {"prompt_tokens": 100, "completion_tokens": 10}
+    said = {"role": "assistant", "content": "Hi"}
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": said, "finish_reason": "stop"}]}]
+    chunks += [{"choices": [], "usage": {**tokens, "searches": count}} for count in counts]
+    data = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    cost = engine.parse_response(model, 200, {}, data.encode()).cost
+    assert cost is not None
+    assert (cost.amount, cost.missing) == (Decimal(fees) + Decimal(110) / 1_000_000, missing)
+
+
 @each("code", ["again-whole", "correction-failed", "step-again"])
 def test_an_assumed_price_says_nothing_of_requests_without_usage(home: Home, code: NoteCode) -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}

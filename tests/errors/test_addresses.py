@@ -119,5 +119,6 @@ def test_an_empty_reply_names_its_endpoint() -> None:
         for sent in (b"{}", b"", json.dumps({"choices": [], "content": [], "output": [], "candidates": []}).encode()):
             target = model("openai-compatible", wire, "http://h:1/v1")
             plan = engine.build_request(target, [{"role": "user", "content": "hi"}])
-            with pytest.raises(cnllm.EmptyReply, match="openai-compatible/some-model at h:1"):
+            with pytest.raises(cnllm.EmptyReply, match="openai-compatible/some-model at h:1") as caught:
                 engine.parse_response(target, 200, {}, sent, plan=plan)
+            assert caught.value.body.replace(" ", "") == sent.decode().replace(" ", "")

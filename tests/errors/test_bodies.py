@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 import cnllm
+from cnllm import engine
 
 from .support import CLASSES, WIRES, as_sent, failure, model, rows
 
@@ -61,6 +65,36 @@ def test_a_status_at_the_start_of_the_sentence_counts_where_http_says_success() 
         error = failure(model("openai-compatible", "openai-chat"), 200, json.dumps({"error": text}).encode())
         assert isinstance(error, cnllm.EndpointError)
         assert error.status == expected
+
+
+def test_without_a_rule_the_status_says_whether_another_attempt_may_succeed(tmp_path: Path) -> None:
+    (tmp_path / "providers.toml").write_text(
+        '[providers.home]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\nerrors = []\n'
+    )
+    target = cnllm.Registry.load(tmp_path / "providers.toml").resolve("home/m")
+    retryable = {}
+    for status in (404, 405, 408, 409, 410, 418, 429, 499, 500, 502, 599):
+        error = failure(target, status, b"word")
+        assert isinstance(error, cnllm.EndpointError)
+        retryable[status] = error.retryable
+    assert [status for status, may in retryable.items() if may] == [408, 409, 429, 500, 502, 599], retryable
+
+
+def test_json_that_was_cut_off_is_no_sentence() -> None:
+    for sent in (b'[{"a', b'{"a', b" [1, 2"):
+        error = failure(model("openai-compatible", "openai-chat"), 400, sent)
+        expected = f"HTTP 400, with JSON that cannot be read: {sent.decode().strip()}"
+        assert error.message.splitlines()[0].strip() == expected
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_error_of_the_history_says_what_was_sent(wire: str) -> None:
+    target = model("openai-compatible", wire)
+    plan = engine.build_request(target, [{"role": "user", "content": "hi"}])
+    body = json.dumps({"error": {"message": "reasoning_content is missing"}}).encode()
+    with pytest.raises(cnllm.ReplayMissing) as caught:
+        engine.parse_response(target, 400, {}, body, plan=plan)
+    assert "the request had about" in (caught.value.hint or "")
 
 
 def test_the_first_five_of_many_faults_are_told() -> None:

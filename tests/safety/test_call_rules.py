@@ -129,6 +129,8 @@ def test_a_choice_told_in_the_prompt_and_ignored_is_noted(peer: tuple[Peer, cnll
             reply = ask(client, "home/prompted", stream, tools=[weather, wipe], **options)
             ignored = {"tool-choice-ignored", "parallel-ignored"} & set(codes(reply))
             assert ignored == ({code} if code else set()), (options, text, reply.notes)
+            flag = {"tool-choice-ignored": "tool_choice", "parallel-ignored": "tools.parallel"}
+            assert all(note.flag == flag[note.code] for note in reply.notes if note.code in ignored)
 
 
 def test_ids_fit_the_endpoints_pattern_and_are_unique(peer: tuple[Peer, cnllm.Client]) -> None:
