@@ -75,6 +75,20 @@ def test_a_reply_that_reached_its_limit_is_not_presented_as_whole(models: dict[s
             assert ("limit-reached" in codes(reply)) == (output == 5), name
 
 
+def test_calls_that_reached_the_limit_stay_calls_with_a_note(models: dict[str, Model]) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "get", "arguments": "{}"}}
+    item = {"type": "function_call", "id": "f", "call_id": "c", "name": "get", "arguments": "{}", "status": "completed"}
+    for output in (4, 5):
+        response = {"status": "completed", "output": [item], "usage": {"input_tokens": 1, "output_tokens": output}}
+        for name, chunks in (
+            (CHAT, [chunk({"tool_calls": [call]}), chunk(finish_reason="tool_calls"), used(output)]),
+            (RESPONSES, [{"type": "response.completed", "response": response}]),
+        ):
+            reply = read(models[name], chunks, max_tokens=5, tools=TOOLS)
+            assert (reply.finish, len(reply.tool_calls)) == ("tool_calls", 1)
+            assert ("limit-reached" in codes(reply)) == (output == 5), name
+
+
 def test_thinking_without_an_answer_is_noted(models: dict[str, Model]) -> None:
     reply = read(models[CHAT], [thinking(reasoning_content="Hm."), STOP])
     assert (reply.text, reply.finish) == ("", "stop")

@@ -94,7 +94,11 @@ def test_an_error_of_the_history_says_what_was_sent(wire: str) -> None:
     body = json.dumps({"error": {"message": "reasoning_content is missing"}}).encode()
     with pytest.raises(cnllm.ReplayMissing) as caught:
         engine.parse_response(target, 400, {}, body, plan=plan)
-    assert "the request had about" in (caught.value.hint or "")
+    hint = caught.value.hint or ""
+    assert "the request had about" in hint
+    assert ("; sent with reasoning: no turn; without it: no turn" in hint) is (
+        wire in ("openai-chat", "anthropic-messages")
+    )
 
 
 def test_the_first_five_of_many_faults_are_told() -> None:
