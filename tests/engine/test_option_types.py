@@ -87,3 +87,29 @@ def test_what_means_the_same_is_taken() -> None:
     limit = plan.body.get("max_tokens", plan.body.get("max_completion_tokens"))
     assert (limit, type(limit)) == (12, int)
     assert engine.build_request(MODEL, "Hi", extra_body={"temperature": "hot"}).body["temperature"] == "hot"
+
+
+def test_a_parameter_that_is_surely_a_typing_error_is_refused_and_an_option_is_named() -> None:
+    model = REGISTRY.resolve("deepseek/deepseek-v4-pro")
+    with pytest.raises(ValueError, match="is called temperatur; did you mean temperature"):
+        engine.build_request(model, "Hi", params={"temperatur": 1})
+    for name, sentence in (("schema", "schema is an option of its own"), ("foo", "neither the registry nor")):
+        (note,) = engine.build_request(model, "Hi", params={name: 1}).notes
+        assert note.code == "param-unknown"
+        assert sentence in note.did
+        assert "did you mean" not in note.did
+
+
+@each(
+    "options, place",
+    [
+        ({"extra_body": {"x": object()}}, "extra_body['x']"),
+        ({"params": {"x": object()}}, "params['x']"),
+        ({"schema": {"type": "object", "x": object()}}, "schema['x']"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": object()}}}]}, "tools ('f')"),
+    ],
+)
+def test_a_value_that_json_cannot_hold_is_named_with_its_place(options: dict[str, Any], place: str) -> None:
+    with pytest.raises(TypeError, match="a value that JSON can hold is expected") as caught:
+        engine.build_request(MODEL, "Hi", **options)
+    assert str(caught.value).startswith(place)

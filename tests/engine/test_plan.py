@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -1039,3 +1040,12 @@ def test_options_that_are_known_from_other_messages_are_read_by_the_same_rules(h
         plan = engine.build_request(model, messages, **options)
         assert plan.body["warmth"] == 5
         assert [note.code for note in plan.notes] == ["param-clamped"]
+
+
+def test_a_name_and_a_password_in_the_address_are_a_header() -> None:
+    registry = cnllm.Registry.load()
+    model = registry.resolve("openai-compatible/x", base_url="http://me:se%40cret@127.0.0.1:9/v1")
+    plan = engine.build_request(model, "Hi")
+    assert plan.url == "http://127.0.0.1:9/v1/chat/completions"
+    assert plan.headers["authorization"] == f"Basic {base64.b64encode(b'me:se@cret').decode()}"
+    assert "cret" not in plan.url + str(plan.notes)

@@ -22,6 +22,7 @@ REFUSE = [
 def test_a_user_turn_is_put_last_with_a_note(name: str) -> None:
     plan = engine.build_request(BUILTIN.resolve(name), HISTORY)
     assert [message["role"] for message in plan.body["messages"]] == ["user", "assistant", "user"]
+    assert plan.body["messages"][-1] == {"role": "user", "content": "…"}
     [note] = [note for note in plan.notes if note.code == "last-user"]
     assert (note.flag, note.said[:11]) == ("messages.last_user", "messages[1]")
     assert note.where.startswith("providers.toml:")

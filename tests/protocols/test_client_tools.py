@@ -14,6 +14,7 @@ from cnllm import (
     CannotSend,
     Finished,
     Message,
+    Registry,
     Reply,
     ToolCall,
     ToolCallDelta,
@@ -364,6 +365,23 @@ def test_a_foreign_key_leaves_a_function_and_stays_in_a_builtin_tool() -> None:
     plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
     assert plan.body["tools"] == [function, builtin]
     assert [(note.code, note.said) for note in decoded.notes] == [("key-foreign", "tools[].region")]
+
+
+def test_the_settings_of_a_search_that_another_endpoint_does_not_have_are_named() -> None:
+    search: dict[str, Any] = {"type": "web_search", "search_context_size": "high", "user_location": {"city": "Paris"}}
+    search["filters"] = {"allowed_domains": ["a.example"]}
+    decoded = engine.decode_request(RESPONSES, request(tools=[search]))
+    lacking, registry = {"search_context_size", "user_location"}, Registry.load()
+    for name, protocol, dropped in (
+        ("openai/gpt-5.6-sol", RESPONSES, set[str]()),
+        ("anthropic/claude-opus-5", MESSAGES, lacking),
+    ):
+        model = registry.resolve(name, protocol=protocol)
+        plan = engine.build_request(model, decoded.messages, **decoded.options)
+        (tool,) = plan.body["tools"]
+        assert "a.example" in str(tool)
+        assert ("Paris" in str(tool), "high" in str(tool)) == (not dropped, not dropped)
+        assert dropped <= {note.said for note in plan.notes}
 
 
 def test_a_forced_tool_of_an_endpoint_is_refused_elsewhere() -> None:

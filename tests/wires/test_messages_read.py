@@ -81,6 +81,23 @@ def test_calls_in_pieces_without_pieces_and_whole() -> None:
     assert sum(isinstance(e, cnllm.ToolCallStart) for e in events) == 3
 
 
+def test_calls_whose_pieces_alternate_are_put_together() -> None:
+    """As proxies send them that turn another wire into this one."""
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "m", "model": "m", "content": []}}]
+    for index in (0, 1):
+        block = {"type": "tool_use", "id": f"t{index}", "name": "look_up", "input": {}}
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+    for pieces in (('{"q": ', '{"r": '), ('"x"}', '"y"}')):
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": given_input(piece)}
+            for index, piece in enumerate(pieces)
+        ]
+    events += [{"type": "content_block_stop", "index": index} for index in (0, 1)]
+    events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    _, reply = read(stream(*events))
+    assert [(call.id, call.arguments) for call in reply.tool_calls] == [("t0", {"q": "x"}), ("t1", {"r": "y"})]
+
+
 def test_a_call_that_the_limit_cut_off_is_not_for_running() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
     for pieces in ([], [given_input('{"q": "x')]):
