@@ -154,3 +154,20 @@ def test_what_is_no_memory_is_refused_by_its_name() -> None:
     memory: Any = {"messages": []}
     with pytest.raises(TypeError, match="memory is dict; a MessageMemory or None is expected"):
         engine.build_request(model, "hi", memory=memory)
+
+
+def test_a_long_conversation_that_grows_keeps_the_notes_on_its_beginning() -> None:
+    """Its beginning is remembered as one piece."""
+    numbers = [f"call_{number:09}" for number in range(50)]
+    turns = [message for id in numbers for message in (calls([id], '{"q": "a"}'), result(id, "1"))]
+    head = [
+        *[{"role": "system", "content": text} for text in ("Be short.", "Be kind.")],
+        {"role": "user", "content": "Hi"},
+    ]
+    memory = MessageMemory()
+    for count in (40, 80, 100):
+        messages = [*head, *turns[:count]]
+        plan = engine.build_request(
+            REGISTRY.resolve("minimax/MiniMax-M3.1-Flash"), messages, memory=memory, tools=TOOLS
+        )
+        assert [note.code for note in plan.notes] == ["system-folded"]
