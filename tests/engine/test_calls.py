@@ -227,7 +227,8 @@ def test_a_call_without_arguments_begins_before_the_next_one(plain: cnllm.Model)
     assert [(e.index, e.name) for e in outcome.of(cnllm.ToolCallStart)] == [(0, "f"), (1, "g")]
 
 
-F, G = ("f", {"x": 1}), ("g", {})
+F: tuple[str, Any] = ("f", {"x": 1})
+G: tuple[str, Any] = ("g", {})
 
 
 @each(
@@ -295,6 +296,23 @@ def test_the_call_that_the_length_cut_off_is_never_executable(
         assert got(reply) == [(c.name, c.value) for c in whole]
         assert [(c.name, c.raw, c.arguments) for c in reply.incomplete] == [(last.name, last.raw[:length], None)]
         assert reply.finish == "length"
+
+
+@each("word, raw, executable", [
+    ("tool_calls", "{}", True), ("content_filter", "{}", True), ("content_filter", '{"a"', False),
+    ("content_filter", "", False), ("length", "", False), ("error", "{}", False), ("error", '{"a"', False),
+])  # fmt: skip
+def test_the_end_of_a_reply_decides_which_calls_may_run(home: Home, word: str, raw: str, executable: bool) -> None:
+    model = home(more="price = { currency = 'USD', input = 1.0, output = 1.0 }")
+    call = delta(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": raw}}])
+    usage = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
+    outcome = read(model, sse(call, finish(word), usage))
+    check_honest(outcome)
+    reply = outcome.said
+    assert [c.name for c in reply.tool_calls] == ["f"] * executable
+    assert [c.name for c in reply.incomplete] == ["f"] * (not executable)
+    assert reply.cost is not None
+    assert reply.cost.missing == (("output",) if word == "error" else ())
 
 
 @each("index", [[], {}, [0], {"a": 1}, "0", 0.0, True, -1, 1 << 70, 1.5])

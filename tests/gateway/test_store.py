@@ -19,7 +19,7 @@ from examples import share
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, check_store, open_store
-from cnllm.gateway.store.items import item_size
+from cnllm.gateway.store.items import FailureLog, item_size
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
 from cnllm.store import Store as Conversations
@@ -638,6 +638,27 @@ def test_a_file_that_another_process_locks_delays_one_request_only(
     store._locked_until = 0.0
     assert store.keep_turn("me", turn(), ["new"], None)
     assert store.failure is None
+
+
+def test_a_failure_is_logged_once_another_one_at_once_and_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("cnllm.gateway.store.items.time.monotonic", lambda: now[0])
+    caplog.set_level(logging.INFO, "cnllm.gateway")
+    log = FailureLog()
+    log.worked()
+    for seconds, failure in ((0, "full"), (1, "full"), (2, "locked"), (59, "locked"), (70, "locked")):
+        now[0] = 1000.0 + seconds
+        log.failed(failure)
+    assert log.failure == "locked"
+    log.worked()
+    log.worked()
+    log.failed("locked")
+    lines = [record.getMessage() for record in caplog.records]
+    begin = "the gateway's store fails, and requests go on without state: "
+    end = "the gateway's store works again"
+    assert lines == [f"{begin}{text}" for text in ("full", "locked", "locked")] + [end, f"{begin}locked"]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")
