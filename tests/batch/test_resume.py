@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import stat
 import sys
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -16,7 +17,7 @@ from cli.support import Machine
 
 from cnllm.errors import CnllmError
 
-from .stub import Answer, Stub, error, stub
+from .stub import Answer, Stub, error, reply, stub
 from .support import PRICE, lines, prompts, rows, run, texts
 
 
@@ -214,6 +215,56 @@ def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
         again = run(server, tmp_path, source, attempts=1, flags=PRICE)
         assert (again.done, again.failed, again.cost) == (6, 0, 6 * Decimal(10 * 2 + 5 * 8) / 1_000_000)
     assert set(texts(tmp_path)) == {f"r{n}" for n in range(6)}
+
+
+def test_each_line_of_a_row_was_paid(tmp_path: Path) -> None:
+    source, out = rows(tmp_path, prompts(5)), tmp_path / "out.jsonl"
+    with stub() as server:
+        first = run(server, tmp_path, source, flags=PRICE)
+        assert first.cost is not None
+        out.write_bytes(out.read_bytes() + out.read_bytes().splitlines(keepends=True)[-1])
+        (tmp_path / "out.jsonl.state").unlink()
+        again = run(server, tmp_path, source, flags=PRICE)
+        assert (again.done, again.asked, again.cost) == (5, 0, first.cost * 6 / 5)
+    assert len(lines(tmp_path)) == 5
+
+
+def test_a_line_that_the_state_does_not_know_yet_costs_what_it_says_or_what_was_reserved(tmp_path: Path) -> None:
+    """A crash came between the line and the state. A refused request costs nothing."""
+    uncounted = reply("re: p1")
+    del uncounted["usage"]
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return {"p0": (400, error("no"), {}), "p1": (200, uncounted, {})}.get(prompt)
+
+    source, out = rows(tmp_path, prompts(3)), tmp_path / "out.jsonl"
+    with stub(rule=rule) as server:
+        first = run(server, tmp_path, source, flags=PRICE)
+        assert first.cost is not None
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state")) as db:
+            db.execute("UPDATE rows SET state = 0, cost = 1000000, attempts = 0, place = NULL, length = NULL")
+            db.commit()
+        out.write_bytes(out.read_bytes() + b"\n")
+        again = run(server, tmp_path, source, flags=PRICE)
+        answer = Decimal(10 * 2 + 5 * 8) / 1_000_000
+        assert (again.done, again.failed, again.cost) == (2, 1, first.cost + Decimal("0.001") + answer)
+
+
+def test_the_copy_of_the_failures_goes_with_the_last_of_them_and_the_mode_of_the_output_stays(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (503, error("busy"), {}) if prompt == "p1" and len(server.log) < 4 else None
+
+    source, out = rows(tmp_path, prompts(3)), tmp_path / "out.jsonl"
+    with stub(rule=rule) as server:
+        run(server, tmp_path, source, attempts=1)
+        copy = tmp_path / "out.jsonl.errors.jsonl"
+        assert len(copy.read_bytes().splitlines()) == 1
+        out.chmod(0o640)
+        run(server, tmp_path, source, attempts=1, order=True)
+        assert run(server, tmp_path, source, attempts=1, order=True).failed == 0
+    assert not copy.exists()
+    assert [line["id"] for line in lines(tmp_path)] == ["r0", "r1", "r2"]
+    assert sys.platform == "win32" or stat.S_IMODE(out.stat().st_mode) == 0o640
 
 
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
