@@ -80,6 +80,19 @@ def test_without_a_rule_the_status_says_whether_another_attempt_may_succeed(tmp_
     assert [status for status, may in retryable.items() if may] == [408, 409, 429, 500, 502, 599], retryable
 
 
+def test_an_object_that_says_it_failed_is_an_error_and_no_empty_reply() -> None:
+    for body, is_error in (
+        ({"status": "failed", "reason": "no"}, True),
+        ({"type": "Error"}, True),
+        ({"code": "1234"}, True),
+        ({"message": "no", "status": 500}, True),
+        ({"status": "completed"}, False),
+        ({"note": "error"}, False),
+    ):
+        error = failure(model("openai-compatible", "openai-chat"), 200, json.dumps(body).encode())
+        assert isinstance(error, cnllm.EmptyReply) is not is_error, body
+
+
 def test_json_that_was_cut_off_is_no_sentence() -> None:
     for sent in (b'[{"a', b'{"a', b" [1, 2"):
         error = failure(model("openai-compatible", "openai-chat"), 400, sent)
