@@ -124,7 +124,7 @@ def make_settings(
     words = [("unsure", get_args(Unsure)), ("changed", get_args(Changed)), ("group_by", get_args(GroupBy))]
     for name, known in words:
         if (value := given.get(name)) is not None:
-            checks.word(name, value, known)
+            checks.as_word(name, value, known)
     checks.number("attempts", given.get("attempts"), 1, none=True)
     for name, rate in (("rpm", given.get("rpm")), ("tpm", given.get("tpm"))):
         if rate is not None and not rate > 0:  # NaN, too

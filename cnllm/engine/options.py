@@ -420,7 +420,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
 
 def _word_reader(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return a reader for an option that takes one of some words."""
-    return lambda value: checks.word(name, value, words)
+    return lambda value: checks.as_word(name, value, words)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

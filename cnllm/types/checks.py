@@ -105,7 +105,7 @@ def require_text(name: str, value: Any) -> None:
         raise wrong_type(name, value, "a string")
 
 
-def word(name: str, value: Any, words: Sequence[str]) -> str:
+def as_word(name: str, value: Any, words: Sequence[str]) -> str:
     """Return a value that is one of some words. Raise `ValueError` for any other."""
     if not isinstance(value, str) or str.__str__(value) not in words:
         raise wrong_value(name, value, f"one of {', '.join(words)}")

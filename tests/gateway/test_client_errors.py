@@ -58,7 +58,7 @@ PATHS = {
         "/nothing/here",
         "/chat/x",
     ],
-    "openai-responses": ["/v1/responses/x/y", "/responses/x/cancel/z", "/v1/responses/"],
+    "openai-responses": ["/v1/responses/x/y", "/responses/x/cancel/z", "/v1/responses/x/input_items/y"],
     "anthropic-messages": ["/v1/messages/batches", "/v1/messages/batches/x/results", "/messages/x"],
     "gemini": ["/v1beta/cachedContents", "/v1beta/files/x", "/v1beta/tunedModels/x", "/v1beta"],
 }
