@@ -77,6 +77,15 @@ def test_where_none_can_the_error_names_each_and_nothing_is_sent(tmp_path: Path)
         assert not found[2].received
 
 
+def test_where_no_target_has_a_key_the_hint_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DEEPSEEK_API_KEY", "MISTRAL_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with Client(cnllm.Registry.load()) as client, pytest.raises(cnllm.NoTarget) as caught:
+        client.call("deepseek/deepseek-v4-pro", "hi", fallback=["mistral/mistral-large-4"])
+    assert "DEEPSEEK_API_KEY is not set" in str(caught.value)
+    assert "DEEPSEEK_API_KEY" in (caught.value.hint or "")
+
+
 def test_a_target_without_a_key_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with two(tmp_path, [[reply()]], [[reply()]]) as (registry, _, other), client_of(registry) as client:
         path = tmp_path / "routes.toml"

@@ -108,6 +108,7 @@ class RoutedCall(Call):
         self._queue = [target for target in targets if target.obstacle is None]
         self._cooling: list[RouteTarget] = []  # tried last
         self._reasons: dict[str, str] = {}  # target → why it did not answer
+        self._hint: str | None = None  # of the first target that could not be asked
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
         self._failed_replies: list[Reply] = []  # failed attempts whose usage is known
@@ -162,14 +163,9 @@ class RoutedCall(Call):
         """Open the call of a target. Whether it could be opened."""
         try:
             call = self._open_call(target, tuple(self._notes))
-        except KeyMissing as error:
-            self._pass_over(target, f"{error.env[0]} is not set" if error.env else "it has no key")
-            return False
-        except Untrusted:
-            self._pass_over(target, "its key is not trusted with its address")
-            return False
-        except CannotSend as error:
-            self._pass_over(target, error.message)
+        except (KeyMissing, Untrusted, CannotSend) as error:
+            self._pass_over(target, _obstacle(error))
+            self._hint = self._hint or error.hint
             return False
         self._target, self._call, self.plan = target, call, call.plan
         return True
@@ -212,7 +208,8 @@ class RoutedCall(Call):
         """Return the error of a route whose targets all failed: the first one that was asked names the cause."""
         reasons = tuple(self._reasons.items())
         if not self._errors:
-            return NoTarget(f"no target can take this request: {self._listing()}", targets=reasons)
+            message = f"no target can take this request: {self._listing()}"
+            return NoTarget(message, targets=reasons, hint=self._hint)
         error = self._errors[0]
         error.add_attempts(self._other_costs(error))
         error.targets = reasons
@@ -463,6 +460,13 @@ class RoutedCall(Call):
             return continued_reply(before, reply, repeats=texts.repeats)
         reply = replace(reply, usage=total_usage([before, reply]))
         return with_costs(reply, [before.cost])
+
+
+def _obstacle(error: CnllmError) -> str:
+    """Return why a target cannot be asked."""
+    if isinstance(error, KeyMissing):
+        return f"{error.env[0]} is not set" if error.env else "it has no key"
+    return "its key is not trusted with its address" if isinstance(error, Untrusted) else error.message
 
 
 def _reason(error: CnllmError) -> str:
