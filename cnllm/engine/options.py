@@ -251,6 +251,10 @@ def _reasoning(value: Any) -> str | int:
     raise checks.wrong_value("reasoning", value, f"one of off, on, {', '.join(LEVELS)}, or a number of tokens")
 
 
+_CHOICES = ("auto", "none", "required", "any")
+_ONE_TOOL = "an object that names one tool, or has the type auto, none or required (for some of them pass tools=[…])"
+
+
 def read_tool_choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
     """Read a tool choice: a word, or an object in the shape of OpenAI or Anthropic. Raises `ValueError`."""
     original = value
@@ -261,6 +265,8 @@ def read_tool_choice(value: Any) -> tuple[Literal["auto", "none", "required", "n
         name = checks.as_dict("tool_choice", inner).get("name")
         if isinstance(name, str) and name:
             return "named", name
+        if kind not in _CHOICES:
+            raise checks.wrong_value("tool_choice", original, _ONE_TOOL)
         value = kind
     match str.__str__(value) if isinstance(value, str) else None:
         case "auto":

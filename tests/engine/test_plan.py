@@ -428,6 +428,8 @@ def test_text_that_no_utf8_can_hold_is_named_or_mended(plain: cnllm.Model) -> No
 def test_a_named_tool_that_is_not_offered_is_a_mistake(plain: cnllm.Model) -> None:
     with pytest.raises(ValueError, match="search"):
         build(plain, tools=[tool()], tool_choice="other")
+    with pytest.raises(ValueError, match=r"for some of them pass tools="):
+        build(plain, tools=[tool()], tool_choice={"type": "allowed_tools", "allowed_tools": {"tools": [tool()]}})
 
 
 def test_defaults_of_a_model_hold_unless_the_caller_says_otherwise(home: Home) -> None:
