@@ -36,7 +36,8 @@ __all__ = [
 
 
 _MOST = 10_000  # calls that wait
-_BATCH = 500  # calls of one transaction
+_BATCH = 32  # calls of one transaction: half a millisecond, for which other threads may wait
+_REST = 0.005  # seconds between two transactions, for other threads
 _PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
@@ -116,6 +117,8 @@ class CallLog:
                 self._lose(len(batch), error.message)
             except (ImportError, OSError, TypeError, ValueError) as error:  # some builds of Python have no SQLite
                 self._lose(len(batch), f"{type(error).__name__}: {error}")
+            if self._waiting:
+                self._closing.wait(_REST)
 
     def _lose(self, count: int, reason: str) -> None:
         """Count calls that are lost, and warn."""
