@@ -157,6 +157,8 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
     if rest == "/models":
         return Endpoint("models", path_protocol(path, headers))
     if rest.startswith("/models/"):
+        if method == "POST":
+            return None  # nobody makes a model: the name ends with a call that is not there (`:embedContent`)
         return Endpoint("model", path_protocol(path, headers), rest.removeprefix("/models/"))
     if rest.startswith("/requests/"):
         return Endpoint("request", NO_WIRE, rest.removeprefix("/requests/"))

@@ -89,8 +89,9 @@ def test_an_unknown_path_is_answered_in_the_protocol_of_its_beginning(protocol: 
 def test_an_unknown_verb_of_a_model_is_answered_in_its_protocol(here: Setting) -> None:
     headers = {"authorization": f"Bearer {here.key('verbs')}"}
     response = here.http.post("/v1beta/models/here/priced:embedContent", headers=headers, json={})
-    assert response.status_code == 405
-    assert response.json()["error"]["status"]
+    assert response.status_code == 404
+    assert response.json()["error"]["status"] == "NOT_FOUND"
+    assert sentence("gemini", response.json())[0].endswith("/v1beta/models/here/priced:embedContent")
 
 
 def test_headers_decide_where_the_path_says_nothing(here: Setting) -> None:
