@@ -22,9 +22,6 @@ __all__ = [
     "untrusted_models",
 ]
 
-_WIDE_SECTIONS = frozenset(("defaults", "protocols", "families"))
-"""Sections of a registry file whose flags hold for providers that the file does not name."""
-
 
 def key_for(plan: Plan, registry: Registry) -> str | None:
     """Return the key for a plan, from the environment or the keys file. None where none is needed.
@@ -87,7 +84,7 @@ def check_origin(name: str, model: Model, url: str) -> None:
 def untrusted_models(registry: Registry) -> dict[str, Untrusted]:
     """Return the providers and the models whose keys are set and may not go where the files say, with the errors."""
     out: dict[str, Untrusted] = {}
-    for name in (*_touched_providers(registry), *registry.own_models()):
+    for name in (*registry.own_providers(), *registry.own_models()):
         try:
             model = registry.resolve(name, suggest=False) if "/" in name else registry.endpoint(name)
         except CnllmError:
@@ -102,19 +99,6 @@ def untrusted_models(registry: Registry) -> dict[str, Untrusted]:
         except Untrusted as error:
             out[name] = error
     return out
-
-
-def _touched_providers(registry: Registry) -> list[str]:
-    """Return the providers whose addresses or keys the user's files may say: their own, or all.
-
-    Files that only add providers change no other: those are not looked up, which takes time and memory.
-    """
-    theirs = [document.data for document in registry.documents if document.builtin or document.is_data]
-    own = [document.data for document in registry.documents if not (document.builtin or document.is_data)]
-    added = list(dict.fromkeys(name for data in own for name in data.get("providers", {})))
-    is_beside = all(name not in data.get("providers", {}) for data in theirs for name in added)
-    has_wide_flags = any(not _WIDE_SECTIONS.isdisjoint(data) for data in own)
-    return added if is_beside and not has_wide_flags else registry.providers
 
 
 @lru_cache(maxsize=256)

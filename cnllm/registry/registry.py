@@ -20,6 +20,8 @@ from cnllm.types import checks
 __all__ = ["Registry", "SiteGroup", "resolve_model"]
 
 _MOST_MODELS = 2048  # that are kept: a program may make names up
+_WIDE_SECTIONS = frozenset(("defaults", "protocols", "families"))
+"""The sections of a file whose flags hold for providers that the file does not name."""
 
 
 class SiteGroup(NamedTuple):
@@ -213,6 +215,24 @@ class Registry:
                 if wire == protocol:
                     yield table
                     yield from table.get("when", {}).values()
+
+    def own_providers(self) -> list[str]:
+        """List the providers that the user's own files may change, sorted: those they name, and those that extend one.
+
+        These are all providers, where a file has flags that hold for any.
+        """
+        own = self._own_documents()
+        if any(not _WIDE_SECTIONS.isdisjoint(document.data) for document in own):
+            return self.providers
+        named = {name for document in own for name in document.data.get("providers", {})}
+        return [name for name in self.providers if named and self._is_based_on(name, named)]
+
+    def _is_based_on(self, provider: str, names: set[str]) -> bool:
+        """Whether a provider is one of these or extends one, or extends what is not there."""
+        try:
+            return not names.isdisjoint(self._current_layers.extends_chain("providers", provider))
+        except RegistryError:
+            return True  # what uses the provider names the fault
 
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""
