@@ -49,9 +49,10 @@ _NO_ERROR = ErrorPaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
-_Paths = tuple[tuple[str, str | None], ...]
+_LAST = 1_000  # behind every path
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
-
+_Place = tuple[int, int, str | None]
+"""The index of a count in `_COUNTS`, the rank of a path among those of the count, and the path behind its first key."""
 
 InvalidCounts = dict[str, list[tuple[str, Any]]]
 """The paths and the values of invalid counts, by their names."""
@@ -237,24 +238,25 @@ def as_count(value: Any) -> int | None:
 def counts_reader(flags: Flags) -> CountsReader:
     """Return the reader of counts for these flags."""
     paths = flags.usage or _NONE
-    places = tuple((name, _split(getattr(paths, name))) for name in _COUNTS)
+    places = _places(paths)
     excluded = frozenset(paths.excluded_from_totals or ())
 
     def read(data: dict[str, Any], invalid: InvalidCounts) -> Usage:
-        counts: list[int | None] = []
-        for name, paths in places:
-            found: int | None = None
-            for outer, inner in paths:
-                value = data.get(outer)
+        counts: list[int | None] = [None] * len(_COUNTS)
+        ranks = [_LAST] * len(_COUNTS)
+        for outer, value in data.items():
+            for index, rank, inner in places.get(outer, ()):
+                count = value
                 if inner is not None:
-                    value = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
-                if value is None:
-                    continue
-                count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
+                    count = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
                 if count is None:
-                    invalid.setdefault(name, []).append((f"{outer}.{inner}" if inner else outer, value))
-                found = count if found is None else found
-            counts.append(found)
+                    continue
+                number = count if type(count) is int and 0 <= count <= LARGEST_COUNT else as_count(count)
+                if number is None:
+                    path = f"{outer}.{inner}" if inner else outer
+                    invalid.setdefault(_COUNTS[index], []).append((path, count))
+                elif rank < ranks[index]:
+                    counts[index], ranks[index] = number, rank
         reasoning, cached, written, output, input, total, hourly, by_tools = counts
         if excluded:
             output = _plus(output, reasoning if "reasoning" in excluded else None)
@@ -262,7 +264,7 @@ def counts_reader(flags: Flags) -> CountsReader:
             input = _plus(input, written if "cache_write" in excluded else None)
             input = _plus(input, by_tools if "tool_input" in excluded else None)
             if unknown := invalid.keys() & excluded:  # a sum with an unknown part is unknown
-                unknown &= {name for (name, _), count in zip(places, counts, strict=True) if count is None}
+                unknown &= {name for name, count in zip(_COUNTS, counts, strict=True) if count is None}
                 output = None if "reasoning" in unknown else output
                 input = None if unknown - {"reasoning"} else input
         if total is None and input is not None and output is not None:
@@ -272,9 +274,14 @@ def counts_reader(flags: Flags) -> CountsReader:
     return read
 
 
-def _split(paths: list[str] | None) -> _Paths:
-    """Return each path as its first key and the rest; None where there is no rest."""
-    return tuple((outer, inner or None) for outer, _, inner in (path.partition(".") for path in paths or ()))
+def _places(paths: UsagePaths) -> dict[str, list[_Place]]:
+    """Return the places of counts by the first keys of their paths."""
+    places: dict[str, list[_Place]] = {}
+    for index, name in enumerate(_COUNTS):
+        for rank, path in enumerate(getattr(paths, name) or ()):
+            outer, _, inner = path.partition(".")
+            places.setdefault(outer, []).append((index, rank, inner or None))
+    return places
 
 
 def _plus(count: int | None, addition: int | None) -> int | None:
