@@ -313,7 +313,20 @@ class _SumPair(NamedTuple):
     @property
     def state(self) -> BillState:
         """Return whether they agree."""
-        return _state(self.bill, self.log)
+        bill, log = self.bill, self.log
+        if bill is None or not bill.has_content:
+            return "ours-only"
+        if log is None or not log.calls:
+            return "bill-only"
+        counts = _tokens(bill, log).values()
+        if any(ours is not None and theirs is not None and ours != theirs for theirs, ours in counts):
+            return "different"
+        if not bill.money:
+            return "matched" if all(None not in pair for pair in counts) else "different"
+        if log.incomplete or {*bill.money} != {*log.money}:
+            return "different"
+        is_equal = all(abs(amount - log.money[currency]) <= bill.slack for currency, amount in bill.money.items())
+        return "matched" if is_equal else "different"
 
 
 class _Calendar:
@@ -345,21 +358,6 @@ class _Calendar:
 
 
 # ── one sum ───────────────────────────────────────────────────────────────────
-
-
-def _state(bill: BillSum | None, log: LogSum | None) -> BillState:
-    if bill is None or not bill.has_content:
-        return "ours-only"
-    if log is None or not log.calls:
-        return "bill-only"
-    if any(ours is not None and theirs is not None and ours != theirs for theirs, ours in _tokens(bill, log).values()):
-        return "different"
-    if not bill.money:
-        return "matched" if all(None not in pair for pair in _tokens(bill, log).values()) else "different"
-    if log.incomplete or {*bill.money} != {*log.money}:
-        return "different"
-    is_equal = all(abs(amount - log.money[currency]) <= bill.slack for currency, amount in bill.money.items())
-    return "matched" if is_equal else "different"
 
 
 def _tokens(bill: BillSum | None, log: LogSum | None) -> dict[str, tuple[Decimal | None, int | None]]:

@@ -17,7 +17,7 @@ from cnllm.errors import CnllmError
 from cnllm.system.files import read_bounded
 from cnllm.types.checks import matches_pattern
 
-__all__ = ["KINDS", "Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
+__all__ = ["Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
 
 Kind = Literal["input", "prompt", "cached", "cache_write", "cache_write_5m", "cache_write_1h", "output", "requests"]
 """The things that a number counts: tokens of a kind, or requests.
@@ -25,9 +25,6 @@ Kind = Literal["input", "prompt", "cached", "cache_write", "cache_write_5m", "ca
 `input` is neither from the cache nor written to it, `prompt` is all of the input.
 """
 
-KINDS: tuple[Kind, ...] = (
-    *("input", "prompt", "cached", "cache_write", "cache_write_5m", "cache_write_1h", "output", "requests"),
-)
 _MOST_BYTES = 1 << 20
 
 

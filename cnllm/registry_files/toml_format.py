@@ -46,13 +46,9 @@ _SOURCE = re.compile(r'([\w-]+) = \{ url = "(\S+)", seen = ([\d-]+), how = "([a-
 class _Statement(Struct, frozen=True):
     """A blank line, a comment, the head of a table, or a key with its value: `keys` is its dotted path."""
 
-    lines: tuple[str, ...]
+    text: str
     keys: tuple[str, ...] = ()
     is_head: bool = False
-
-    @property
-    def first(self) -> str:
-        return self.lines[0]
 
     @property
     def is_key(self) -> bool:
@@ -97,13 +93,13 @@ def _statements(text: str) -> Iterator[_Statement]:
     for one in statements(text):
         begin, end = text.rfind("\n", 0, one.begin) + 1, text.find("\n", one.end)
         end = len(text) if end < 0 else end
-        yield from (_Statement((line.rstrip(),)) for line in text[position:begin].split("\n")[:-1])
+        yield from (_Statement(line.rstrip()) for line in text[position:begin].split("\n")[:-1])
         position = end + 1
         line = text[one.begin : end].rstrip()
         if not one.is_head:
             line = f"{text[one.begin : one.after_keys].rstrip()} = {text[one.after_keys + 1 : end].strip()}"
-        yield _Statement((line,), tuple(one.keys), is_head=one.is_head)
-    yield from (_Statement((line.rstrip(),)) for line in text[position:].split("\n"))
+        yield _Statement(line, tuple(one.keys), is_head=one.is_head)
+    yield from (_Statement(line.rstrip()) for line in text[position:].split("\n"))
 
 
 def _tables(statements: Iterable[_Statement]) -> Iterator[list[_Statement]]:
@@ -134,23 +130,23 @@ def _ordered(table: list[_Statement]) -> list[_Statement]:
 
 def _short_source(statement: _Statement) -> _Statement:
     """Return a named source that says nothing more than HOW DAY URL PATH as this text."""
-    found = _SOURCE.fullmatch(statement.first)
+    found = _SOURCE.fullmatch(statement.text)
     if not found:
         return statement
     name, url, day, how, path = found.groups()
-    return _Statement((f'{name} = "{how} {day} {url}{f" {path}" if path else ""}"',), statement.keys)
+    return _Statement(f'{name} = "{how} {day} {url}{f" {path}" if path else ""}"', statement.keys)
 
 
 def _split(table: list[_Statement]) -> list[list[_Statement]]:
     """Return a table, and after it the tables that its very long inline tables become."""
-    head = table[0] if table and table[0].is_head and not table[0].first.startswith("[[") else None
+    head = table[0] if table and table[0].is_head and not table[0].text.startswith("[[") else None
     if head is None or head.keys[-1] == "sources":  # of sources that are equally precise, the first counts
         return [table]
     kept: list[_Statement] = []
     made: list[list[_Statement]] = []
     for one in table:
         longest = _WIDEST_SOURCES if one.keys == ("sources",) and _is_layer(head.keys) else _LONGEST
-        inner = _inner_table(head, one) if one.is_key and len(one.first) > longest else []
+        inner = _inner_table(head, one) if one.is_key and len(one.text) > longest else []
         made += _split(inner) if inner else []
         kept += [] if inner else [one]
     if made:
@@ -162,20 +158,20 @@ def _split(table: list[_Statement]) -> list[list[_Statement]]:
 
 def _inner_table(head: _Statement, statement: _Statement) -> list[_Statement]:
     """Return the table that an inline table becomes, with a comment behind it first; nothing for another value."""
-    key, _, value = statement.first.partition(" = ")
+    key, _, value = statement.text.partition(" = ")
     if not value.startswith("{") or "\n" in value:
         return []
     members = [value[begin:end] for begin, end in items(value, 0)]
     comment = value[value_end(value, 0) :].strip()
-    name = f"{head.first[1 : value_end(head.first, 1)]}.{key}"
-    first = _Statement((f"[{name}]{'  ' if comment else ''}{comment}",), (*head.keys, *statement.keys), is_head=True)
+    name = f"{head.text[1 : value_end(head.text, 1)]}.{key}"
+    first = _Statement(f"[{name}]{'  ' if comment else ''}{comment}", (*head.keys, *statement.keys), is_head=True)
     return [first, *_statements("\n".join(members))]
 
 
 def _wrapped(statement: _Statement) -> _Statement:
     """Return a statement whose very long lines are broken at the items of a list."""
-    lines = statement.first.split("\n")
-    if not statement.is_key or max(map(len, lines)) <= _LONGEST or '"""' in statement.first or "'''" in statement.first:
+    lines = statement.text.split("\n")
+    if not statement.is_key or max(map(len, lines)) <= _LONGEST or '"""' in statement.text or "'''" in statement.text:
         return statement
     out: list[str] = []
     while lines:
@@ -183,7 +179,7 @@ def _wrapped(statement: _Statement) -> _Statement:
         broken = _short_lines(line) if len(line) > _LONGEST else []
         lines[:0] = broken
         out += [] if broken else [line]
-    return _Statement(("\n".join(out),), statement.keys)
+    return _Statement("\n".join(out), statement.keys)
 
 
 def _short_lines(line: str) -> list[str]:
@@ -216,14 +212,14 @@ def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]
         owner = owners.get(head[:-1]) if head[-1:] == ("sources",) else None
         keys = [one for one in table if one.is_key]
         line = _short_line(keys)
-        has_comment = "#" in "".join(one.first for one in table[: 1 + len(keys)])
+        has_comment = "#" in "".join(one.text for one in table[: 1 + len(keys)])
         if owner is None or head in divided or not keys or has_comment or "\n" in line or len(line) > _WIDEST_SOURCES:
             out.append(table)
             if _is_layer(head):
                 owners[head] = out[-1] = _with_joined_sources(table)
             continue
         place = 1 + max(n for n, one in enumerate(owner) if one.keys)
-        owner.insert(place, _Statement((line,), ("sources", *(keys[0].keys if len(keys) == 1 else ()))))
+        owner.insert(place, _Statement(line, ("sources", *(keys[0].keys if len(keys) == 1 else ()))))
         out[-1] += table[1 + len(keys) :]  # the lines before the next table
     return out
 
@@ -236,12 +232,12 @@ def _with_joined_sources(table: list[_Statement]) -> list[_Statement]:
         return table
     start = table.index(own[0])
     rest = [one for one in table if one not in own]
-    return [*rest[:start], _Statement((line,), ("sources",)), *rest[start:]]
+    return [*rest[:start], _Statement(line, ("sources",)), *rest[start:]]
 
 
 def _short_line(cited: Sequence[_Statement]) -> str:
     """Return the line that has all citations of a layer."""
-    texts = [one.first.removeprefix("sources.") for one in cited]
+    texts = [one.text.removeprefix("sources.") for one in cited]
     return f"sources.{texts[0]}" if len(texts) == 1 else f"sources = {{ {', '.join(texts)} }}"
 
 
@@ -274,16 +270,16 @@ def _aligned(table: list[_Statement]) -> list[_Statement]:
     out: list[_Statement] = []
     for is_plain, run in groupby(table, _is_plain):
         statements = list(run)
-        width = max(len(statement.first.partition(" = ")[0]) for statement in statements) if is_plain else 0
+        width = max(len(statement.text.partition(" = ")[0]) for statement in statements) if is_plain else 0
         for statement in statements:
-            key, _, value = statement.first.partition(" = ")
-            out.append(_Statement((f"{key:{width}} = {value}",), statement.keys) if is_plain else statement)
+            key, _, value = statement.text.partition(" = ")
+            out.append(_Statement(f"{key:{width}} = {value}", statement.keys) if is_plain else statement)
     return out
 
 
 def _is_plain(statement: _Statement) -> bool:
     return (
-        statement.is_key and len(statement.keys) == 1 and "\n" not in statement.first and " = " not in statement.keys[0]
+        statement.is_key and len(statement.keys) == 1 and "\n" not in statement.text and " = " not in statement.keys[0]
     )
 
 
@@ -291,7 +287,7 @@ def _spaced(statements: list[_Statement]) -> list[str]:
     """Return the lines with rules of one width, and one blank line before each rule, provider, model and family."""
     out: list[str] = []
     for statement in statements:
-        line = statement.first
+        line = statement.text
         if rule := _RULE.fullmatch(line):
             line = f"# ── {rule[1]} ".ljust(_RULE_WIDTH, "─")
             _separate(out)
