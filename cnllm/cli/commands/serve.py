@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_SECONDS = options.NumberRange(min=0, min_open=True, max=7 * 86_400)
-_COUNT = click.IntRange(min=1)
+_seconds_option = partial(click.option, metavar="S", type=options.NumberRange(min=0, min_open=True, max=7 * 86_400))
+_count_option = partial(click.option, metavar="N", type=click.IntRange(min=1))
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"
 _KEY_HINT = "write letters, digits and signs without blanks"
@@ -112,27 +113,13 @@ HELP = options.Help(
     multiple=True,
     help="A proxy, or a network of them, whose X-Forwarded-For names the client.",
 )
-@click.option("--head-timeout", metavar="S", type=_SECONDS, help="Seconds for the head of each request. Default: 20.")
-@click.option("--body-timeout", metavar="S", type=_SECONDS, help="Seconds for the body of a request. Default: 120.")
-@click.option(
-    "--idle-timeout", metavar="S", type=_SECONDS, help="Seconds until an idle connection is closed. Default: 75."
-)
-@click.option(
-    "--write-timeout",
-    metavar="S",
-    type=_SECONDS,
-    help="Seconds for a client to read its answer. Default: 60.",
-)
-@click.option(
-    "--max-connections",
-    metavar="N",
-    type=_COUNT,
-    help="The most connections of a process. Default: 4096, or half of its files.",
-)
-@click.option("--max-requests", metavar="N", type=_COUNT, help="The most requests of a process at once. Default: 2048.")
-@click.option(
-    "--max-held", metavar="MB", type=_COUNT, help="The most megabytes of bodies that a process holds. Default: 512."
-)
+@_seconds_option("--head-timeout", help="Seconds for the head of each request. Default: 20.")
+@_seconds_option("--body-timeout", help="Seconds for the body of a request. Default: 120.")
+@_seconds_option("--idle-timeout", help="Seconds until an idle connection is closed. Default: 75.")
+@_seconds_option("--write-timeout", help="Seconds for a client to read its answer. Default: 60.")
+@_count_option("--max-connections", help="The most connections of a process. Default: 4096, or half of its files.")
+@_count_option("--max-requests", help="The most requests of a process at once. Default: 2048.")
+@_count_option("--max-held", metavar="MB", help="The most megabytes of bodies that a process holds. Default: 512.")
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
