@@ -1,7 +1,8 @@
-"""Read two public files of models from disk into one form. The content shows which of the two it is."""
+"""Read two public files of models into one form: from disk, or downloaded. The content shows which of the two it is."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,13 +17,18 @@ from cnllm.system.files import read_bounded
 
 __all__ = [
     "CURRENCY",
+    "LIST_URLS",
+    "MAX_BYTES",
     "NO_CHAT",
     "PER_MILLION",
     "PER_TOKEN",
     "SUPPORTS",
     "WORDS",
     "ListName",
+    "PublicList",
     "PublishedModel",
+    "list_from_bytes",
+    "list_from_file",
     "published_models",
     "read_published",
 ]
@@ -32,6 +38,15 @@ CURRENCY = "USD"
 
 ListName = Literal["models.dev", "litellm"]
 """The names of the two lists."""
+
+LIST_URLS: dict[str, str] = {
+    "models.dev": "https://models.dev/api.json",
+    "litellm": "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json",
+}
+"""The addresses that the two projects name: the README of anomalyco/models.dev, and litellm/__init__.py."""
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The largest list that is read; those of 2026-09 have 3 to 5 MB."""
 
 NO_CHAT = re.compile(
     r"rerank|embed|moderation|whisper|(?:^|[-/])(?:(?:tts|asr)(?:-|$)|(?:bge|mini_lm)[-_])", re.IGNORECASE
@@ -86,6 +101,15 @@ class PublishedModel(Struct, frozen=True):
     is_chat: bool = True
 
 
+class PublicList(Struct, frozen=True):
+    """A public list as it was read: its name, where from and when, and its models."""
+
+    name: ListName
+    url: str
+    seen: datetime.date
+    models: list[PublishedModel]
+
+
 def read_published(path: Path) -> list[PublishedModel]:
     """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
     try:
@@ -94,6 +118,32 @@ def read_published(path: Path) -> list[PublishedModel]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise RegistryError(f"cannot be read: {reason}", file=str(path), hint=_HINT) from error
     return published_models(content, str(path))[1]
+
+
+def list_from_bytes(content: bytes, url: str, seen: datetime.date) -> PublicList:
+    """Return the list with this content. Raises `RegistryError` for a content that is none."""
+    name, models = published_models(content, url)
+    return PublicList(name, url, seen, models)
+
+
+def list_from_file(path: Path) -> PublicList:
+    """Return the list in a file, as of the day on which the file was written. Raises `RegistryError`."""
+    try:
+        content = read_bounded(path, MAX_BYTES)
+        seen = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        names = ", ".join(LIST_URLS)
+        raise RegistryError(
+            f"cannot be read: {reason}", file=str(path), hint=f"name {names}, a file or a URL"
+        ) from error
+    name, models = published_models(content, str(path))
+    return PublicList(name, _cited(name, path), seen, models)
+
+
+def _cited(name: ListName, path: Path) -> str:
+    """Return the source to cite: the list's own address, because a path says nothing on another machine."""
+    return f"{LIST_URLS[name]} ({path.name})" if path.name.isprintable() else LIST_URLS[name]
 
 
 def published_models(content: bytes, label: str) -> tuple[ListName, list[PublishedModel]]:

@@ -247,14 +247,14 @@ def test_another_status_is_said(machine: Machine, status: int) -> None:
 
 
 def test_a_body_without_end_is_cut_off(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.registry_files.updates.lists.MAX_BYTES", 1_000_000)
+    monkeypatch.setattr("cnllm.registry_files.public_lists.MAX_BYTES", 1_000_000)
     head = b"HTTP/1.1 200 x\r\nContent-Length: 1073741824\r\n\r\n"
     with Server([head, *[b"[" * 65536] * 200]) as server:
         machine.run("registry", "update", "--from", f"{server.url}/x").fails(1, "sends more than 1000000 bytes")
 
 
 def test_a_compressed_gigabyte_is_cut_off(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.registry_files.updates.lists.MAX_BYTES", 1_000_000)
+    monkeypatch.setattr("cnllm.registry_files.public_lists.MAX_BYTES", 1_000_000)
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(b"[" * 1_000_000) for _ in range(100)) + packer.flush()
     assert len(bomb) < 200_000
@@ -275,7 +275,7 @@ def test_a_broken_connection_writes_nothing(machine: Machine, script: list[Any])
 
 
 def test_a_large_file_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.registry_files.updates.lists.MAX_BYTES", 1000)
+    monkeypatch.setattr("cnllm.registry_files.public_lists.MAX_BYTES", 1000)
     path = machine.file("big.json", "[" * 5000)
     machine.run("registry", "update", "--from", path).fails(2, "more than 1,000 bytes")
     machine.run("registry", "update", "--from", "/dev/zero").fails(2, "/dev/zero", "cannot be read")

@@ -9,8 +9,8 @@ from typing import Any
 
 from cnllm import Registry
 from cnllm.registry.files import data_folder
-from cnllm.registry_files.public_lists import published_models
-from cnllm.registry_files.updates.changes import Change, PublicList, find_changes
+from cnllm.registry_files.public_lists import PublicList, published_models
+from cnllm.registry_files.updates.changes import Change, find_changes
 
 DAY = datetime.date(2027, 1, 20)  # later than every source of the registry
 NAME = "zai/glm-4.7"

@@ -25,7 +25,8 @@ from cnllm.registry.read import overlay_paths
 from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
-    from cnllm.registry_files.updates.changes import Change, PublicList
+    from cnllm.registry_files.public_lists import PublicList
+    from cnllm.registry_files.updates.changes import Change
     from cnllm.registry_files.updates.release import Release
     from cnllm.registry_files.updates.review import ReviewQuestion
 
@@ -227,13 +228,13 @@ def _today() -> datetime.date:
 
 def _read_list(source: str) -> PublicList:
     """Return the list with a name, at a URL, or in a file."""
-    from cnllm.registry_files.updates import lists
+    from cnllm.registry_files import public_lists
 
-    url = lists.LIST_URLS.get(source, source)
+    url = public_lists.LIST_URLS.get(source, source)
     if not download.is_url(url):
-        return lists.list_from_file(Path(source))
-    content = download.download(url, lists.MAX_BYTES)
-    return lists.list_from_bytes(content, url, _today())
+        return public_lists.list_from_file(Path(source))
+    content = download.download(url, public_lists.MAX_BYTES)
+    return public_lists.list_from_bytes(content, url, _today())
 
 
 def _choose(

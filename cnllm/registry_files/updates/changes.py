@@ -30,12 +30,12 @@ from cnllm.registry_files.compare import (
     number_pairs,
     plain_name,
 )
-from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
+from cnllm.registry_files.public_lists import CURRENCY, ListName, PublicList, PublishedModel
 
 if TYPE_CHECKING:
     from cnllm.registry.registry import Registry
 
-__all__ = ["FIRST_HAND", "Action", "Change", "Kind", "PublicList", "find_changes", "list_of", "new_models"]
+__all__ = ["FIRST_HAND", "Action", "Change", "Kind", "find_changes", "list_of", "new_models"]
 
 Kind = Literal["price", "price-jump", "limits", "input", "status", "reasoning", "new", "renamed", "gone", "moved"]
 """The kinds of changes.
@@ -62,15 +62,6 @@ _EDITIONS: Mapping[ListName, re.Pattern[str]] = {
 """The sources that are a list or a copy of it: DATA_SOURCES.md says how we know. A list and its copies count once."""
 _FULL_WINDOW = 0.85  # of the window: lists that do not know the limit of the output write this much or more
 _DATED = re.compile(r"[-@.](?:20)?\d{2}-?\d{2}(?:-?\d{2})?$|-(?:preview|latest|exp)$")
-
-
-class PublicList(Struct, frozen=True):
-    """A public list as it was read: its name, where from and when, and its models."""
-
-    name: ListName
-    url: str
-    seen: datetime.date
-    models: list[PublishedModel]
 
 
 class Change(Struct, frozen=True):

@@ -19,7 +19,8 @@ from cnllm.registry.data_rules import DataModel
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import UPDATES, data_folder
 from cnllm.registry.registry import Registry
-from cnllm.registry_files.updates.changes import Change, PublicList
+from cnllm.registry_files.public_lists import PublicList
+from cnllm.registry_files.updates.changes import Change
 from cnllm.registry_files.updates.data_store import replace_data_file
 
 __all__ = ["data_text", "toml_key", "toml_value", "updated_models", "updates_text", "write_updates"]

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.registry_files.public_lists import ListName
-from cnllm.registry_files.updates.changes import FIRST_HAND, Change, Kind, PublicList, list_of
+from cnllm.registry_files.public_lists import ListName, PublicList
+from cnllm.registry_files.updates.changes import FIRST_HAND, Change, Kind, list_of
 
 __all__ = [
     "KIND_TITLES",
