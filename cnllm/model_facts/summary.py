@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cnllm._version import VERSION
 from cnllm.errors import CnllmError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "endpoint", "levels", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-6"
+_FORMAT = "cnllm-summary-7"
 _CODE = (
     "model_facts",
     "registry",
@@ -35,16 +35,13 @@ _PACKED = ("title", "context", "input_limit", "output", "input", "reasoning", "p
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
-class Names:
+class Names(NamedTuple):
     """The providers and models, sorted, and the aliases and family aliases with the "provider/id" of each."""
 
-    def __init__(
-        self, providers: list[str], aliases: dict[str, str], models: list[str], families: dict[str, str] | None = None
-    ) -> None:
-        self.providers = providers
-        self.aliases = aliases
-        self.models = models
-        self.family_aliases = families or {}
+    providers: list[str]
+    aliases: dict[str, str]
+    models: list[str]
+    family_aliases: dict[str, str]
 
     def complete(self, prefix: str) -> list[str]:
         """List the names, aliases and family aliases that begin with `prefix`."""
@@ -52,34 +49,26 @@ class Names:
         return sorted(name for name in names if name.startswith(prefix))
 
 
-class Listing(Names):
-    """The names, the names of the capabilities (`kinds`), and the facts on each model.
+class Listing(NamedTuple):
+    """The providers, the aliases, the models, the names of the capabilities (`kinds`), and the facts on each model.
 
-    `left_out` counts the models of a public list that are not among them.
+    `left_out` counts the models of a public list that are not among them; `short` has the aliases of each model.
     """
 
-    def __init__(
-        self,
-        providers: list[str],
-        aliases: dict[str, str],
-        models: list[str],
-        families: dict[str, str],
-        kinds: list[str],
-        rows: dict[str, list[Any] | None],
-        left_out: int,
-    ) -> None:
-        super().__init__(providers, aliases, models, families)
-        self.kinds = kinds
-        self.left_out = left_out
-        self._rows = rows
-        self._short = short_names(aliases)
+    providers: list[str]
+    aliases: dict[str, str]
+    models: list[str]
+    kinds: list[str]
+    rows: dict[str, list[Any] | None]
+    left_out: int
+    short: dict[str, list[str]]
 
     def row(self, name: str) -> dict[str, Any]:
         """Return what `--json` prints for a model; null is unknown. Raise `CnllmError` for one with a fault."""
-        packed = self._rows[name]
+        packed = self.rows[name]
         if packed is None:
             model = _load_registry().resolve(name)
-            return row(model, self._short.get(model.name, []))
+            return row(model, self.short.get(model.name, []))
         full, protocol, *values, letters = packed
         full = full or name
         provider, _, id = full.partition("/")
@@ -88,7 +77,7 @@ class Listing(Names):
             "id": id,
             "provider": provider,
             "protocol": protocol,
-            "short": self._short.get(full, []),
+            "short": self.short.get(full, []),
             **dict(zip(_PACKED, values, strict=True)),
             "capabilities": dict(zip(self.kinds, map(_STATE_BY_LETTER.__getitem__, letters), strict=True)),
         }
@@ -102,7 +91,7 @@ def names() -> Names:
     registry = _load_registry()
     providers = sorted([*registry.providers, *registry.catalogue_providers()])
     listed = Names(providers, registry.aliases, registry.names(catalogue=True), registry.family_aliases)
-    _write_cache("names", registry, [listed.providers, listed.aliases, listed.models, listed.family_aliases])
+    _write_cache("names", registry, list(listed))
     return listed
 
 
@@ -113,8 +102,12 @@ def listing(*, catalogue: bool = False) -> Listing:
     """
     kind = "catalogue" if catalogue else "models"
     entry = cache.read_entry(_entry(kind, _file_contents()))
-    if entry is not None:
-        return Listing(*json.loads(bytes(entry)))
+    data = _listing_data(kind, catalogue=catalogue) if entry is None else json.loads(bytes(entry))
+    return Listing._make([*data, short_names(data[1])])
+
+
+def _listing_data(kind: str, *, catalogue: bool) -> list[Any]:
+    """Return the fields of a listing but the last one, which are cached unless a model has a fault."""
     from cnllm.model_facts.capabilities import KINDS
 
     registry = _load_registry()
@@ -122,10 +115,10 @@ def listing(*, catalogue: bool = False) -> Listing:
     models = registry.names(catalogue=catalogue)
     rows = {name: _packed_row(registry, name) for name in models}
     left_out = 0 if catalogue else len(registry.names(catalogue=True)) - len(models)
-    data: list[Any] = [providers, registry.aliases, models, registry.family_aliases, list(KINDS), rows, left_out]
+    data: list[Any] = [providers, registry.aliases, models, list(KINDS), rows, left_out]
     if None not in rows.values():
         _write_cache(kind, registry, data)
-    return Listing(*data)
+    return data
 
 
 def _packed_row(registry: Registry, name: str) -> list[Any] | None:

@@ -114,14 +114,13 @@ def list_(
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
     listing = summary.listing(catalogue=with_catalogue)
-    short = summary.short_names(listing.aliases)
     matcher = _Filters(listing, **filters)
     text = (part or "").casefold()
     names = listing.models
     if hosts is not None:
         names = _hosts(hosts)
     if text:
-        names = [n for n in names if any(text in x.casefold() for x in (n, *short.get(n, ())))]
+        names = [n for n in names if any(text in x.casefold() for x in (n, *listing.short.get(n, ())))]
     rows = [row for row in map(listing.row, names) if not matcher.providers or row["provider"] in matcher.providers]
     current = [row for row in rows if with_retired or row["status"] != "retired"]
     results = [(row, matcher.fits(row)) for row in current]
@@ -147,7 +146,7 @@ def list_(
             stdio.print_line(
                 f"  it stands for {meant}; all models of the provider: cnllm models list --provider {provider}"
             )
-        elif (close := _similar(text, [*listing.models, *itertools.chain(*short.values())])) is not None:
+        elif (close := _similar(text, [*listing.models, *itertools.chain(*listing.short.values())])) is not None:
             stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
