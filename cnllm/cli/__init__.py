@@ -35,11 +35,6 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except ImportError as error:  # `app` reports those of its own run
-        return _import_error(error)
-
-
-def _import_error(error: ImportError) -> int:
-    """Print what cannot be imported and what to do, and return the exit status."""
-    for line in distribution.import_failure(error) or ():
-        sys.stderr.write(f"cnllm: {line}\n")
-    return 2
+        for line in distribution.import_failure(error) or ():
+            sys.stderr.write(f"cnllm: {line}\n")
+        return 2

@@ -130,7 +130,7 @@ def _clear(session: ChatSession, argument: str) -> None:
 def _save(session: ChatSession, argument: str) -> None:
     if not argument:
         raise errors.UsageError("/save needs a file", "/save talk.md")
-    written = write_conversation(os.path.expanduser(argument), session.messages)
+    written = write_conversation(os.path.expanduser(argument), session.messages())
     stdio.print_line(_safe_text(f"{argument}: {count(written, 'message')}"))
 
 

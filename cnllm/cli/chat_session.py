@@ -122,7 +122,8 @@ class ChatSession:
         """Count an exit status that no later turn changes."""
         self._worst_failure = errors.worst_status(self._worst_failure, status)
 
-    def _messages(self, *new: Message) -> list[Message]:
+    def messages(self, *new: Message) -> list[Message]:
+        """Return the messages of the chat so far, then the new ones."""
         old = (message for turn in self._turns for message in turn.messages)
         if self._replaces_system:
             text = self._system.text if self._system is not None else None
@@ -131,7 +132,7 @@ class ChatSession:
 
     def _new(self, question: Message) -> list[Message]:
         """Return the messages that a turn adds: the question, and the system message if it is new."""
-        texts = [message.text for message in self._messages() if message.role == "system"]
+        texts = [message.text for message in self.messages() if message.role == "system"]
         if self._system is None or self._system.text in texts:
             return [question]
         return [self._system, question]
@@ -180,7 +181,7 @@ class ChatSession:
     def _run_turn(self, new: list[Message], view: ChatView) -> TurnResult:
         options = self._settings.call_options
         try:
-            return run_turn(self._client, self.model, self._messages(*new), self.box, view, **options)
+            return run_turn(self._client, self.model, self.messages(*new), self.box, view, **options)
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
             return TurnResult(None, [], None, error)
 
@@ -229,16 +230,11 @@ class ChatSession:
 
     # ── the conversation ─────────────────────────────────────────────────────
     @property
-    def messages(self) -> list[Message]:
-        """Return the messages of the chat so far."""
-        return self._messages()
-
-    @property
     def system(self) -> str | None:
         """Return the text of the system message; None where there is none."""
         if self._system is not None or self._replaces_system:
             return self._system.text if self._system is not None else None
-        return next((message.text for message in self._messages() if message.role == "system"), None)
+        return next((message.text for message in self.messages() if message.role == "system"), None)
 
     @system.setter
     def system(self, text: str | None) -> None:
@@ -275,7 +271,7 @@ class ChatSession:
         model = client_factory.resolve_model(
             self.registry,
             name,
-            self._messages(),
+            self.messages(),
             self._settings.options,
             protocol=None,
             base_url=None,
@@ -298,7 +294,7 @@ class ChatSession:
     def _check(self, model: Model, settings: ChatSettings) -> None:
         """Raise what is wrong with a request to this model, its key included, before the user types a question."""
         question = Message("user", [Text("?")])
-        messages = self._messages(*self._new(question))
+        messages = self.messages(*self._new(question))
         probe = self._client.stream(model, messages, tools=self.box.tools or None, **settings.call_options)
         probe.close()
         for line in _unseen(probe.plan.notes, self._seen_notes):

@@ -197,7 +197,7 @@ class McpSession:
             client = mcp.Client(transport, cache=None, client_info=client_info, message_handler=self._hear)
             async with client:
                 if self._stderr is not None:
-                    self._stderr.close_file()
+                    self._stderr.file.close()
                 yield client
 
     @asynccontextmanager
@@ -421,7 +421,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 class StderrTail(asyncio.Protocol):
-    """The end of a server's stderr. `file` is the end for the server, which `close_file` closes on this side."""
+    """The end of a server's stderr. `file` is the end for the server, open here until the server has it."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -455,13 +455,9 @@ class StderrTail(asyncio.Protocol):
         """Note the end."""
         self._ended.set()
 
-    def close_file(self) -> None:
-        """Close the server's end on this side."""
-        self.file.close()
-
     async def lines(self, secrets: Iterable[str]) -> tuple[str, ...]:
         """Return the last lines, without secrets, once the server has ended."""
-        self.close_file()
+        self.file.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), _WAIT)
         data = self._data
@@ -473,7 +469,7 @@ class StderrTail(asyncio.Protocol):
 
     def close(self) -> None:
         """Stop reading."""
-        self.close_file()
+        self.file.close()
         if self._transport is not None:
             self._transport.close()
 
