@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.bills import built_in_exports, compare_bill, read_exports
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import answer, stdio, stdout
+from cnllm.cli.output import stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
 from cnllm.cli.prices import price_lookup
@@ -39,7 +39,7 @@ def print_comparison(path: str, columns: str | None, since: str | None, *, as_cs
     with Store.open() as store:
         report = compare_bill(store.file, path, exports, price_lookup(), since)
     if as_json:
-        answer.print_json(report)
+        stdout.print_json(report)
     elif as_csv:
         _print_csv(report)
     else:
@@ -50,17 +50,17 @@ def print_comparison(path: str, columns: str | None, since: str | None, *, as_cs
 def _print_text(report: BillReport) -> None:
     """Print the sums of each state, then every row that does not agree."""
     if not report.rows:
-        answer.print_message("the bill has no row with an amount or tokens, and the log no call of its time")
+        stdout.print_message("the bill has no row with an amount or tokens, and the log no call of its time")
     heads = ("STATE", "ROWS", "BILL", "OURS", "DIFFERENCE")
     sums = [
         (localize_word(_STATES[total.state]), f"{total.rows:,}", *_amounts(total.currency, total.bill, total.ours))
         for total in report.totals
     ]
     if sums:
-        answer.print_line(table(heads, sums, right=range(1, 5)))
+        stdout.print_line(table(heads, sums, right=range(1, 5)))
     rows = [row for row in report.rows if row.state != "matched"]
     if rows:
-        answer.print_line("")
+        stdout.print_line("")
         lines = [
             (
                 row.period,
@@ -71,11 +71,11 @@ def _print_text(report: BillReport) -> None:
             for row in rows
         ]
         text = table(("TIME", "MODEL", "STATE", "BILL", "OURS", "DIFFERENCE"), lines, right=range(3, 6)).splitlines()
-        answer.print_line(text[0])
+        stdout.print_line(text[0])
         for row, line in zip(rows, text[1:], strict=True):
-            answer.print_line(line)
+            stdout.print_line(line)
             for cause in row.causes:
-                answer.print_line(f"    {cause.code}: {escape(localize(cause.detail))}")
+                stdout.print_line(f"    {cause.code}: {escape(localize(cause.detail))}")
     for line in _remarks(report):
         stdio.print_line(line)
 

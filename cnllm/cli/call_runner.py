@@ -141,7 +141,7 @@ class CallRunner:
 
         found = quote(self.plan)
         if self.form == "json":
-            answer.print_json(msgspec.to_builtins(found))
+            stdout.print_json(msgspec.to_builtins(found))
             return errors.WHOLE
         for line in _quote_lines(self.model.name, found, loops=self.box is not None):
             stdout.print_message(line)
@@ -159,7 +159,7 @@ class CallRunner:
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }
-        answer.print_json(request)
+        stdout.print_json(request)
         return errors.WHOLE
 
     def _show_curl(self) -> int:
@@ -180,7 +180,7 @@ class CallRunner:
         elif not client_factory.is_set(variable):
             errors.print_error(f"{variable} is not set in this shell", f"export {variable} before you paste this")
         url, name = redact.redact_url(plan.url), variable or ""
-        answer.print_line(curl.curl_command(plan.method, url, headers, plan.body, placeholder=PLACEHOLDER, env=name))
+        stdout.print_line(curl.curl_command(plan.method, url, headers, plan.body, placeholder=PLACEHOLDER, env=name))
         return errors.WHOLE
 
     # ── sending ──────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import same_name, suggest
 from cnllm.cli.output.table import table
 from cnllm.cli.own_registry import change_file
@@ -104,7 +104,7 @@ def list_(*, everything: bool, as_json: bool) -> None:
         return table(("NAME", "MODEL", "FILE"), cells)
 
     nothing = "you have no aliases; cnllm aliases set NAME MODEL makes one, --all lists the built-in ones"
-    answer.print_listing(rows, text, nothing, as_json=as_json)
+    stdout.print_listing(rows, text, nothing, as_json=as_json)
 
 
 def _rows(*, everything: bool) -> list[Alias]:

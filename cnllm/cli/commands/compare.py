@@ -13,7 +13,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, pick_localized
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
@@ -212,7 +212,7 @@ def _print_plan(hosts: Sequence[Host], settings: TaskChoice) -> None:
             sums[plan.currency] = sums.get(plan.currency, Decimal(0)) + plan.at_most
         cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
         rows.append((plan.host, str(plan.requests), cost))
-    answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
+    stdout.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
     share = f"{100 * lost_share_shown(settings.turns):.0f}"
     stdio.print_line(
         f"{settings.turns} tool turns show a host that loses {share} % of its calls, in nine runs of ten; -n sets them"
@@ -246,16 +246,16 @@ def _print_figures(report: Comparison, *, as_json: bool) -> None:
     from cnllm.comparison.figures import figure_rows, verdict_lines
 
     if as_json:
-        answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
+        stdout.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
         return
     hosts = [figures.host for figures in report.figures]
     rows = [(pick_localized(*row.about), *(_cell(value, row) for value in row.values)) for row in figure_rows(report)]
-    answer.print_line(table(("", *hosts), rows))
+    stdout.print_line(table(("", *hosts), rows))
     for words, _ in verdict_lines(report):
-        answer.print_line(pick_localized(*words))
+        stdout.print_line(pick_localized(*words))
     for host in report.hosts:
         if host.stopped is not None:
-            answer.print_message(f"{host.name} was left before the end: {host.stopped}")
+            stdout.print_message(f"{host.name} was left before the end: {host.stopped}")
     if report.simulated:
         stdio.print_line("cnllm: simulated; the simulator answers every task rightly")
 

@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
-from cnllm.cli.output import answer, errors
+from cnllm.cli.output import answer, errors, stdout
 
 __all__ = ["fit"]
 
@@ -41,9 +41,9 @@ def fit(model: str, tools: str | None, *, as_json: bool) -> int:
     except (TypeError, ValueError) as error:
         raise errors.UsageError(f"stdin: {error}", _SHAPE) from error
     if as_json:
-        answer.print_json(result)
+        stdout.print_json(result)
         return errors.WHOLE
-    answer.print_json(result.messages)
+    stdout.print_json(result.messages)
     answer.TextView(reasoning=False, raw=False, hold=False).notes(result.notes)
     return errors.WHOLE
 

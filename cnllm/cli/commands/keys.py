@@ -10,7 +10,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import colon, localize, translate
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import nearest
 from cnllm.cli.output.table import table
 from cnllm.cli.output.usage import usage_line
@@ -87,7 +87,7 @@ def list_(*, as_json: bool) -> None:
     used = {name: str(store.key_source(name)) for name in store.key_names()}
     sources = {"environment": "the variable", "file": "this file"}
     readers = variable_providers(Registry.load())
-    answer.print_listing(
+    stdout.print_listing(
         [{"name": name, "used": source, "providers": readers.get(name, [])} for name, source in used.items()],
         lambda: table(
             ("NAME", "KEY TAKEN FROM", "PROVIDERS"),
@@ -156,11 +156,11 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
     for test in tests[:-1] if not as_json else ():
         errors.print_error(*key_test.describe(test.result))
     if as_json:
-        answer.print_json(result)
+        stdout.print_json(result)
     elif result["works"]:
         words = f"{result['name']} works: {result['provider']}/{result['model']} answered in {seconds:.1f} s"
         usage = usage_line(reply).partition(" · ")[2] if reply is not None else ""
-        answer.print_message(terminal.escape(words) + (f" ({usage})" if usage else ""))
+        stdout.print_message(terminal.escape(words) + (f" ({usage})" if usage else ""))
     else:
         errors.print_error(*key_test.describe(result))
     if len(tests) > 1 and result["works"] and not as_json:
@@ -182,7 +182,7 @@ def _print_sites(models: Sequence[Model]) -> None:
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
 def path() -> None:
     """Print the path of the file, whether or not it exists."""
-    answer.print_line(str(store.keys_path()))
+    stdout.print_line(str(store.keys_path()))
 
 
 def _read_value(variable: str) -> str:

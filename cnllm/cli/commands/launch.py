@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import client_factory, options
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import option_hint, suggest
 from cnllm.config import paths
 from cnllm.gateway.tokens import Keyring
@@ -92,7 +92,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
         )
         setup = build_setup(entry, client, args, values, os.environ)
         if as_script:
-            answer.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate=simulate))
+            stdout.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate=simulate))
             return
         assert program is not None
         from cnllm.gateway.asgi import Gateway

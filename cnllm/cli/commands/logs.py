@@ -13,7 +13,7 @@ import click
 from cnllm.cli import completion, options, questions
 from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.language.messages import join_localized, localize, localize_word
-from cnllm.cli.output import answer, errors, stdio, stdout, terminal, transcript
+from cnllm.cli.output import errors, stdio, stdout, terminal, transcript
 from cnllm.cli.output.format import count
 from cnllm.cli.output.table import line_width, table
 from cnllm.cli.output.transcript import local_time, short_time
@@ -74,7 +74,7 @@ def list_(count: int, *, as_json: bool) -> None:
         rows = [_row(summary, is_terminal=is_terminal, is_narrow=is_narrow) for summary in summaries]
         return table(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
 
-    answer.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
+    stdout.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
     if total > len(summaries) and not as_json:
         stdio.print_line(f"{len(summaries)} of {total}; -n N shows more, -n 0 all")
 
@@ -115,7 +115,7 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
         (record,) = store.records([store.conversation(ident, with_calls=True).id])
         _report_damage(store)
     if as_json:
-        answer.print_json(record)
+        stdout.print_json(record)
     else:
         transcript.print_transcript(record, reasoning=reasoning, raw=raw)
 
@@ -134,7 +134,7 @@ def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
 
     with Store.open() as store:
         hits = store.search(words, count or _ALL)
-    answer.print_listing(hits, lambda: "\n".join(map(_line, hits)), "nothing found", as_json=as_json)
+    stdout.print_listing(hits, lambda: "\n".join(map(_line, hits)), "nothing found", as_json=as_json)
 
 
 def _line(hit: SearchHit) -> str:
@@ -162,7 +162,7 @@ def export(ident: str | None) -> None:
         ids = None if ident is None else [store.conversation(ident, with_calls=True).id]
         for record in store.records(ids, exchanges=True):
             line = as_json(record)
-            answer.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)
+            stdout.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)
         _report_damage(store)
 
 
@@ -171,7 +171,7 @@ def path() -> None:
     """Print the path of the file, whether or not it exists."""
     from cnllm.store.store import store_path
 
-    answer.print_line(str(store_path()))
+    stdout.print_line(str(store_path()))
 
 
 @logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
@@ -321,7 +321,7 @@ def cost(
         with errors.writing(f"--plot {plot}"):
             write_file(Path(plot), draw_costs(report).encode(), durable=False)
     if as_json:
-        answer.print_json(report)
+        stdout.print_json(report)
         return
     if as_csv:
         _print_csv(by, report.rows)
@@ -333,7 +333,7 @@ def cost(
         rows = [_cells(row, localize(row.label) if row.label == "(no key)" else row.label) for row in report.rows]
         if len(rows) > 1:
             rows.append(_cells(report.total, localize_word("all")))
-        answer.print_line(table(heads, rows, right=range(1, 5)))
+        stdout.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, for which nothing was paid: {report.free}")
 

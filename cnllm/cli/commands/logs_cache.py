@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, stdio
+from cnllm.cli.output import stdio, stdout
 from cnllm.store.prefix import changed_parameters, fingerprint, first_break, first_loss, lost_tokens
 from cnllm.store.records import PrefixBreak, sum_by_currency
 from cnllm.types import Cost
@@ -54,11 +54,11 @@ def cache(ident: str, *, as_json: bool) -> None:
     price = price_lookup()
     report = cache_report(record, lambda model, tokens: loss_cost(tokens, price(model)))
     if as_json:
-        answer.print_json(report)
+        stdout.print_json(report)
     elif not report.requests:
         stdio.print_line(f"no request of conversation {report.conversation} is stored; cnllm logs on stores them")
     else:
-        answer.print_message("\n".join(_lines(report)))
+        stdout.print_message("\n".join(_lines(report)))
         if report.unstored:
             stdio.print_line(f"turns whose requests are not stored: {report.unstored}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import provider_hint, same_name
 from cnllm.cli.own_registry import change_file
 
@@ -44,9 +44,9 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
     elif remove:
         raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove PROVIDER")
     if as_json:
-        answer.print_json(new if providers else old)
+        stdout.print_json(new if providers else old)
     elif not providers and old:
-        answer.print_line("\n".join(map(terminal.escape, old)))
+        stdout.print_line("\n".join(map(terminal.escape, old)))
     elif not providers:
         stdio.print_line("no provider is preferred; cnllm prefer PROVIDER prefers one")
 

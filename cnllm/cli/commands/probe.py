@@ -9,7 +9,7 @@ import click
 
 from cnllm.cli import options, probe_target
 from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _print_plan(most: int, price: tuple[float, float] | None) -> None:
         lines.append(f"About {cost} at this price, without the prompt that is too long.")
     else:
         lines.append("The price is not known: --assume-price P shows the cost.")
-    answer.print_line("\n".join(map(localize, lines)))
+    stdout.print_line("\n".join(map(localize, lines)))
 
 
 def _show(step: ProbeStep) -> None:
@@ -132,9 +132,9 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
         stdio.print_line(f"{path}: {report.name}; the report is in {path.with_suffix('.md')}")
     if as_json:
         facts = [{"flag": f.flag, "value": f.value, "answer": f.answer} for f in report.facts]
-        answer.print_json({"facts": facts, "requests": report.requests})
+        stdout.print_json({"facts": facts, "requests": report.requests})
     elif output is None and report.overlay:
-        answer.print_line(report.overlay.rstrip("\n"))
+        stdout.print_line(report.overlay.rstrip("\n"))
     proven = sum(f.answer != "unknown" for f in report.facts)
     stdio.print_line(
         f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cnllm.cli import download, options, questions
 from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import count
 from cnllm.cli.output.table import table
 from cnllm.registry import trusted_files
@@ -111,7 +111,7 @@ def schema() -> None:
     """Print the JSON Schema of a registry file, for completion and help in editors."""
     from cnllm.registry_files.schema import json_schema
 
-    answer.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    stdout.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
@@ -125,9 +125,9 @@ def path(*, as_json: bool) -> None:
 
     registry = Registry.load()
     if as_json:
-        answer.print_json(registry.files)
+        stdout.print_json(registry.files)
         return
-    answer.print_line("\n".join(registry.files))
+    stdout.print_line("\n".join(registry.files))
     stdio.print_line(f"version of the data: {registry.version}")
     for document in registry.documents:
         if document.is_data and is_outdated(document):
@@ -218,7 +218,7 @@ def update(
         add_to_changelog(changelog, change_lines(chosen, lists), _today())
     if as_json:
         written = set(map(id, chosen))
-        answer.print_json([replace(change, applied=id(change) in written) for change in changes])
+        stdout.print_json([replace(change, applied=id(change) in written) for change in changes])
     _report(changes, len(asked), chosen, str(path), is_dry=dry_run)
 
 
@@ -350,5 +350,5 @@ def _print_release(release: Release) -> None:
             if facts.get(flag) != value:
                 rows.append((name, flag, value_text(facts.get(flag)), value_text(value)))
     if rows:
-        answer.print_line(table(("MODEL", "FLAG", "NOW", "RELEASE"), rows))
+        stdout.print_line(table(("MODEL", "FLAG", "NOW", "RELEASE"), rows))
     stdio.print_line(f"release {release.version}, signed with the key {release.key}: {count(len(rows), 'change')}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 
 from cnllm.cli import options
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import provider_hint
 from cnllm.registry.read import builtin_path, read
 
@@ -106,7 +106,7 @@ def _files(
 def _write_file(target: str, content: bytes) -> None:
     """Write a file, or stdout."""
     if target == "-":
-        answer.print_line(content.decode().rstrip("\n"))
+        stdout.print_line(content.decode().rstrip("\n"))
         return
     with errors.writing(target):
         # asked for: the file that the caller named

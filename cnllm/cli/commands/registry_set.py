@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.flag_table import fact_card
 from cnllm.cli.output.format import plain_fact
 from cnllm.cli.output.suggestion import provider_hint
@@ -140,7 +140,7 @@ def _print_diff(old: str, new: str, file: str) -> None:
     """Print the lines that change, with the file's name."""
     lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), file, file, n=0, lineterm=""))
     for line in lines:
-        answer.print_line(terminal.escape(line))
+        stdout.print_line(terminal.escape(line))
     if not lines:
         stdio.print_line("nothing to change: the file says so already, with this source")
 
@@ -167,9 +167,9 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
     resolved = (Registry.load() if file is None else Registry(load_documents([file]))).resolve(model)
     facts = [fact for fact in resolved.explain() if precision_of(fact.flag, (flag,))]
     if as_json:
-        answer.print_json(list(map(plain_fact, facts)))
+        stdout.print_json(list(map(plain_fact, facts)))
     elif facts:
-        answer.print_line("\n\n".join(map(fact_card, facts)))
+        stdout.print_line("\n\n".join(map(fact_card, facts)))
     else:
-        answer.print_line(terminal.escape(flag))
-        answer.print_message(f"  unknown: no file says it of {terminal.escape(resolved.name)}")
+        stdout.print_line(terminal.escape(flag))
+        stdout.print_message(f"  unknown: no file says it of {terminal.escape(resolved.name)}")

@@ -9,7 +9,7 @@ import msgspec
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
-from cnllm.cli.output import answer, errors
+from cnllm.cli.output import answer, errors, stdout
 
 __all__ = ["sanitize"]
 
@@ -49,7 +49,7 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     if as_json:
         data = msgspec.to_builtins(result)
         del data["rest"]  # a single text has no rest for a next piece
-        answer.print_json(data)
+        stdout.print_json(data)
         return errors.WHOLE
     screen = answer.TextView(reasoning=True, raw=raw, hold=False)
     screen.pieces(result.reasoning, result.text, result.tool_calls)

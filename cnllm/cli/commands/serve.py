@@ -14,7 +14,7 @@ import click
 
 from cnllm.cli import options, turn_log
 from cnllm.cli.commands.serve_keys import file_key
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, digest, key_fault, url_host
@@ -250,7 +250,7 @@ def _bounds(params: dict[str, Any]) -> Bounds:
 
 def _print_ready(params: dict[str, Any], address: str, new_key: str | None, unsure: list[Any]) -> None:
     """Print the address, the key if it is new, and what the operator has to know. `unsure` are notes on sites."""
-    answer.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
+    stdout.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
     if new_key is not None:
         stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
     if params["simulate"]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
 from cnllm.gateway.access import digest
@@ -122,9 +122,9 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
         _check_team(book, record.team)
         book.add(digest(key), record)
     if as_json:
-        answer.print_json({"key": key, **record_data(record)})
+        stdout.print_json({"key": key, **record_data(record)})
     else:
-        answer.print_line(key)
+        stdout.print_line(key)
         stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
     report_limits(record, given)
 
@@ -314,9 +314,9 @@ def _show(record: KeyRecord, *, as_json: bool) -> None:
     from cnllm.gateway.limits.key_use import record_data
 
     if as_json:
-        answer.print_json(record_data(record))
+        stdout.print_json(record_data(record))
     else:
-        answer.print_line(f"{record.name}: {localize(_described(record))}")
+        stdout.print_line(f"{record.name}: {localize(_described(record))}")
 
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
@@ -326,7 +326,7 @@ def _list(store: str, *, as_json: bool, teams: bool) -> None:
     with _book(store) as book:
         uses = book.uses(teams=teams)
     heads = ("NAME", "STATE", "TEAM", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
-    answer.print_listing(
+    stdout.print_listing(
         list(map(use_data, uses)),
         lambda: table(heads, list(map(_cells, uses)), right=[5, 6]),
         "there are no teams; cnllm serve teams add NAME makes one"

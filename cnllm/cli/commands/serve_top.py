@@ -11,7 +11,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.language.messages import localize_word
-from cnllm.cli.output import answer, errors
+from cnllm.cli.output import errors, stdout
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_secret
@@ -47,7 +47,7 @@ def top(url: str, key: str | None, interval: float, *, once: bool) -> None:
         now = _scrape(url, key)
         lines = [(localize_word(name) if name == "all" else name, *cells) for name, *cells in rows(now, before)]
         if once or not sys.stdout.isatty():
-            answer.print_line(table(HEADS, lines, right=range(1, len(HEADS))))
+            stdout.print_line(table(HEADS, lines, right=range(1, len(HEADS))))
         else:
             text = _filled_columns(HEADS, lines)
             sys.stdout.write(f"{_CLEAR}{url}  {time.strftime('%H:%M:%S')}\n\n{text}\n")

@@ -7,7 +7,7 @@ import threading
 import click
 
 from cnllm.cli import options
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 
 __all__ = ["simulate"]
 
@@ -66,7 +66,7 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
         with running(
             registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names, unfaithful=unfaithful
         ) as server:
-            answer.print_line(server.url)
+            stdout.print_line(server.url)
             if neutral:
                 stdio.print_line(f"simulated: {server.url}/v1 answers for every model; Ctrl-C ends it")
             else:

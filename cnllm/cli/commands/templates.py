@@ -7,7 +7,7 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.call_template import load_template
 from cnllm.cli.language.messages import localize
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import suggest
 from cnllm.cli.output.table import table
 from cnllm.errors import CnllmError
@@ -44,7 +44,7 @@ def list_(*, as_json: bool) -> None:
         return table(("NAME", "MODEL", "TEXT"), rows, give={1: 10, 2: 16})
 
     nothing = "there are no templates; cnllm call --save NAME makes one"
-    answer.print_listing(names, text, nothing, as_json=as_json)
+    stdout.print_listing(names, text, nothing, as_json=as_json)
 
 
 @templates.command(epilog=options.examples("cnllm templates show translate"))
@@ -54,7 +54,7 @@ def show(name: str) -> None:
     from cnllm.config.templates import template_path
 
     load_template(name)
-    answer.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
+    stdout.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
 
 
 @templates.command(epilog=options.examples("cnllm templates remove translate"))
@@ -75,4 +75,4 @@ def path(name: str | None) -> None:
     """Print the folder of the templates, or the file of one, whether or not it exists."""
     from cnllm.config.templates import template_path, templates_dir
 
-    answer.print_line(str(templates_dir() if name is None else template_path(name)))
+    stdout.print_line(str(templates_dir() if name is None else template_path(name)))

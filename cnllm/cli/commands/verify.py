@@ -13,7 +13,7 @@ import click
 
 from cnllm.cli import client_factory, completion, options, probe_target
 from cnllm.cli.language.messages import translate_word
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.config import keys
 from cnllm.errors import CnllmError
@@ -106,7 +106,7 @@ def _print_plan(models: Sequence[Model]) -> int:
         price = probe_target.price_of(model)
         currency = (model.flags.price.currency if model.flags.price is not None else None) or ""
         cost = "price unknown" if price is None else f"about {estimate(_REQUESTS, price):.2g} {currency}"
-        answer.print_message(f"{model.name}: {_REQUESTS} requests, {cost}")
+        stdout.print_message(f"{model.name}: {_REQUESTS} requests, {cost}")
     stdio.print_line("Name models, or add --all with --max-requests or --max-cost.")
     return errors.WHOLE
 
@@ -126,13 +126,13 @@ def _verify_claims(registry: Registry, models: Sequence[Model], options: Mapping
     with running(registry, strict=True) if options["simulate"] else contextlib.nullcontext() as simulator:
         results, status = _verify_all(registry, models, options, None if simulator is None else simulator.url)
     if options["as_json"]:
-        answer.print_json([_row(result) for result in results])
+        stdout.print_json([_row(result) for result in results])
     text = "\n".join(result.patch for result in results if result.patch)
     if text and options["output"] is not None:
         probe_target.replace_own(Path(options["output"]), text.encode())
         stdio.print_line(f"{options['output']}: what was contradicted, as a registry file")
     elif text and not options["as_json"]:
-        answer.print_line(text.rstrip("\n"))
+        stdout.print_line(text.rstrip("\n"))
     return status
 
 
@@ -175,12 +175,12 @@ def _show(model: str, step: ProbeStep) -> None:
 
 # ── what is printed ──────────────────────────────────────────────────────────
 def _print(result: Verification) -> None:
-    answer.print_message(
+    stdout.print_message(
         f"{result.model}: {len(result.agreed)} claims agreed, {len(result.contradicted)} contradicted, "
         f"{len(result.not_asked)} not asked; {result.requests} requests"
     )
     for verdict in result.contradicted:
-        answer.print_message(f"  {_sentence(verdict)}")
+        stdout.print_message(f"  {_sentence(verdict)}")
     if result.stopped:
         stdio.print_line(f"cnllm: {result.stopped}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import client_factory, probe_target
 from cnllm.cli.language.messages import localize
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
 from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
@@ -45,12 +45,12 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
         if report.failed is not None:
             errors.print_error(f"{report.model} did not answer: {report.failed}")
         elif not as_json:
-            answer.print_line(_as_text(report))
+            stdout.print_line(_as_text(report))
         status = errors.worst_status(status, _status(report))
         if report.stopped is not None:
             break
     if as_json:
-        answer.print_json(reports)
+        stdout.print_json(reports)
     return status
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
-from cnllm.cli.output.stdout import print_json, print_line, print_listing, print_message
+from cnllm.cli.output.stdout import print_json, print_line
 from cnllm.cli.output.usage import ReplyPace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
@@ -45,10 +45,6 @@ __all__ = [
     "TextView",
     "ToolOutcome",
     "View",
-    "print_json",
-    "print_line",
-    "print_listing",
-    "print_message",
 ]
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"

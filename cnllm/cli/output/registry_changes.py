@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import in_brackets, localize, localize_word
-from cnllm.cli.output import answer, terminal
+from cnllm.cli.output import stdout, terminal
 from cnllm.cli.output.table import table
 from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, value_text
 
@@ -42,7 +42,7 @@ def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) ->
         lines = "".join(f"\n{line}" for line in _by_hand(found)) if action == "by-hand" else ""
         blocks.append(f"{_title(kind, action, len(found))}\n{_table(found)}{lines}")
     if blocks:
-        answer.print_line("\n\n".join(blocks))
+        stdout.print_line("\n\n".join(blocks))
 
 
 def _title(kind: Kind, action: Action, number: int) -> str:

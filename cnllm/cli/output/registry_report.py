@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize
-from cnllm.cli.output import answer, stdio, terminal
+from cnllm.cli.output import stdio, stdout, terminal
 from cnllm.cli.output.format import count, format_amount, strip_scheme
 from cnllm.cli.output.table import table
 from cnllm.registry import age
@@ -41,14 +41,14 @@ __all__ = [
 def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
     """Print each fault with its place and, where it is known, the corrected line; their number goes to stderr."""
     if as_json:
-        answer.print_json(problems)
+        stdout.print_json(problems)
         return
     for problem in problems:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        answer.print_message(terminal.escape(f"{place}: {warning}{problem.message}"))
+        stdout.print_message(terminal.escape(f"{place}: {warning}{problem.message}"))
         if problem.corrected:
-            answer.print_message(terminal.escape(f"  {write_hint(problem.corrected)}"))
+            stdout.print_message(terminal.escape(f"  {write_hint(problem.corrected)}"))
     if faults := sum(problem.severity == "error" for problem in problems):
         stdio.print_line(count(faults, "fault"))
 
@@ -80,12 +80,12 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
     """Print the sources read more than `days` days ago."""
     citations = sources.stale_sources(load_documents(paths), days, datetime.date.today())
     if as_json:
-        answer.print_json(citations)
+        stdout.print_json(citations)
     elif citations:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
         cells = [(c.seen, str(c.days), c.how, strip_scheme(c.source), c.where, ", ".join(c.backs)) for c in citations]
         give, right = {3: 24, 4: 20, 5: 12}, [1]
-        answer.print_line(table(heads, cells, give=give, addresses=[3], right=right))
+        stdout.print_line(table(heads, cells, give=give, addresses=[3], right=right))
     if not as_json:
         stdio.print_line(f"sources older than {count(days, 'day')}: {len(citations)}")
 
@@ -94,10 +94,10 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
     """Print the flags without a source."""
     flags = sources.unsourced_flags(load_documents(paths))
     if as_json:
-        answer.print_json(flags)
+        stdout.print_json(flags)
         return
     for flag in flags:
-        answer.print_message(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
+        stdout.print_message(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
     stdio.print_line(f"flags without a source: {len(flags)}")
 
 
@@ -109,9 +109,9 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
         formatted = format_toml(text, name)
         lines = list(changed_lines(text, formatted)) if not write and formatted != text else []
         for number, line in lines:
-            answer.print_message(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
+            stdout.print_message(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
             if line is not None:
-                answer.print_message(terminal.escape(f"  {write_hint(line)}"))
+                stdout.print_message(terminal.escape(f"  {write_hint(line)}"))
         total += len(lines)
         if write and formatted != text:
             edit.change_registry_file(Path(name), partial(format_toml, label=name))
@@ -129,15 +129,15 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
     published = read_published(Path(file))
     result = compare(Registry(load_documents(paths)), published)
     if as_json:
-        answer.print_json(result.disagreements)
+        stdout.print_json(result.disagreements)
         return
     for index, (cause, group) in enumerate(groupby(result.disagreements, key=lambda d: d.cause)):
         found = list(group)
-        answer.print_line(f"{chr(10) if index else ''}{localize(f'{_CAUSES[cause]} ({len(found)})')}")
+        stdout.print_line(f"{chr(10) if index else ''}{localize(f'{_CAUSES[cause]} ({len(found)})')}")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, [2, 3]
-        answer.print_line(table(heads, cells, give=give, middles=[0], addresses=[4], right=right))
+        stdout.print_line(table(heads, cells, give=give, middles=[0], addresses=[4], right=right))
     found_text = f"{result.found} of {result.models} models are in the list"
     summary = [count(len(result.disagreements), "disagreement"), found_text, f"values compared: {result.values}"]
     if result.rounded:

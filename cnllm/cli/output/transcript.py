@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import answer
+from cnllm.cli.output import stdout
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw
     """Print each turn: the question, the answer, and a line on its end."""
     blocks = [block for turn in conversation.turns for block in _turn(turn, reasoning=reasoning)]
     text = "\n\n".join([localize(f"conversation {conversation.id}"), *blocks])
-    answer.print_line(text, raw=raw)
+    stdout.print_line(text, raw=raw)
 
 
 def _turn(turn: RecordedTurn, *, reasoning: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.language.messages import colon, translate
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.own_registry import default_file, is_among
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _write(path: Path, document: Document | None, addition: Addition, in_use: li
         return result.text
 
     change_registry_file(path, change, in_use)
-    answer.print_line(terminal.escape(result.added.rstrip("\n")))
+    stdout.print_line(terminal.escape(result.added.rstrip("\n")))
     stdio.print_line(terminal.escape(f"added {addition.name} to {path}:{result.line}"))
     for line in _advice(path, document, addition):
         stdio.print_line(terminal.escape(f"  {line}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.errors import UnknownModel
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def default(model: str | None, *, unset: bool) -> None:
     registry = Registry.load()
     if model is None:
         choice = default_model.choose(registry, offline=False)
-        answer.print_line(choice.name)
+        stdout.print_line(choice.name)
         stdio.print_line(f"cnllm: {choice.reason}")
         return
     full = _full_name(registry, model.strip())

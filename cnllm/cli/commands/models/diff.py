@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, stdio, terminal
+from cnllm.cli.output import stdio, stdout, terminal
 from cnllm.cli.output.flag_table import file_letters, source_place, value_cell
 from cnllm.cli.output.format import plain_fact
 from cnllm.cli.output.table import table
@@ -42,9 +42,9 @@ def diff(a: str, b: str, *, as_json: bool) -> None:
     first, second = registry.resolve(a), registry.resolve(b)
     changes = differences(first, second)
     if as_json:
-        answer.print_json([{"flag": d.flag, "a": _without_flag(d.a), "b": _without_flag(d.b)} for d in changes])
+        stdout.print_json([{"flag": d.flag, "a": _without_flag(d.a), "b": _without_flag(d.b)} for d in changes])
     elif changes:
-        answer.print_line(_table(first.name, second.name, changes))
+        stdout.print_line(_table(first.name, second.name, changes))
     if not as_json:
         names = f"{terminal.escape(first.name)} and {terminal.escape(second.name)}"
         stdio.print_line(

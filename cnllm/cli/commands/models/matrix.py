@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import options
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.system.files import open_private
 
 __all__ = ["matrix"]
@@ -32,7 +32,7 @@ def matrix(file: str) -> None:
     registry = Registry.load()
     text = render_page(registry).rstrip("\n")
     if file == "-":
-        answer.print_line(text)
+        stdout.print_line(text)
         return
     with errors.writing(file), open(file, "w", encoding="utf-8", opener=open_private) as page:  # asked for: --html
         page.write(text + "\n")

@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli import client_factory, completion, options
 from cnllm.cli.language.messages import join_localized, localize, localize_word, translate_issue
-from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
 
@@ -51,22 +51,22 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
     if issues:
         _print_issues(resolved, as_json=as_json)
     elif explain and as_json:
-        answer.print_json(list(map(plain_fact, resolved.explain())))
+        stdout.print_json(list(map(plain_fact, resolved.explain())))
     elif explain:
         from cnllm.cli.output.flag_table import flag_table
 
-        answer.print_line(flag_table(resolved))
+        stdout.print_line(flag_table(resolved))
     elif as_json:
         from cnllm.model_facts import summary
 
         short = summary.short_names(registry.aliases).get(resolved.name, [])
         flags = plain_flags(resolved.flags)
         more = {"parameters": parameters(resolved), "flags": flags, "notes": resolved.notes}
-        answer.print_json(summary.row(resolved, short) | more)
+        stdout.print_json(summary.row(resolved, short) | more)
     else:
         chosen = client_factory.choose_site(registry, model, offline=True, protocol=protocol, base_url=base_url)
         sites = registry.sites(resolved.provider)
-        answer.print_line(
+        stdout.print_line(
             _card(resolved, registry.wires(model), sites, chosen if chosen.name != resolved.name else None)
         )
 
@@ -76,12 +76,12 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
 
     found = known_issues(model)
     if as_json:
-        answer.print_json(found)
+        stdout.print_json(found)
         return
     for issue in found:
         parts = [issue.how, issue.seen, issue.source]
         source = terminal.escape(" · ".join(filter(None, [issue.where, *parts])))
-        answer.print_line(f"{terminal.escape(translate_issue(issue.text, localize))}\n  {source}")
+        stdout.print_line(f"{terminal.escape(translate_issue(issue.text, localize))}\n  {source}")
     if not found:
         stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
 
