@@ -77,7 +77,7 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
     if media_type is None:
         from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
 
-        guess = guess_type(name)[0] if _decoded(data) is None else None
+        guess = guess_type(name)[0] if _decode_text(data) is None else None
         if guess is None or not guess.startswith("image/") or guess in _BY_CONTENT:
             return _as_text(source, name, data)
         media_type = guess
@@ -111,7 +111,7 @@ def _media_type(data: bytes) -> str | None:
 
 
 def _as_text(source: str, name: str, data: bytes) -> Text:
-    text = _decoded(data)
+    text = _decode_text(data)
     if text is None:
         raise UsageError(
             f"-a {source}: it is neither a picture, PDF, sound or video nor text in UTF-8",
@@ -120,7 +120,7 @@ def _as_text(source: str, name: str, data: bytes) -> Text:
     return Text(as_document(name, text))
 
 
-def _decoded(data: bytes) -> str | None:
+def _decode_text(data: bytes) -> str | None:
     """Return a text in UTF-8; None for other bytes."""
     try:
         return None if b"\0" in data else data.decode("utf-8-sig")
@@ -171,7 +171,7 @@ def _read_text(name: str) -> str:
         data = read_bounded(name, _MAX_TEXT)
     if data.startswith(b"%PDF-"):  # some have no byte that text lacks
         raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
-    text = _decoded(data)
+    text = _decode_text(data)
     if text is None:
         raise UsageError(f"-f {name}: this is not text in UTF-8", encoding_hint(data, name))
     return text

@@ -220,7 +220,7 @@ class CallRunner:
             return report_ending(result.reply, result.stopped)
         turn.fail(result.error, result.reply, result.messages)
         if isinstance(result.error, KeyboardInterrupt):
-            view.interrupted(result.reply)
+            view.interrupt(result.reply)
         elif isinstance(result.error, CnllmError):
             view.end(result.reply if errors.has_content(result.reply) else None)
         raise result.error
@@ -246,7 +246,7 @@ class CallRunner:
             except KeyboardInterrupt as error:
                 reply = stream.stop()
                 turn.fail(error, reply)
-                view.interrupted(reply)
+                view.interrupt(reply)
                 raise
             except OSError as error:  # the reader is gone, or the disk is full
                 turn.fail(error, stream.stop())

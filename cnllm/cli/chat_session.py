@@ -170,7 +170,7 @@ class ChatSession:
                 self._complete_turn(turn, new, result.messages, status)
             turn.fail(result.error, result.reply, result.messages, void=self._failed is not None)
             if is_interrupted:
-                view.interrupted(result.reply)
+                view.interrupt(result.reply)
                 return
             view.end(None)
             if not isinstance(result.error, CnllmError | ValueError | TypeError | LookupError):
@@ -369,7 +369,7 @@ class ChatView(answer.TextView):
         for line in _unseen(notes, self._seen):
             print_dim(line)
 
-    def interrupted(self, reply: Reply | None) -> None:
+    def interrupt(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say whether part of the answer is shown."""
         self.end(None)
         has_content = reply is not None and (reply.text or reply.tool_calls)

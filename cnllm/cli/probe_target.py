@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["find", "of_model", "of_simulated", "price_of", "replace_own", "require_own", "require_prices"]
+__all__ = ["find", "of_model", "price_of", "replace_own", "require_own", "require_prices", "simulated_target"]
 
 _MARK = b"# Written by cnllm probe"
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
@@ -96,7 +96,7 @@ def of_model(model: Model, key_env: str | None = None, *, needs_key: bool = True
     return _of_place(model, place_of(model), key)
 
 
-def of_simulated(model: Model, url: str) -> ProbeTarget:
+def simulated_target(model: Model, url: str) -> ProbeTarget:
     """Return the target for a model that the simulator at an address plays: its key is made up."""
     from cnllm.probe.verify import place_of
 

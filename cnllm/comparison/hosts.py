@@ -78,7 +78,7 @@ def choose_hosts(
     """
     same = registry.hosts(model.name)
     if names:
-        hosts = [_named(registry, name, same, assume_price) for name in names]
+        hosts = [_find_host(registry, name, same, assume_price) for name in names]
         _refuse_twice([host.name for host in hosts])
     else:
         hosts = [_host(registry, name, "", same, assume_price) for name in (same or [model.name])]
@@ -104,7 +104,7 @@ def _refuse_twice(names: Sequence[str]) -> None:
         raise CnllmError(f"the host {twice[0]} is named twice", hint="name each host once")
 
 
-def _named(registry: Registry, name: str, same: Sequence[str], price: Price | None) -> Host:
+def _find_host(registry: Registry, name: str, same: Sequence[str], price: Price | None) -> Host:
     """Return the host of a name. Raise `UnknownModel` where several or none fit it."""
     entry, _, upstream = name.partition("@")
     if "/" in entry:

@@ -159,13 +159,13 @@ def replay(registry: Registry, report: Comparison) -> Comparison:
     """
     report.check_signature()
     hosts = [open_host(entry, registry) for entry in report.hosts]
-    asks = {entry.name: _recorded(entry, report, registry.version) for entry in report.hosts}
+    asks = {entry.name: _recorded_exchanges(entry, report, registry.version) for entry in report.hosts}
     stopped = {entry.name: entry.stopped for entry in report.hosts if entry.stopped is not None}
     run = _TaskLoop(hosts, report.settings, asks, None, stopped)
     return replace(report, figures=run.figures, verdicts=run.verdicts, problems=run.problems)
 
 
-def _recorded(entry: HostEntry, report: Comparison, version: str) -> Ask:
+def _recorded_exchanges(entry: HostEntry, report: Comparison, version: str) -> Ask:
     """Return what takes the exchanges of a host from its records, in place of the network."""
     exchanges = {(exchange.task, exchange.step): exchange for exchange in entry.exchanges}
     versions = f"it was made by the registry {report.registry}, this one is {version}"

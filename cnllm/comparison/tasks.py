@@ -130,7 +130,7 @@ def _parallel(rng: random.Random, index: int) -> dict[str, Any]:
     return {"prompt": prompt, "chinese": chinese, "tools": _DAILY, "steps": (RightStep(calls),)}
 
 
-def _nested(rng: random.Random, index: int) -> dict[str, Any]:
+def _nested_task(rng: random.Random, index: int) -> dict[str, Any]:
     guest = {"type": "object", "properties": {"name": _TEXT, "age": _NUMBER}, "required": ["name", "age"]}
     room = {"type": "string", "enum": ["single", "double", "suite"]}
     nights = {"type": "array", "items": _TEXT}
@@ -173,7 +173,7 @@ def _reasoning(rng: random.Random, index: int) -> dict[str, Any]:
     return {"prompt": prompt, "chinese": chinese, "tools": (tool,), "steps": steps, "thought": thought, "fact": fact}
 
 
-def _structured(rng: random.Random, index: int) -> dict[str, Any]:
+def _schema_task(rng: random.Random, index: int) -> dict[str, Any]:
     name, age, city = rng.choice(_NAMES), rng.randint(19, 88), rng.choice(_CITIES)
     skills = rng.sample(_WORDS, 3)
     schema = {
@@ -221,12 +221,12 @@ def _needle(tokens: int) -> Callable[[random.Random, int], dict[str, Any]]:
 KINDS: dict[str, Kind] = {
     "call": Kind(_call, 60, "parsers lose calls, and chat templates make models forget their tools"),
     "parallel": Kind(_parallel, 50, "parsers keep the first call of several, or join their arguments"),
-    "nested": Kind(_nested, 30, "arguments break where a schema is ignored or a parser cuts strings"),
+    "nested": Kind(_nested_task, 30, "arguments break where a schema is ignored or a parser cuts strings"),
     "pick": Kind(_pick, 25, "a template that cuts long lists of tools hides the right one"),
     "chain": Kind(_chain, 24, "a template may lose results, ids or reasoning of earlier turns"),
     "restraint": Kind(_restraint, 11, "a host that forces tools calls where none is needed"),
     "reasoning": Kind(_reasoning, 20, "hosts drop the reasoning of earlier turns, which the model needs", fixed=True),
-    "structured": Kind(_structured, 20, "hosts accept a schema and ignore it", fixed=True),
+    "structured": Kind(_schema_task, 20, "hosts accept a schema and ignore it", fixed=True),
     "cut": Kind(_cut, 20, "a reply that a limit cut has to say so", fixed=True),
     "exact": Kind(_exact, 20, "quantised weights repeat themselves or lose count in long outputs", fixed=True),
     "needle-8k": Kind(_needle(8_000), 12, "hosts shorten long prompts without saying so", fixed=True, tokens=8_000),

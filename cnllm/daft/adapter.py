@@ -167,17 +167,17 @@ class Prompter:
         except _MACHINE:
             raise
         except (CnllmError, ContentError) as error:
-            return self._failed(getattr(error, "reply", None), error)
+            return self._fail_row(getattr(error, "reply", None), error)
         _record_reply(reply, settings)
         for note in reply.notes:
             if note.code == "answer-invalid":
-                return self._failed(reply, InvalidAnswer(note.said))
+                return self._fail_row(reply, InvalidAnswer(note.said))
         if settings.as_answer:
             return answer_row(reply, None, is_parsed="schema" in settings.options)
         schema = settings.options.get("schema")
         return reply.text if schema is None or isinstance(schema, dict) else reply.parsed
 
-    def _failed(self, reply: Reply[Any] | None, error: Exception) -> Any:
+    def _fail_row(self, reply: Reply[Any] | None, error: Exception) -> Any:
         """Return the answer of a row that failed, or raise its error, as `on_error` says."""
         settings = self._settings
         increment_counter("failed rows", attributes=_attributes(settings))

@@ -58,12 +58,12 @@ def adjust_sign_tests(counts: Mapping[tuple[str, str], tuple[int, int]]) -> dict
     highest = 0.0
     for index, (value, name) in enumerate(ordered):
         rest = Counter(numbers[index:])
-        highest = max(highest, min(1.0, sum(times * _reached(number, value) for number, times in rest.items())))
+        highest = max(highest, min(1.0, sum(times * _highest_chance(number, value) for number, times in rest.items())))
         adjusted[name] = highest
     return adjusted
 
 
-def _reached(number: int, most: float) -> float:
+def _highest_chance(number: int, most: float) -> float:
     """Return the highest probability up to `most` that a sign test of so many pairs can have; 0 without one."""
     tails = _tails(number)
     place = bisect_right(tails, most)

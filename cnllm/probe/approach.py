@@ -161,7 +161,7 @@ def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, th
     id = target.id or next(iter(models), None)
     if id is None:
         raise _no_list(listing, target.base_url)
-    for place in _ordered(candidates, listing):
+    for place in _order_places(candidates, listing):
         found = search.first_request(place, id)
         if found is not None:
             said = [answer for _, answer in listing]
@@ -182,7 +182,7 @@ def _no_list(listing: Listing, url: str) -> CnllmError:
     return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
 
 
-def _ordered(candidates: list[EndpointPlace], listing: Listing) -> list[EndpointPlace]:
+def _order_places(candidates: list[EndpointPlace], listing: Listing) -> list[EndpointPlace]:
     """Return the places with those first whose base has the list of models."""
     bases = {base for base, answer in listing if list(_model_ids(answer.data))}
     wires = list(dict.fromkeys(p.protocol for p in candidates))

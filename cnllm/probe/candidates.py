@@ -79,7 +79,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
     ranked: defaultdict[str, tuple[Any, ...]] = defaultdict(tuple)
     ranked |= {kind: tuple(map(json.loads, texts)) for kind, texts in by_name(counts).items()}
     on, off = ranked["on"], ranked["off"]
-    off = (*off, *_reversed(on, off))
+    off = (*off, *_reverse_switches(on, off))
     known = (*on, *off)
     return Candidates(
         on=(*_switches(on, ranked["efforts"]), *_others(ranked["other-on"], known)),
@@ -115,7 +115,7 @@ def with_claims(candidates: Candidates, model: Model) -> Candidates:
     )
 
 
-def _reversed(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _reverse_switches(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Return the opposite of each switch that is true, where no endpoint is known to take it."""
     found: list[dict[str, Any]] = []
     for patch in on:

@@ -14,7 +14,7 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
 
-__all__ = ["ClaimVerdict", "is_assumed", "is_same", "judged"]
+__all__ = ["ClaimVerdict", "is_assumed", "is_same", "judge_facts"]
 
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
@@ -34,7 +34,7 @@ class ClaimVerdict(Struct, frozen=True):
     quote: str
 
 
-def judged(model: Model, facts: Iterable[FlagFact]) -> dict[Word, list[ClaimVerdict]]:
+def judge_facts(model: Model, facts: Iterable[FlagFact]) -> dict[Word, list[ClaimVerdict]]:
     """Return a verdict on every fact that a probe of the model proved."""
     verdicts: dict[Word, list[ClaimVerdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
     for fact in facts:

@@ -147,7 +147,7 @@ def read_answer(
     if 300 <= status < 400:
         return ProbeAnswer(kind="none", status=status, problem="redirect", message="a redirect", headers=kept)
     streamed = "event-stream" in headers.get("content-type", "") or content.lstrip()[:6] in (b"data: ", b"event:")
-    data, done = _decoded(content, streamed=streamed)
+    data, done = _decode_content(content, streamed=streamed)
     base: dict[str, Any] = {"status": status, "data": data, "headers": kept, "streamed": streamed, "done": done}
     try:
         reply = parse_response(model, status, headers, content)
@@ -178,7 +178,7 @@ def _error(error: EndpointError, base: dict[str, Any]) -> ProbeAnswer:
     return ProbeAnswer(kind="none", problem=problem, message=error.message, **base)
 
 
-def _decoded(content: bytes, *, streamed: bool) -> tuple[Any, bool]:
+def _decode_content(content: bytes, *, streamed: bool) -> tuple[Any, bool]:
     """Return the decoded body, or the chunks of a stream and whether its closing marker came."""
     if not streamed:
         try:

@@ -14,7 +14,7 @@ from cnllm.jsonpath import get, remove, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange
 from cnllm.probe.question import Steps
 
-__all__ = ["grouped", "is_named", "joint_answers"]
+__all__ = ["group_items", "is_named", "joint_answers"]
 
 Exchanger = Callable[[Ask], ProbeExchange]
 Item = TypeVar("Item")
@@ -47,7 +47,7 @@ def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> list[tuple[Ask,
     parts = [_JointAsk(ask, steps) for steps in runs if (ask := next(steps, None)) is not None and ask.joint]
     while len(parts) > 1:
         later: list[_JointAsk] = []
-        for group in grouped(parts, _JointAsk.fits):
+        for group in group_items(parts, _JointAsk.fits):
             for part, exchanged in _answers(group, exchange) if len(group) > 1 else ():
                 found.append((part.ask, exchanged))
                 following = _following(part.steps, exchanged.answer)
@@ -64,7 +64,7 @@ def _following(steps: Steps, answer: ProbeAnswer) -> Ask | None:
         return None
 
 
-def grouped(items: Iterable[Item], fits: Callable[[Item, Item], bool]) -> list[list[Item]]:
+def group_items(items: Iterable[Item], fits: Callable[[Item, Item], bool]) -> list[list[Item]]:
     """Return the items in groups, each in the first one where it fits every other."""
     groups: list[list[Item]] = []
     for item in items:

@@ -21,14 +21,14 @@ __all__ = [
     "THINKING",
     "Learnt",
     "counts_in",
+    "find_tags",
     "is_proven",
     "learn",
     "learn_usage",
     "message_of",
-    "observed",
+    "observe_replies",
     "pieces_of",
     "repeats",
-    "tagged",
     "with_learnt",
 ]
 
@@ -135,7 +135,7 @@ def _has_repeats(data: Any) -> bool:
     return any(repeats(pieces) for path, pieces in pieces_of(data).items() if path != "role")
 
 
-def tagged(text: str) -> tuple[str, str, bool] | None:
+def find_tags(text: str) -> tuple[str, str, bool] | None:
     """Return the pair of tags around the beginning of a text; True: the opening one does not arrive."""
     marks = [(mark, _core(mark.group(1))) for mark in _MARK.finditer(text)]
     for number, (mark, core) in enumerate(marks):
@@ -183,7 +183,7 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
         kinds = [p.get("type") for p in content if isinstance(p, dict)]
         part = next((k for p, k in zip(content, kinds, strict=False) if k != "text" and k in (p or ()) and p[k]), None)
         return learnt if not isinstance(part, str) or kinds[-1:] == [part] == kinds else replace(learnt, part=part)
-    pair = tagged(content) if isinstance(content, str) and not message.get("tool_calls") else None
+    pair = find_tags(content) if isinstance(content, str) and not message.get("tool_calls") else None
     tags = (flags.reasoning.tags if flags.reasoning is not None else None) or []
     pairs = list(zip(tags[::2], tags[1::2], strict=False))
     if pair is not None and (pair[2] or pair[:2] not in pairs):
@@ -225,7 +225,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
     if learnt == Learnt():
         return model
 
-    def changed(flags: Flags) -> Flags:
+    def change_flags(flags: Flags) -> Flags:
         reasoning = flags.reasoning
         if reasoning is not None:
             reasoning = replace(reasoning, fields=[*(reasoning.fields or ()), *learnt.fields])
@@ -243,11 +243,11 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
             stream = replace(stream, deltas="cumulative")
         return replace(flags, reasoning=reasoning, usage=usage, stream=stream)
 
-    return model.derive(changed)
+    return model.derive(change_flags)
 
 
 # ── words of finishing, and places of token counts ───────────────────────────
-def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[FlagFact]:
+def observe_replies(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[FlagFact]:
     """Yield what two replies or more show by themselves. `flags` say where the wire has it.
 
     `limit` is the path of the most tokens of a reply.

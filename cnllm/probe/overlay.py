@@ -68,7 +68,7 @@ def overlay(
         model["sources"] = {
             f"probe-{number}" if quote else "probe": {
                 **source,
-                "backs": sorted(set(_backed(model, backs))),
+                "backs": sorted(set(_source_names(model, backs))),
                 **({"quote": quote} if quote else {}),
             }
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
@@ -77,7 +77,7 @@ def overlay(
     return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
 
 
-def _backed(model: dict[str, Any], flags: list[str]) -> list[str]:
+def _source_names(model: dict[str, Any], flags: list[str]) -> list[str]:
     """Return the flags as a source names them: the mode of a `when` is one key, and a path alone is the parameter's."""
     out: list[str] = []
     for flag in flags:

@@ -16,7 +16,7 @@ from cnllm.probe.claims import is_assumed
 from cnllm.probe.exchange import ProbeExchange
 from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.joint import joint_answers
-from cnllm.probe.observed import is_proven, observed
+from cnllm.probe.observed import is_proven, observe_replies
 from cnllm.probe.place import assumed_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
@@ -71,13 +71,13 @@ def investigate(run: ProbeState, on_step: OnStep | None) -> Report:
         if passed < len(run.exchanges):
             with contextlib.suppress(Stopped):
                 passed = len(run.exchanges) if run.is_alive() else passed
-        facts = {flag: fact for flag, fact in facts.items() if _supported(fact, passed)}
+        facts = {flag: fact for flag, fact in facts.items() if _has_support(fact, passed)}
         if not is_proven(run.learnt, facts, run.exchanges):
             facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
         facts = _by_mode(facts, run.known)
         bodies = run.found.bodies
         limit = run.known.get("params.max_tokens") or bodies.path("max_tokens")
-        facts |= {fact.flag: fact for fact in observed(bodies.model.flags, run.learnt, run.exchanges, limit)}
+        facts |= {fact.flag: fact for fact in observe_replies(bodies.model.flags, run.learnt, run.exchanges, limit)}
     return Report(
         "",
         [fact for fact in facts.values() if not fact.flag.startswith("_")],
@@ -210,7 +210,7 @@ class _Interview:
         """Put what two runs agree on into the facts."""
         known, runs = self.known, opened.runs
         known |= {finding.flag: True for finding in (runs[0] if runs else ()) if finding.flag.startswith(SAME)}
-        every = _agreed(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
+        every = _agree(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
         known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if _repeats_mode(fact, known)}
         new = [fact for fact in every if not _repeats_mode(fact, known)]
         for fact in new:
@@ -251,7 +251,7 @@ def _is_expected(findings: Sequence[Finding], assumed: Flags) -> bool:
     return all(finding.flag.startswith("_") or is_assumed(assumed, finding) for finding in findings)
 
 
-def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:
+def _agree(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:
     """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
     votes: dict[str, dict[str, list[Finding]]] = {}
     for findings in runs:
@@ -313,7 +313,7 @@ def _last_pass(exchanges: Sequence[ProbeExchange]) -> int:
     return next((e.number for e in reversed(exchanges) if e.answer.passed), 0)
 
 
-def _supported(fact: FlagFact, passed: int) -> bool:
+def _has_support(fact: FlagFact, passed: int) -> bool:
     """Whether a fact was seen before the endpoint stopped answering."""
     return fact.answer == "unknown" or not fact.exchanges or max(fact.exchanges) <= passed
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.probe.claims import ClaimVerdict, judged
+from cnllm.probe.claims import ClaimVerdict, judge_facts
 from cnllm.probe.facts import FlagFact
 from cnllm.probe.overlay import overlay
 from cnllm.probe.place import EndpointPlace, ProbeTarget
@@ -52,7 +52,7 @@ def place_of(model: Model) -> EndpointPlace:
 def verify(registry: Registry, model: Model, target: ProbeTarget, settings: ProbeSettings) -> Verification:
     """Ask the questions of a probe, the model's own switches first, and compare. Raises as `run` does."""
     report = run_target(replace(target, provider=model.provider, claims=model), registry, settings)
-    verdicts = judged(model, report.facts)
+    verdicts = judge_facts(model, report.facts)
     wrong, patch = verdicts["contradicted"], ""
     if wrong and report.found is not None:
         facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in wrong]

@@ -119,7 +119,8 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Valu
         key_path = [*path, key]
         if key not in fields:
             yield ValueProblem(
-                key_path, f"{name} has no flag '{key}'{_misplaced(key_path, cls) or _suggest_flag(key_path, cls)}"
+                key_path,
+                f"{name} has no flag '{key}'{_find_right_place(key_path, cls) or _suggest_flag(key_path, cls)}",
             )
         elif cls is RegistryFile and key == "models" and type(value) is dict:
             for model, table in value.items():
@@ -329,7 +330,7 @@ def _struct(kind: Any) -> type[Struct] | None:
     return next((one for one in members if isinstance(one, type) and issubclass(one, Struct)), None)
 
 
-def _misplaced(path: list[str], cls: type[Struct]) -> str:
+def _find_right_place(path: list[str], cls: type[Struct]) -> str:
     """Return where a key belongs that stands below the head of another table; "" where it does not."""
     *tables, key = path
     if cls is not RegistryFile and tables and key in _fields(RegistryFile) and key not in ("models", "providers"):

@@ -67,7 +67,7 @@ class Document:
     @cached_property
     def source(self) -> str:
         """Return the text with newlines as TOML counts them."""
-        return _decoded(self.text)
+        return _decode(self.text)
 
     @cached_property
     def is_own(self) -> bool:
@@ -115,7 +115,7 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
     from cnllm.config.toml_text import parse_toml
 
     try:
-        source = _decoded(text)
+        source = _decode(text)
         data = read_sources(parse_toml(source))
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
@@ -150,7 +150,7 @@ def _with_inner_layers(path: list[str], table: dict[str, Any]) -> Iterator[tuple
             yield from _with_inner_layers([*path, kind, name], inner)
 
 
-def _decoded(text: bytes) -> str:
+def _decode(text: bytes) -> str:
     """Return the text of a file, with newlines as TOML counts them, without the mark that some editors put first."""
     return text.decode().removeprefix("\ufeff").replace("\r\n", "\n")
 

@@ -26,21 +26,21 @@ RELEASE, UPDATES = "release.toml", "updates.toml"
 
 def builtin_file() -> str:
     """Return the path of the providers.toml in the package, or beside it in a checkout."""
-    return _packaged("providers.toml")
+    return _read_packaged("providers.toml")
 
 
 def catalogue_file() -> str:
     """Return the path of the catalogue.toml in the package, or beside it in a checkout."""
-    return _packaged("catalogue.toml")
+    return _read_packaged("catalogue.toml")
 
 
 def packaged_text(name: str) -> str:
     """Return the text of a file in the package, or beside it in a checkout."""
-    with open(_packaged(name), encoding="utf-8") as file:
+    with open(_read_packaged(name), encoding="utf-8") as file:
         return file.read()
 
 
-def _packaged(name: str) -> str:
+def _read_packaged(name: str) -> str:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     inside = os.path.join(package, name)
     return inside if os.path.exists(inside) else os.path.join(os.path.dirname(package), name)

@@ -133,15 +133,15 @@ def corrected_line(lines: Sequence[str], line: int | None, key: str, value: Any)
     if value is None:
         return ""
     new = json.dumps(value, ensure_ascii=False)
-    return _replaced(lines, line, rf"""(?<![\w-])(["']?{re.escape(key)}["']?\s*=\s*){_LITERAL}""", new)
+    return _replace(lines, line, rf"""(?<![\w-])(["']?{re.escape(key)}["']?\s*=\s*){_LITERAL}""", new)
 
 
 def corrected_key(lines: Sequence[str], line: int | None, key: str, new: str) -> str:
     """Return a line of a file with another key, or another name in the head of a table; "" where it is not there."""
-    return _replaced(lines, line, rf"""(?<![\w-])()["']?{re.escape(key)}["']?(?=\s*[=.\]])""", new) if new else ""
+    return _replace(lines, line, rf"""(?<![\w-])()["']?{re.escape(key)}["']?(?=\s*[=.\]])""", new) if new else ""
 
 
-def _replaced(lines: Sequence[str], line: int | None, pattern: str, new: str) -> str:
+def _replace(lines: Sequence[str], line: int | None, pattern: str, new: str) -> str:
     """Return a line in which a text stands behind the first group of a pattern; "" where the pattern is not found."""
     if line is None:
         return ""

@@ -80,7 +80,7 @@ def facts(
         is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
         how = "inferred" if is_foreign and origin.source is not None else origin.how
         is_public = one.layer.document.builtin and one.layer.path  # the built-in files hold no secret, a call may
-        shown = value if is_public else _redacted(keys, value)
+        shown = value if is_public else _redact(keys, value)
         yield replace(origin, value=shown, where=where, how=how)
 
 
@@ -197,7 +197,7 @@ class Trace:
         return best[1]
 
 
-def _redacted(path: tuple[str, ...], value: object) -> object:
+def _redact(path: tuple[str, ...], value: object) -> object:
     """Return a flag's value for display: a URL or a header may hold a password."""
     if not {"base_url", "headers", "auth"} & set(path):
         return value

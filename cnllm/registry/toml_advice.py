@@ -108,7 +108,7 @@ def _line_repairs(line: str) -> Iterator[tuple[str, str]]:
     if line.count("{") > line.count("}"):
         yield "a table in braces ends with }", f"{_code(line)} }}{_comment(line)}"
     if _BARE.search(line):
-        yield "a text stands in quotes", _BARE.sub(_quoted, line)
+        yield "a text stands in quotes", _BARE.sub(_quote, line)
     if "\\" in line:
         yield "in double quotes \\ begins an escape: use single quotes", re.sub(r'"([^"\']*\\[^"\']*)"', r"'\1'", line)
 
@@ -172,7 +172,7 @@ def _quote_repairs(line: str) -> Iterator[tuple[str, str]]:
         yield "a quote is missing", f'{line[: match.end(1)]}"{line[match.end(1) :]}'
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _quote(match: re.Match[str]) -> str:
     return match[0] if match[2] in ("true", "false", "inf", "nan") else f'{match[1]}"{match[2]}"'
 
 

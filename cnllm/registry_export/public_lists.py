@@ -49,7 +49,7 @@ def _names() -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath("public_names.toml").read_text(encoding="utf-8"))
 
 
-def _served(registry: Registry, providers: Collection[str]) -> Iterator[Model]:
+def _served_models(registry: Registry, providers: Collection[str]) -> Iterator[Model]:
     """Yield the models of these providers, or of all."""
     return (registry.resolve(n) for n in registry.names() if not providers or n.partition("/")[0] in providers)
 
@@ -75,7 +75,7 @@ def litellm_entries(registry: Registry, providers: Collection[str] = ()) -> dict
     """Return the entries of the models whose endpoint LiteLLM has, by their names there."""
     names = _names()["litellm"]
     out: dict[str, dict[str, Any]] = {}
-    for model in _served(registry, providers):
+    for model in _served_models(registry, providers):
         there = names["providers"].get(model.provider)
         if there is not None:
             entry = {"litellm_provider": there, "mode": "chat", **dict(_litellm_entry(model))}
@@ -130,7 +130,7 @@ def models_dev_files(registry: Registry, providers: Collection[str] = ()) -> Ite
     """Yield the path and the content of each file, a model or a provider, as in the repository of models.dev."""
     wires = _names()["wires"]
     models: dict[str, list[Model]] = {}
-    for model in _served(registry, providers):
+    for model in _served_models(registry, providers):
         models.setdefault(model.provider, []).append(model)
     for provider, served in models.items():
         yield f"providers/{provider}/provider.toml", _provider_file(served[0], wires)

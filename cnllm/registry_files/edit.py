@@ -234,7 +234,7 @@ def set_preference(text: str, providers: Sequence[str], label: str) -> str:
 
     def change(plain: str) -> str:
         if "prefer" in data:
-            return _reordered(plain, data["prefer"], providers)
+            return _reorder(plain, data["prefer"], providers)
         lines = plain.splitlines(keepends=True)
         position = _top_position(lines)
         gap = "\n" if lines[position:] else ""
@@ -247,14 +247,14 @@ def set_preference(text: str, providers: Sequence[str], label: str) -> str:
 def _edit(text: str, expected: dict[str, Any], label: str, change: Callable[[str], str]) -> str:
     """Change a text, and check that the result holds the expected data and nothing else."""
 
-    def checked(plain: str) -> str:
+    def change_and_check(plain: str) -> str:
         result = change(plain if plain.endswith("\n") or not plain else plain + "\n")
         found = _parse(result)
         if found is None or _without_empty(found) != _without_empty(expected):
             raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
         return result
 
-    return edit_plain(text, checked)
+    return edit_plain(text, change_and_check)
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def _top_position(lines: Sequence[str]) -> int:
     return first
 
 
-def _reordered(text: str, old: Sequence[str], new: Sequence[str]) -> str:
+def _reorder(text: str, old: Sequence[str], new: Sequence[str]) -> str:
     """Change the list of preferred providers: take names out, and put new ones at its front. Keep its comments."""
     count = next(n for n in range(len(new) + 1) if [name for name in old if name in new[n:]] == [*new[n:]])
     front, tail = new[:count], new[count:]

@@ -138,10 +138,10 @@ def list_from_file(path: Path) -> PublicList:
             f"cannot be read: {reason}", file=str(path), hint=f"name {names}, a file or a URL"
         ) from error
     name, models = published_models(content, str(path))
-    return PublicList(name, _cited(name, path), seen, models)
+    return PublicList(name, _list_address(name, path), seen, models)
 
 
-def _cited(name: ListName, path: Path) -> str:
+def _list_address(name: ListName, path: Path) -> str:
     """Return the source to cite: the list's own address, because a path says nothing on another machine."""
     return f"{LIST_URLS[name]} ({path.name})" if path.name.isprintable() else LIST_URLS[name]
 
@@ -156,7 +156,7 @@ def published_models(content: bytes, label: str) -> tuple[ListName, list[Publish
     reader: Callable[[dict[str, Any]], Iterator[PublishedModel]]
     name: ListName
     if any(isinstance(entry.get("models"), dict) for entry in entries.values()):
-        name, reader = "models.dev", _nested
+        name, reader = "models.dev", _nested_models
     elif any(isinstance(entry.get("litellm_provider"), str) for entry in entries.values()):
         name, reader = "litellm", _flat
     else:
@@ -164,7 +164,7 @@ def published_models(content: bytes, label: str) -> tuple[ListName, list[Publish
     return name, list(reader(entries))
 
 
-def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
+def _nested_models(entries: dict[str, Any]) -> Iterator[PublishedModel]:
     """Yield the models of providers that hold models, as in models.dev."""
     for provider, entry in entries.items():
         base_url = entry.get("api")

@@ -63,7 +63,7 @@ def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], readi
     data = parse(out.encode(), label)
     name, source, citation = _citation(data.get("sources", {}), reading)
     cited = _table(data, table).get("sources", {})
-    for key, value in _cited(_table(data, table), cited, list(values), changed, name, citation).items():
+    for key, value in _changed_citations(_table(data, table), cited, list(values), changed, name, citation).items():
         place = [*table, "sources", key]
         if value is None:
             out = remove_value(out, place)
@@ -114,7 +114,7 @@ def _words(text: str) -> list[str]:
     return [word for word in re.split(r"[^a-z0-9]+", text.casefold()) if word]
 
 
-def _cited(
+def _changed_citations(
     table: Mapping[str, Any],
     cited: Mapping[str, Any],
     flags: Sequence[str],

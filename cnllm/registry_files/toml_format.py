@@ -57,15 +57,15 @@ class _Statement(Struct, frozen=True):
 
 def format_toml(text: str, label: str) -> str:
     """Return a valid TOML text of a registry file in its form. Raises `RegistryError` where it would change a value."""
-    return edit_plain(text, lambda plain: _formatted(plain, label))
+    return edit_plain(text, lambda plain: _format(plain, label))
 
 
-def _formatted(plain: str, label: str) -> str:
+def _format(plain: str, label: str) -> str:
     data = read_sources(parse_toml(plain))
     parts = [part for table in _tables(_statements(plain)) for part in _split(table)]
-    tables = [_aligned(_ordered([_wrapped(one) for one in table])) for table in _with_short_sources(parts)]
+    tables = [_align(_order([_wrap(one) for one in table])) for table in _with_short_sources(parts)]
     statements = [statement for table in tables for statement in table]
-    lines = _with_contents(_spaced(statements))
+    lines = _with_contents(_space(statements))
     out = "".join(f"{line}\n" for line in lines)
     if _canonical(read_sources(parse_toml(out))) != _canonical(data):
         raise RegistryError("has a form that cannot be kept", file=label, hint="nothing was written")
@@ -113,7 +113,7 @@ def _tables(statements: Iterable[_Statement]) -> Iterator[list[_Statement]]:
     yield table
 
 
-def _ordered(table: list[_Statement]) -> list[_Statement]:
+def _order(table: list[_Statement]) -> list[_Statement]:
     """Return a table with its keys in order, where no comment between them could lose its place."""
     head = table[0] if table and table[0].is_head else None
     if head is None:
@@ -168,7 +168,7 @@ def _inner_table(head: _Statement, statement: _Statement) -> list[_Statement]:
     return [first, *_statements("\n".join(members))]
 
 
-def _wrapped(statement: _Statement) -> _Statement:
+def _wrap(statement: _Statement) -> _Statement:
     """Return a statement whose very long lines are broken at the items of a list."""
     lines = statement.text.split("\n")
     if not statement.is_key or max(map(len, lines)) <= _LONGEST or '"""' in statement.text or "'''" in statement.text:
@@ -260,7 +260,7 @@ def _ranks() -> dict[str, int]:
     return {name: n for n, name in enumerate([*first, *(f for f in flags if f not in _LAST), *_LAST])}
 
 
-def _aligned(table: list[_Statement]) -> list[_Statement]:
+def _align(table: list[_Statement]) -> list[_Statement]:
     """Return a table whose keys of one line have their values in one column; a dotted key stands for itself.
 
     Sources stand without columns: a new one moves no other line.
@@ -283,7 +283,7 @@ def _is_plain(statement: _Statement) -> bool:
     )
 
 
-def _spaced(statements: list[_Statement]) -> list[str]:
+def _space(statements: list[_Statement]) -> list[str]:
     """Return the lines with rules of one width, and one blank line before each rule, provider, model and family."""
     out: list[str] = []
     for statement in statements:

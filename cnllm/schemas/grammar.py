@@ -111,7 +111,7 @@ def _with_filled_terminals(grammar: Any, sources: dict[str, str]) -> Any:
             optional: dict[Any, Any] = {}
             for number, terminal in enumerate(terminals):
                 if terminal.pattern.min_width == 0:
-                    filled = _filled(terminal.pattern.to_regexp(), number)
+                    filled = _without_empty(terminal.pattern.to_regexp(), number)
                     sources[filled] = terminal.pattern.value
                     terminal.pattern = PatternRE(filled)
                     if terminal.name not in ignored:
@@ -132,7 +132,7 @@ def _with_filled_terminals(grammar: Any, sources: dict[str, str]) -> Any:
     return FilledGrammar(grammar.rule_defs, grammar.term_defs, grammar.ignore)
 
 
-def _filled(pattern: str, number: int) -> str:
+def _without_empty(pattern: str, number: int) -> str:
     """Return a pattern that matches what another one does, but never the empty text.
 
     `all` is the text from here to its end, `rest` what a match of the pattern leaves of it. A match that leaves all of

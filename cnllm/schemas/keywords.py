@@ -121,7 +121,9 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
             names, sources = _join_values(sorted(extras)), _join_values(sorted(patterns))
             yield ValidationError(f"{names} {verb} not match any of the regexes: {sources}")
         else:
-            yield ValidationError(f"Additional properties are not allowed ({_unexpected(sorted(extras, key=str))})")
+            yield ValidationError(
+                f"Additional properties are not allowed ({_list_unexpected(sorted(extras, key=str))})"
+            )
 
 
 def _join_values(values: Any) -> str:
@@ -129,7 +131,7 @@ def _join_values(values: Any) -> str:
     return ", ".join(map(repr, values))
 
 
-def _unexpected(extras: list[Any]) -> str:
+def _list_unexpected(extras: list[Any]) -> str:
     """Return the values that should not be there, as the end of a sentence."""
     return f"{_join_values(extras)} {'was' if len(extras) == 1 else 'were'} unexpected"
 
@@ -298,7 +300,7 @@ def unevaluated_items(validator: Any, below: Any, instance: Any, schema: Any) ->
     evaluated = evaluated_indexes(validator, instance, schema)
     rest = [item for index, item in enumerate(instance) if index not in evaluated]
     if rest:
-        yield ValidationError(f"Unevaluated items are not allowed ({_unexpected(rest)})")
+        yield ValidationError(f"Unevaluated items are not allowed ({_list_unexpected(rest)})")
 
 
 def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
@@ -308,7 +310,7 @@ def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: An
     evaluated = evaluated_names(validator, instance, schema)
     rest = [name for name in instance if name not in evaluated and is_valid(validator, below, instance[name]) is False]
     if rest and below is False:
-        yield ValidationError(f"Unevaluated properties are not allowed ({_unexpected(sorted(rest, key=str))})")
+        yield ValidationError(f"Unevaluated properties are not allowed ({_list_unexpected(sorted(rest, key=str))})")
     elif rest:
         verb = "was" if len(rest) == 1 else "were"
         yield ValidationError(

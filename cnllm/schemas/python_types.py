@@ -57,7 +57,7 @@ _cached = functools.lru_cache(maxsize=256)(PythonType)
 
 def readable_type(kind: Any) -> Any:
     """Return a type that pydantic can read: the same one, or one with other TypedDicts in it."""
-    return kind if sys.version_info >= (3, 12) or not _holds_typed_dict(kind) else _replaced(kind)
+    return kind if sys.version_info >= (3, 12) or not _holds_typed_dict(kind) else _replace(kind)
 
 
 def _holds_typed_dict(kind: Any) -> bool:
@@ -68,7 +68,7 @@ def _is_old(kind: Any) -> bool:
     return typing.is_typeddict(kind) and type(kind).__module__ == "typing"
 
 
-def _replaced(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
+def _replace(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
     """Return a type with each TypedDict in it replaced; one that holds itself stays as it is."""
     if kind in seen:
         return kind
@@ -82,8 +82,8 @@ def _replaced(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
         return kind
     if origin is Annotated:
         annotated: Any = Annotated  # mypy would take a call between the brackets for a type
-        return annotated[_replaced(arguments[0], seen), *arguments[1:]]
-    inner = tuple(_replaced(argument, seen) for argument in arguments)
+        return annotated[_replace(arguments[0], seen), *arguments[1:]]
+    inner = tuple(_replace(argument, seen) for argument in arguments)
     if origin in (typing.Union, types.UnionType):
         return functools.reduce(operator.or_, inner)
     return origin[inner]
@@ -93,6 +93,6 @@ def _fields(kind: Any, seen: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a TypedDict, with their types."""
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         marker = typing.get_origin(hint)
-        inner = _replaced(typing.get_args(hint)[0] if marker in (Required, NotRequired) else hint, seen)
+        inner = _replace(typing.get_args(hint)[0] if marker in (Required, NotRequired) else hint, seen)
         required = marker is Required or (marker is not NotRequired and name in kind.__required_keys__)
         yield name, inner if required else NotRequired[inner]

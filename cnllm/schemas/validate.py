@@ -209,7 +209,7 @@ def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
 
     Raises `ValueError` if the schema is no JSON Schema.
     """
-    undecided: tuple[str, ...] = _compute(_undecided, msgspec.json.encode(schema))
+    undecided: tuple[str, ...] = _compute(_find_undecided, msgspec.json.encode(schema))
     return undecided
 
 
@@ -219,7 +219,7 @@ def _compute(function: Any, encoded: bytes) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _undecided(encoded: bytes) -> tuple[str, ...]:
+def _find_undecided(encoded: bytes) -> tuple[str, ...]:
     """Return the patterns that are not judged. A usual schema without patterns needs no validator."""
     if b'"pattern' not in encoded and is_usual(json.loads(encoded)):
         return ()

@@ -30,7 +30,7 @@ class AsyncSdkTransport(TransportBase):
         """Answer a request of httpx."""
         sdk_request = self._sdk_request(request)
         try:
-            return await self._state.run(self._answer(request, sdk_request, request.aread), _done)
+            return await self._state.run(self._answer(request, sdk_request, request.aread), _await_step)
         except FAILURES as error:
             return self._response(request, sdk_request.failed(error))
 
@@ -124,7 +124,7 @@ async def _events(call: AsyncStream) -> AsyncGenerator[Any]:
         yield call.reply
 
 
-async def _done(step: Callable[[], Any]) -> Any:
+async def _await_step(step: Callable[[], Any]) -> Any:
     """Return the result of a step, which may have to be awaited."""
     result = step()
     return await result if inspect.isawaitable(result) else result

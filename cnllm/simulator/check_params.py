@@ -42,7 +42,7 @@ def param_violations(context: RequestContext) -> Iterator[Violation]:
             yield from _missing_default(context, name, rule, path)
         elif isinstance(rule, Param) and (problem := _value_problem(rule, value)):
             yield Violation("param", f"invalid {path}: {problem}", param=path, value=value)
-    yield from _dropped(context)
+    yield from _dropped_keys(context)
     yield from _output_limit(context)
 
 
@@ -76,7 +76,7 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
         yield Violation("param", f"{path}: field required", param=path)
 
 
-def _dropped(context: RequestContext) -> Iterator[Violation]:
+def _dropped_keys(context: RequestContext) -> Iterator[Violation]:
     """Yield the keys that the endpoint never takes. One that it takes in another mode is of no use, but not refused."""
     body, reasoning = context.flags.body or Body(), context.flags.reasoning or ReasoningFlags()
     for path in body.drop or ():

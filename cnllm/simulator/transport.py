@@ -99,9 +99,9 @@ class SimTransport(_Network):
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
         response = self.respond(plan)
-        return response.status, response.headers, self._paced(response.pieces)
+        return response.status, response.headers, self._pace(response.pieces)
 
-    def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _pace(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for index, piece in enumerate(pieces):
             if index and self.pace:
                 time.sleep(self.pace)
@@ -122,9 +122,9 @@ class AsyncSimTransport(_Network):
             response = await anyio.to_thread.run_sync(self.respond, plan)
         else:
             response = self.respond(plan)
-        return response.status, response.headers, self._paced(response.pieces)
+        return response.status, response.headers, self._pace(response.pieces)
 
-    async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    async def _pace(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         for index, piece in enumerate(pieces):
             if index and self.pace:
                 import anyio  # comes with httpx; only a paced answer needs it

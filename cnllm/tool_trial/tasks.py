@@ -170,7 +170,7 @@ class Guest:
     age: int
 
 
-def _nested() -> World:
+def _nested_task() -> World:
     seen: list[dict[str, Any]] = []
 
     def book_room(guest: Guest, nights: list[str], room: Literal["single", "double"]) -> str:
@@ -302,7 +302,7 @@ TASKS: tuple[Task, ...] = (
     Task("search-then-read", _search_then_read, 3),
     Task("two-at-once", _two_at_once),
     Task("no-tool", _no_tool, 1),
-    Task("nested", _nested),
+    Task("nested", _nested_task),
     Task("enum", _enum),
     Task("no-arguments", _no_arguments),
     Task("chinese", _chinese),

@@ -99,7 +99,7 @@ def _read(function: Function) -> Signature:
         adapter = TypeAdapter(kind)
         schema = adapter.json_schema()
     except Exception as error:
-        raise _unsupported(function, fields, error) from error
+        raise _unsupported_error(function, fields, error) from error
     schema = inline_references(remove_odd_defaults(remove_titles(schema)))
     # validate JSON text: there a date is a string, also in a strict model
     return Signature(schema, make_strict(schema), lambda arguments: adapter.validate_json(_encode_arguments(arguments)))
@@ -204,7 +204,7 @@ def _default(value: Any) -> dict[str, Any]:
     return {"default": plain} if is_json(plain) else {}
 
 
-def _unsupported(function: Function, fields: dict[str, Any], error: Exception) -> TypeError:
+def _unsupported_error(function: Function, fields: dict[str, Any], error: Exception) -> TypeError:
     """Return the error that names the parameter without a JSON Schema."""
     for name, kind in fields.items():
         try:

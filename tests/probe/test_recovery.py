@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from cnllm import Registry, engine, probe
-from cnllm.probe.claims import judged
+from cnllm.probe.claims import judge_facts
 from cnllm.registry_files.check import check
 from cnllm.simulator.server import running
 
@@ -44,7 +44,7 @@ def report(name: str, protocol: str, max_requests: int = 200) -> probe.Report:
 def test_what_it_learns_is_what_the_registry_says(name: str, protocol: str, least: int, tmp_path: Path) -> None:
     model = REGISTRY.resolve(name, protocol=protocol)
     found = report(name, protocol)
-    verdicts = judged(model, found.facts)
+    verdicts = judge_facts(model, found.facts)
     assert verdicts["contradicted"] == []
     assert len(verdicts["agreed"]) >= least
     check_overlay(found, protocol, tmp_path / "probed.toml")

@@ -72,10 +72,10 @@ def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
 
 def _report_idle(record: KeyRecord, budgets: set[str], registry: Registry) -> None:
     """Say which budgets are in a currency that no model of a key or a team is billed in."""
-    billed = _billed(filter(record.allows, registry.names()), registry)
+    billed = _list_currencies(filter(record.allows, registry.names()), registry)
     if budgets <= billed:
         return
-    known = sorted(_billed(registry.names(), registry))
+    known = sorted(_list_currencies(registry.names(), registry))
     unknown = sorted(budgets.difference(known))
     for code in unknown:
         close = _OTHER_CODES.get(code) or nearest(code, known)
@@ -90,7 +90,7 @@ def _report_idle(record: KeyRecord, budgets: set[str], registry: Registry) -> No
         stdio.print_line(f"every request of {record.name} is refused without a budget in {others}")
 
 
-def _billed(names: Iterable[str], registry: Registry) -> set[str]:
+def _list_currencies(names: Iterable[str], registry: Registry) -> set[str]:
     """Return the currencies that models are billed in, as far as they are known."""
     prices = (registry.resolve(name).flags.price for name in names)
     return {price.currency for price in prices if price is not None and price.currency is not None}

@@ -159,7 +159,7 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
             reports.append(_report(turn, own, last, kept=prefix.kept, parameters=[], **found))
             continue
-        exchanges = list(_answered(turn))
+        exchanges = list(_select_answered(turn))
         for position, entry in enumerate(exchanges, 1):
             request, usage = entry["request"], turn.usage if position == len(exchanges) else None
             body = request["body"]
@@ -170,7 +170,7 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
                 reports.append(_report(turn, own, None, kept=None, broken=None, parameters=[]))
                 continue
             broken = first_break(last.body, body)
-            lost = None if broken is None else _lost(last.body, body, last.usage.input if last.usage else None)
+            lost = None if broken is None else _estimate_loss(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
             changed = changed_parameters(last.body, body)
             kept = broken is None
@@ -202,14 +202,14 @@ def _report(turn: RecordedTurn, own: _ComparedRequest, last: _ComparedRequest | 
     )
 
 
-def _lost(before: dict[str, Any], after: dict[str, Any], tokens: int | None) -> int | None:
+def _estimate_loss(before: dict[str, Any], after: dict[str, Any], tokens: int | None) -> int | None:
     """Return about how many tokens of a request stand behind the first difference; `tokens` is its input, if known."""
     parts = fingerprint(before)
     loss = first_loss(parts, fingerprint(after))
     return None if loss is None else lost_tokens(parts.size, tokens, loss.share)
 
 
-def _answered(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
+def _select_answered(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
     """Yield the exchanges that an endpoint answered. A refused request fills no cache."""
     for entry in turn.exchanges:
         request, response = entry.get("request"), entry.get("response")

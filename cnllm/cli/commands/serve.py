@@ -170,7 +170,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     bounds = _bounds(params)
     _check_reach(params, is_local=is_loopback(host))
     url = params["store"] or "sqlite:"
-    with _named("--store"):
+    with _name_option("--store"):
         key_book = None if params["no_key"] else open_book(url)
         has_keys = check_book(key_book)
     keys, new_key = _client_keys(params["key"], keys_file, no_key=params["no_key"], has_keys=has_keys)
@@ -178,7 +178,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(params["log"])
     logs_calls = turn_log.logs_calls(params["log_calls"])
-    with _named("--store"):
+    with _name_option("--store"):
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
 
@@ -222,7 +222,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     configuration = Configuration(read, make, keep)
     unsure = [] if params["simulate"] else unsure_sites(configuration.registry)
     beginnings = [f"{name}={model}" for name, model in models.items()]
-    with _named("--map", *beginnings) if beginnings else contextlib.nullcontext():
+    with _name_option("--map", *beginnings) if beginnings else contextlib.nullcontext():
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
     with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
         address = address_url(listener)
@@ -286,7 +286,7 @@ def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
 
 
 @contextlib.contextmanager
-def _named(option: str, *beginnings: str) -> Iterator[None]:
+def _name_option(option: str, *beginnings: str) -> Iterator[None]:
     """Name an option in an error: in each one, or in those that begin with one of some words."""
     try:
         yield

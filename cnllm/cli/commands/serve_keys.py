@@ -125,7 +125,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
         stdout.print_json({"key": key, **record_data(record)})
     else:
         stdout.print_line(key)
-        stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
+        stdio.print_line(f"the key of {name}: {_describe_limits(record)}. It is not shown again")
     report_limits(record, given)
 
 
@@ -316,7 +316,7 @@ def _show(record: KeyRecord, *, as_json: bool) -> None:
     if as_json:
         stdout.print_json(record_data(record))
     else:
-        stdout.print_line(f"{record.name}: {localize(_described(record))}")
+        stdout.print_line(f"{record.name}: {localize(_describe_limits(record))}")
 
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
@@ -357,11 +357,11 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
         str(use.calls),
         str(use.tokens),
         spent or "-",
-        localize(_described(record, use)),
+        localize(_describe_limits(record, use)),
     )
 
 
-def _described(record: KeyRecord, use: KeyUse | None = None) -> str:
+def _describe_limits(record: KeyRecord, use: KeyUse | None = None) -> str:
     """Return limits in words, with what is used of them."""
 
     def of(used: object) -> str:

@@ -151,7 +151,9 @@ def _verify_all(
             status = errors.worst_status(status, errors.PARTIAL)
             break
         try:
-            target = probe_target.of_model(model) if simulator is None else probe_target.of_simulated(model, simulator)
+            target = (
+                probe_target.of_model(model) if simulator is None else probe_target.simulated_target(model, simulator)
+            )
             most = min(_REQUESTS, left) if left is not None else _REQUESTS
             show = None if options["as_json"] else partial(_show, model.name)
             result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))

@@ -132,7 +132,7 @@ class Catalogue:
         if None not in (parts := list(self._clauses_of(text, depth))):
             return "，".join(map(str, parts))
         if (match := _ORIGIN.fullmatch(text)) is not None:
-            first, second = self._parts(match[1], depth), self._bracketed(match[2], depth)
+            first, second = self._parts(match[1], depth), self._in_brackets(match[2], depth)
             if (first, second) != match.groups():
                 return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
         separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
@@ -170,7 +170,7 @@ class Catalogue:
         first, last = "、".join(known[:-1]), known[-1]
         return f"{first}{'' if _CHINESE.match(first[-1]) else ' '}或{'' if _CHINESE.match(last) else ' '}{last}"
 
-    def _bracketed(self, text: str, depth: int) -> str:
+    def _in_brackets(self, text: str, depth: int) -> str:
         """Return what stands in brackets; some messages have the brackets themselves."""
         whole = self._whole(f"({text})", depth)
         return self._parts(text, depth) if whole is None else whole.strip("（）()")

@@ -76,13 +76,13 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     order = rows.newest_first()
     models, vendors = rows.current()
     counts = {"all": len(order), "providers": len(registry.providers), "models": models, "vendors": vendors}
-    values = _head(counts, details.last_seen(), registry.version)
+    values = _head(counts, details.last_day(), registry.version)
     values |= {"style": _read("style.css"), "policy": html.escape(_POLICY), "script": _script()}
     address = html.escape(manual)
     values["manual"] = f'<a href="{address}" data-t="manual" data-zh="zh/{address}">Manual</a>' if manual else ""
     values["list"] = _json(rows.data(order))
     values["texts"] = _json(json.loads(_read("texts.json")))
-    values["details"] = _packed(details.data(order))
+    values["details"] = _pack(details.data(order))
     first, *rest = _read("page.html").split("{{")
     return first + "".join(values[name] + text for name, _, text in (part.partition("}}") for part in rest))
 
@@ -117,7 +117,7 @@ def _json(data: Any) -> str:
     return text
 
 
-def _packed(data: Any) -> str:
+def _pack(data: Any) -> str:
     """Return data as compressed JSON in base 64."""
     return base64.b64encode(zlib.compress(_json(data).encode(), 9)).decode()
 
@@ -173,7 +173,7 @@ class _DetailData:
             "models": [self._models[at] for at in order],
         }
 
-    def last_seen(self) -> str:
+    def last_day(self) -> str:
         """Return the last day on which one of the sources was read, "" where there is none."""
         return max((seen for _, _, seen, _ in self._sources), default="")
 

@@ -66,7 +66,7 @@ class View:
     def end(self, reply: Reply | None) -> None:
         """Finish after the reply; None if there is none."""
 
-    def interrupted(self, reply: Reply | None) -> None:
+    def interrupt(self, reply: Reply | None) -> None:
         """Finish after Ctrl-C, with the part of the reply that arrived."""
 
 
@@ -210,7 +210,7 @@ class TextView(View):
         self._err.end_line()
         self._out.end_line()
 
-    def interrupted(self, reply: Reply | None) -> None:
+    def interrupt(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say that the answer is partial."""
         self.end(None)
         self._print(translate("cnllm: interrupted; the answer so far is shown above"))

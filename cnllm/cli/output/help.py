@@ -42,7 +42,7 @@ class TranslatedHelp(click.HelpFormatter):
                 self.write_paragraph()
             first, *rest = paragraph.split("\n")
             is_written = first.strip() == "\b"
-            for line in rest if is_written else wrap(_joined([first, *rest]), self.width - self.current_indent):
+            for line in rest if is_written else wrap(_join([first, *rest]), self.width - self.current_indent):
                 self.write(f"{indent}{line}".rstrip() + "\n")
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
@@ -97,7 +97,7 @@ def _translate_row(text: str) -> str:
     return translate(match[1]) + (f"  {translate(match[2])}" if match[2] else "")
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join(lines: Iterable[str]) -> str:
     """Return lines as one text: with a space between them, but with none after a mark of Chinese."""
     return re.sub(r"(?<=[\u3000-\u303f\uff00-\uffef]) ", "", " ".join(lines))
 

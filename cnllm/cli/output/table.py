@@ -38,7 +38,7 @@ def table(
     """
     heads = list(map(localize_word, heads))
     lines = [heads, *rows] if give is None else _fit([heads, *rows], give, middles, addresses)
-    columns = [_padded(cells, is_right=column in right) for column, cells in enumerate(zip(*lines, strict=True))]
+    columns = [_pad_column(cells, is_right=column in right) for column, cells in enumerate(zip(*lines, strict=True))]
     return "\n".join([line.rstrip() for line in map(_GAP.join, zip(*columns, strict=True))])
 
 
@@ -97,7 +97,7 @@ def _truncate_url(text: str, width: int) -> str:
     return f"{host}{text[len(host)]}…{text[len(text) - tail_width :]}"
 
 
-def _padded(cells: Sequence[str], *, is_right: bool) -> list[str]:
+def _pad_column(cells: Sequence[str], *, is_right: bool) -> list[str]:
     """Return the cells of a column, all of the same width, without control characters."""
     text = "".join(cells)
     if text.isascii() and text.isprintable():  # most columns: every character takes one place

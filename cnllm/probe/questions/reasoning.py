@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from cnllm.jsonpath import get, leaves, merge_patch, nest
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.joint import grouped, is_named
-from cnllm.probe.observed import THINKING, message_of, tagged
+from cnllm.probe.joint import group_items, is_named
+from cnllm.probe.observed import THINKING, find_tags, message_of
 from cnllm.probe.question import (
     SUM,
     ProbeContext,
@@ -102,7 +102,7 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
     if fields:
         yield Finding("reasoning.fields", fields, "works")
         yield Finding("reasoning.shape", "details" if isinstance(get(message, fields[0]), list) else "field", "works")
-    elif isinstance(content, str) and (tags := tagged(content)) is not None:
+    elif isinstance(content, str) and (tags := find_tags(content)) is not None:
         yield Finding("reasoning.shape", "tags", "works")
         yield Finding("reasoning.tags", list(tags[:2]), "works")
         if tags[2]:
@@ -206,7 +206,7 @@ def _search(
         if len(group) == 1:
             return (yield from single(group[0]))
         if not is_known:
-            answer = yield ask(_merged(group))
+            answer = yield ask(_merge_patches(group))
             if answer.passed and not works(answer):
                 return None
             if not answer.passed:
@@ -232,19 +232,19 @@ def _search(
                 return None
             if alike and is_only and len(rest) > 1:
                 is_only = False
-                answer = yield ask(_merged(rest))
+                answer = yield ask(_merge_patches(rest))
                 if answer.passed:
                     return (yield from within(rest, is_known=True)) if works(answer) else None
         return None
 
-    for group in grouped(patches, _is_apart):
+    for group in group_items(patches, _is_apart):
         found = yield from within(group)
         if found is not None:
             return found, refusals
     return None, refusals
 
 
-def _merged(patches: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _merge_patches(patches: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return one patch with what all of these set."""
     together: dict[str, Any] = {}
     for patch in patches:

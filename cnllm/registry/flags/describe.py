@@ -72,7 +72,7 @@ def flag_texts(table: type[Struct]) -> dict[str, FlagText]:
                 case ast.AnnAssign(target=ast.Name(id=name)):
                     names.append(name)
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    does, why = _described(" ".join(text.split()))
+                    does, why = _describe(" ".join(text.split()))
                     texts |= dict.fromkeys(names, FlagText(does, why or shared))
                     names = []
     return {field.encode_name: texts[field.name] for field in fields(table) if field.name in texts}
@@ -80,10 +80,10 @@ def flag_texts(table: type[Struct]) -> dict[str, FlagText]:
 
 def table_text(table: type[Struct]) -> FlagText:
     """Return the text of a table, and the reason for those of its flags that give none."""
-    return _described(inspect.cleandoc(table.__doc__ or ""))
+    return _describe(inspect.cleandoc(table.__doc__ or ""))
 
 
-def _described(text: str) -> FlagText:
+def _describe(text: str) -> FlagText:
     """Return the two halves of a text."""
     does, *reason = _REASON.split(text, maxsplit=1)
     return FlagText(does, " ".join(" ".join(reason).split()))

@@ -101,7 +101,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     listed = {entry.provider for one in lists for entry in one.models}
     status: dict[str, tuple[bool, int]] = {}
     kept, gone = Counter[str](), dict[str, list[Change]]()
-    found += _moved(registry, lists)
+    found += _find_moves(registry, lists)
     for name in names:
         model = registry.resolve(name)
         entries = {
@@ -111,7 +111,9 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         }
         if entries:
             corrects = registry.corrections(name)
-            judged = _weighed(model, [_judged(change, own, corrects) for change in _differences(model, entries)], days)
+            judged = _weigh_changes(
+                model, [_judge(change, own, corrects) for change in _differences(model, entries)], days
+            )
             status[name] = _age_of(model)
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
             kept[model.provider] += 1
@@ -123,7 +125,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         Change(name, "", "new", "automatic", None, table, names_of_lists, "")
         for name, (table, names_of_lists) in new_models(registry, names, lists).items()
     ]
-    found += _renamed(missing, new)
+    found += _find_renames(missing, new)
     kinds, actions = get_args(Kind), get_args(Action)
     providers = list(dict.fromkeys(name.partition("/")[0] for name in registry.default_models))
     places = {provider: place for place, provider in enumerate(providers)}
@@ -166,7 +168,7 @@ def list_of(source: str | None) -> ListName | None:
     return next((name for name, editions in _EDITIONS.items() if editions.search(source or "")), None)
 
 
-def _renamed(gone: Sequence[Change], new: Sequence[Change]) -> Iterator[Change]:
+def _find_renames(gone: Sequence[Change], new: Sequence[Change]) -> Iterator[Change]:
     """Yield the models that are gone, as renamed where their provider has one new id of the same name."""
     ids: dict[tuple[str, str], list[str]] = {}
     for change in new:
@@ -182,7 +184,7 @@ def _core(name: str) -> tuple[str, str]:
     return provider, plain_name(_DATED.sub("", id.rpartition("/")[2]))
 
 
-def _weighed(
+def _weigh_changes(
     model: Model, changes: Sequence[Change | None], days: Mapping[ListName, datetime.date]
 ) -> list[Change | None]:
     """Return changes as the sources of our values leave them, each with its source."""
@@ -208,7 +210,7 @@ def _weigh(change: Change, fact: Fact | None, days: Mapping[ListName, datetime.d
     return replace(change, action="kept") if is_kept else change
 
 
-def _moved(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
+def _find_moves(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
     """Yield the providers that a list names at another host than we do. An address is never taken from a list."""
     for provider in (*registry.providers, *registry.catalogue_providers()):
         ours = _host(registry, provider)
@@ -308,7 +310,7 @@ def _change(model: Model, flag: str, ours: Any, values: Mapping[ListName, Any]) 
     yield Change(model.name, flag, kind, action, ours, first, tuple(values), model.where(flag))
 
 
-def _judged(change: Change, own_files: frozenset[str], corrects: Mapping[str, Any]) -> Change | None:
+def _judge(change: Change, own_files: frozenset[str], corrects: Mapping[str, Any]) -> Change | None:
     """Return the change as a correction of ours leaves it; None where the user's own file sets the value."""
     theirs = list(change.theirs.values()) if change.action == "disputed" else [change.theirs]
     is_own = change.where.rpartition(":")[0] in own_files

@@ -45,7 +45,7 @@ def read_submission(
             raise RefusedStep(f"{key} is missing; it may be {value}.", param=key)
     job_model = model_in_path or (_text(body, flags.model) if flags.model is not None else None)
     rows, problems = _read_rows(offer, _lines(store, offer, flags, body), job_model)
-    problems += _limits(offer, size) + _unsupported(store.registry, offer, rows)
+    problems += _limits(offer, size) + _unsupported_models(store.registry, offer, rows)
     if problems and flags.rows is not None:
         where = "" if problems[0].line is None else f"{flags.rows}[{problems[0].line - 1}]: "
         raise RefusedStep(where + problems[0].message, param=problems[0].param)
@@ -97,7 +97,7 @@ def _text(body: dict[str, Any], path: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _unsupported(registry: ModelLookup, offer: Interface, rows: Iterable[JobRow]) -> list[RowProblem]:
+def _unsupported_models(registry: ModelLookup, offer: Interface, rows: Iterable[JobRow]) -> list[RowProblem]:
     """Return which models of the rows the interface does not serve."""
     names = sorted({row.model for row in rows if unfit_id(row.model) is None})
     provider, protocol = offer.model.provider, offer.model.protocol

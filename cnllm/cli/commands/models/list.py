@@ -282,7 +282,7 @@ def _screen_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], w
         if room >= min(longest, _LEAST_ID):
             break
     id_width = min(longest, max(_LEAST_ID, room))
-    yield f"{_padded(localize_word('MODEL'), len(_GAP) + id_width)}{_GAP}{head}"
+    yield f"{_pad(localize_word('MODEL'), len(_GAP) + id_width)}{_GAP}{head}"
     for provider, group in itertools.groupby(zip(rows, lines, strict=True), key=lambda pair: str(pair[0]["provider"])):
         yield ""
         yield provider
@@ -291,10 +291,10 @@ def _screen_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], w
             if terminal.display_width(id) > id_width:
                 yield f"{_GAP}{id}"
                 id = ""
-            yield f"{_GAP}{_padded(id, id_width)}{_GAP}{line}"
+            yield f"{_GAP}{_pad(id, id_width)}{_GAP}{line}"
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     return text + " " * (width - terminal.display_width(text))
 
 
