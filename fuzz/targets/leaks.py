@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.engine.decode.text_tool_calls import text_call_filters
 from cnllm.engine.encode.plan import unknown_plan
 from cnllm.engine.options import read_options
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
@@ -42,7 +41,7 @@ def _incremental(flags: Flags) -> Flags:
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """Return the outcome of these pieces."""
     plan = replace(unknown_plan(model), flags=flags, callable=read_options({"tools": tools}).tools)
-    fold = ReplyBuilder(plan, text_call_filters(plan))
+    fold = ReplyBuilder(plan)
     fold.collected.whole = True
     events: list[Any] = []
     for piece in pieces:

@@ -11,7 +11,10 @@ from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.think_tags import TagSplitter
+from cnllm.engine.decode.stage import Ending, Item
+from cnllm.engine.decode.think_tags import ThinkTags
+from cnllm.protocols.pieces import ReasoningPiece, TextPiece
+from cnllm.types import Note
 
 from .support import Work, cuts, times
 
@@ -26,9 +29,29 @@ answers = st.lists(bits | st.text(max_size=4), max_size=12).map("".join)
 places = st.sampled_from(PLACES)
 
 
+class Splitter:
+    """A stage of its own, whose items are pieces of (is it thinking, text). `stray`: the closing tags it removed."""
+
+    def __init__(self, tags: list[str], at: str) -> None:
+        self.stage = ThinkTags(tags, at, lambda text: text)
+        self.stray = ""
+
+    def feed(self, text: str) -> list[tuple[bool, str]]:
+        return self._pieces(self.stage.feed(TextPiece(text))) if text else []
+
+    def close(self) -> list[tuple[bool, str]]:
+        return self._pieces(self.stage.end(Ending(None, True)))  # type: ignore[arg-type]
+
+    def _pieces(self, items: list[Item]) -> list[tuple[bool, str]]:
+        self.stray += "".join(item.said for item in items if isinstance(item, Note))
+        return [
+            (type(item) is ReasoningPiece, item.text) for item in items if isinstance(item, TextPiece | ReasoningPiece)
+        ]
+
+
 def split(parts: list[str], at: str, tags: list[str] = TAGS) -> tuple[str, str]:
     """(thinking, answer)."""
-    splitter = TagSplitter(tags, at)
+    splitter = Splitter(tags, at)
     found = [piece for part in parts for piece in splitter.feed(part)]
     found += splitter.close()
     assert all(text for _, text in found)
@@ -109,14 +132,15 @@ def test_text_before_the_first_thinking_rules_it_out_unless_it_may_stand_anywher
 @times(150)
 @given(answers.map(str.lstrip), places)
 def test_no_more_is_held_back_than_a_tag(text: str, at: str) -> None:
-    splitter = TagSplitter(TAGS, at)
-    said = stray = ""
+    splitter = Splitter(TAGS, at)
+    said = ""
     for count, char in enumerate(text, 1):
         said += "".join(piece for inside, piece in splitter.feed(char) if not inside)
-        stray += splitter.take_stray_closers()
-        size = solid if stray else len
-        held = size(text[:count]) - size(said) - size(splitter.raw) - size(stray)
-        has_space = re.match(r"</?(?:think)?\s", splitter.pending.lstrip(), re.IGNORECASE)  # attributes may follow
+        size = solid if splitter.stray else len
+        held = size(text[:count]) - size(said) - size(splitter.stage.raw) - size(splitter.stray)
+        has_space = re.match(
+            r"</?(?:think)?\s", splitter.stage.pending.lstrip(), re.IGNORECASE
+        )  # attributes may follow
         assert 0 <= held < (LONGEST if has_space else len(TAGS[1]))
 
 
@@ -134,9 +158,9 @@ def test_a_partial_closing_tag_at_the_end_is_thinking(at: str, length: int) -> N
 
 @each("at", PLACES)
 def test_an_unclosed_block_is_thinking_to_the_end(at: str) -> None:
-    splitter = TagSplitter(TAGS, at)
+    splitter = Splitter(TAGS, at)
     assert splitter.feed("<think>a < b") == [(True, "a < b")]
-    assert splitter.unclosed
+    assert splitter.feed(" c") == [(True, " c")]
 
 
 def test_the_template_may_have_opened_the_block() -> None:
@@ -162,20 +186,20 @@ def test_tags_in_the_answer_stay_in_it_where_thinking_comes_first() -> None:
 @times(100)
 @given(answers, cuts, places)
 def test_what_the_blocks_were_is_kept_as_written(text: str, where: list[int], at: str) -> None:
-    splitter = TagSplitter(TAGS, at)
+    splitter = Splitter(TAGS, at)
     found = [piece for part in cut(text, where) for piece in splitter.feed(part)]
     found += splitter.close()
     said = "".join(t for inside, t in found if not inside)
-    if stray := splitter.take_stray_closers():
-        assert solid(splitter.raw) + solid(said) + solid(stray) == solid(text)
+    if splitter.stray:
+        assert solid(splitter.stage.raw) + solid(said) + solid(splitter.stray) == solid(text)
         return
-    assert len(splitter.raw) + len(said) == len(text)
+    assert len(splitter.stage.raw) + len(said) == len(text)
     if at != "anywhere":
-        assert splitter.raw + said == text
+        assert splitter.stage.raw + said == text
 
 
 def work(text: str, at: str) -> int:
-    splitter = TagSplitter(TAGS, at)
+    splitter = Splitter(TAGS, at)
     with Work() as counted:
         for char in text:
             splitter.feed(char)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.engine.decode.stage import Ending, Item, Restart, removal
+from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, removal
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import TextPiece
 from cnllm.types import Note
@@ -17,7 +17,7 @@ _NEW_ANSWER = ("tag-stripped", "fallback")
 """The notes behind which an answer begins anew: reasoning without an opening tag ended, or a sentence replaces it."""
 
 
-class AnswerTags:
+class AnswerTags(Stage):
     """The stage that removes an opening tag at the start of an answer, and closing tags at its end.
 
     `tags` are the opening tag, then the closing ones. A closing tag before more text is text itself. `are_seen`: the
@@ -28,9 +28,6 @@ class AnswerTags:
         *("_closers", "_firsts", "_has_begun", "_has_ended", "_is_opened", "_opener"),
         *("is_idle", "lets_text", "pending"),
     )
-
-    reads_text, reads_thought = True, False
-    lets_thought = True
 
     def __init__(self, tags: list[str], *, are_seen: bool = False) -> None:
         self._opener, *self._closers = tags
@@ -112,7 +109,7 @@ class AnswerTags:
         return len(text) - max((_overlap(text[position:], tag) for tag in self._closers), default=0)
 
 
-class StopTexts:
+class StopTexts(Stage):
     """The stage that removes a stop text at the end of an answer. It holds back text that may be one.
 
     `removed` says that a stop text was removed.
@@ -120,8 +117,7 @@ class StopTexts:
 
     __slots__ = ("_has_calls", "_stops", "is_idle", "pending", "removed")
 
-    reads_text, reads_thought = True, False
-    lets_text, lets_thought = False, True  # all text of the answer is read
+    lets_text = False  # all text of the answer is read
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = sorted(stops, key=len, reverse=True)
@@ -154,10 +150,6 @@ class StopTexts:
             if any(stop.startswith(end) for stop in self._stops):
                 return size
         return 0
-
-    def release(self) -> list[Item]:
-        """Return nothing: the answer may end here."""
-        return []
 
     def flush(self) -> list[Item]:
         """Return the text that waits: the answer goes on behind it."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, text_piece
+from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, Stage, text_piece
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 from cnllm.types.delivered import Diverged, RepeatedText
@@ -99,7 +99,7 @@ class _Channel:
         return text
 
 
-class Deltas:
+class Deltas(Stage):
     """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far.
 
     `undecided` holds True while that is unknown of the reasoning, and False while it is unknown of the answer: `skip`
@@ -108,8 +108,7 @@ class Deltas:
 
     __slots__ = ("_text", "_thought", "lets_text", "lets_thought", "undecided")
 
-    reads_text, reads_thought = True, True
-    is_idle = True
+    reads_thought = True
 
     def __init__(self, mode: str | None) -> None:
         self._text, self._thought = _Channel(mode), _Channel(mode)
@@ -151,10 +150,6 @@ class Deltas:
         note = Note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {channel.mode}")
         return [Restart(text=not in_reasoning, thought=in_reasoning), note, _with_text(item, snapshot)]
 
-    def release(self) -> list[Item]:
-        """Return nothing: snapshots go on in the next part."""
-        return []
-
     def end(self, ending: Ending) -> list[Item]:
         """Return the halves of characters at the end of the newest snapshots."""
         if not (self._thought.half or self._text.half):
@@ -163,12 +158,12 @@ class Deltas:
         return [text_piece(channel.half, in_reasoning=in_reasoning) for in_reasoning, channel in pairs if channel.half]
 
 
-class Surrogates:
+class Surrogates(Stage):
     """The stage that joins the two halves of a character that arrive in two pieces."""
 
     __slots__ = ("_text", "_thought", "is_idle", "lets_text", "lets_thought")
 
-    reads_text, reads_thought = True, True
+    reads_thought = True
 
     def __init__(self) -> None:
         self._text: SurrogateBuffer | None = None  # made for the first text that is not ASCII
@@ -201,10 +196,6 @@ class Surrogates:
         """Find out whether a half waits."""
         waits = any(buffer is not None and buffer.pending for buffer in (self._text, self._thought))
         self.is_idle = self.lets_text = self.lets_thought = not waits
-
-    def release(self) -> list[Item]:
-        """Return nothing: the second half may come in the next part."""
-        return []
 
     def end(self, ending: Ending) -> list[Item]:
         """Return a replacement for each half that nothing followed."""
@@ -272,7 +263,7 @@ class DuplicateField:
         return rest
 
 
-class Duplicates:
+class Duplicates(Stage):
     """The stage that lets reasoning through once, where several fields have it or one field has all of it again.
 
     `collected` holds the reasoning so far. `source` is the field that it comes from.
@@ -281,7 +272,6 @@ class Duplicates:
     __slots__ = ("_collected", "_fields", "_head", "_repeat_checks", "source")
 
     reads_text, reads_thought = False, True
-    is_idle = lets_text = lets_thought = True
 
     def __init__(self, collected: Collector) -> None:
         self._collected = collected
@@ -298,14 +288,6 @@ class Duplicates:
             self.source = item.field
         new = self._new(item.text, item.field)
         return [] if not new else [item] if new == item.text else [ReasoningPiece(new, item.field)]
-
-    def release(self) -> list[Item]:
-        """Return nothing: nothing is held back."""
-        return []
-
-    def end(self, ending: Ending) -> list[Item]:
-        """Return nothing: nothing is held back."""
-        return []
 
     def restart(self) -> None:
         """Compare with a text that has begun again."""

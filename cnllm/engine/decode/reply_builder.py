@@ -22,7 +22,7 @@ from cnllm.engine.decode.parts import PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Ending, Item, Restart, Stage
 from cnllm.engine.decode.structured import AnswerCall, read_answer
-from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
+from cnllm.engine.decode.text_tool_calls import Then, text_calls
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan, unknown_plan
@@ -64,17 +64,19 @@ __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
 class ReplyBuilder:
     """The builder of one reply: a row of stages, composed by the flags, and a collector behind it.
 
-    `calls` finds calls in text. `ordered`: the wire orders the parts of a reply. `is_new`: all text is certainly new.
+    `ordered`: the wire orders the parts of a reply. `is_new`: all text is certainly new. For `script` and
+    `is_offer_known` see `text_calls`.
     """
 
     def __init__(
         self,
         plan: Plan,
-        calls: TextCalls | None = None,
         *,
         ordered: bool = False,
         ids: ReplyIds | None = None,
         is_new: bool = False,
+        script: str | None = None,
+        is_offer_known: bool = True,
     ) -> None:
         flags = plan.flags
         self._plan = plan
@@ -92,6 +94,8 @@ class ReplyBuilder:
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
+        behind: list[AnswerTags | StopTexts] = []
+        calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
         self._calls = calls
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
@@ -115,9 +119,7 @@ class ReplyBuilder:
         ]
         self._stages: list[Stage] = list(filter(None, row))
         self._at_calls = 0 if calls is None else self._stages.index(calls)
-        if calls is not None:
-            holders = [stage for stage in (around, self._stops) if stage is not None]
-            calls.attach(self.collected, new_tagged, lambda: "".join([stage.pending for stage in holders]))
+        behind += [stage for stage in (around, self._stops) if stage is not None]
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = _next_places(tuple(map(type, self._stages)))
 
@@ -468,11 +470,10 @@ def reply_builder(model: Model, tools: Sequence[Any] | None, plan: Plan | None) 
     """Return the builder for the reply to a request; without `plan` as if `tools` had been offered."""
     ordered = wire(model.protocol).ordered
     if plan is None:
-        plan = _unknown_plan(model, tools)
-        return ReplyBuilder(plan, text_call_filters(plan, is_offer_known=tools is not None), ordered=ordered)
+        return ReplyBuilder(_unknown_plan(model, tools), ordered=ordered, is_offer_known=tools is not None)
     rules = plan.flags.tools
     ids = ReplyIds(rules.call_id_pattern if rules else None, plan.messages, plan.content)
-    return ReplyBuilder(plan, text_call_filters(plan), ordered=ordered, ids=ids)
+    return ReplyBuilder(plan, ordered=ordered, ids=ids)
 
 
 def text_reply_builder(
@@ -482,8 +483,7 @@ def text_reply_builder(
 
     `then` and `script`: see `cnllm.engine.decode.text_tool_calls`.
     """
-    plan = _unknown_plan(model, tools, then)
-    builder = ReplyBuilder(plan, text_call_filters(plan, script), is_new=True)
+    builder = ReplyBuilder(_unknown_plan(model, tools, then), is_new=True, script=script)
     builder.collected.whole = True
     return builder
 

@@ -6,8 +6,6 @@ rest. It may hold text back until it is certain, and give notes, and calls that 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
@@ -38,34 +36,33 @@ Item = Piece | Restart | CallBuilder
 """An item of the row: a piece, a restart, or a call that a stage found in a text."""
 
 
-class Stage(Protocol):
+class Stage:
     """One stage of the row. It belongs to one reply. Text of a kind that it does not read passes by."""
 
-    reads_text: bool
+    __slots__ = ()
+
+    reads_text = True
     """Whether the stage reads text of the answer."""
-    reads_thought: bool
+    reads_thought = False
     """Whether the stage reads text of the reasoning."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the stage holds nothing back."""
-
-    @property
-    def lets_text(self) -> bool:
-        """Whether plain text of the answer that goes on may pass by for now: the stage would not change it."""
-
-    @property
-    def lets_thought(self) -> bool:
-        """Whether plain text of the reasoning that goes on may pass by for now."""
+    is_idle = True
+    """Whether the stage holds nothing back."""
+    lets_text = True
+    """Whether plain text of the answer that goes on may pass by for now: the stage would not change it."""
+    lets_thought = True
+    """Whether plain text of the reasoning that goes on may pass by for now."""
 
     def feed(self, item: Item) -> list[Item]:
         """Return what becomes of an item."""
+        raise NotImplementedError
 
     def release(self) -> list[Item]:
         """Return what is held back only because a part of the reply was open that is over now."""
+        return []
 
     def end(self, ending: Ending) -> list[Item]:
         """Return what is left at the end of the reply."""
+        return []
 
 
 def text_piece(text: str, *, in_reasoning: bool) -> TextPiece | ReasoningPiece:

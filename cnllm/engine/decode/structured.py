@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cnllm.engine.decode.settle import ReplyDecision
-from cnllm.engine.decode.stage import Ending, Item, Restart
+from cnllm.engine.decode.stage import Item, Restart, Stage
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
 from cnllm.protocols.pieces import TextPiece
@@ -38,20 +38,18 @@ __all__ = ["AnswerCall", "read_answer"]
 _FINISH_CODES = ("finish-follows", "finish-unknown", "finish-pending")
 
 
-class AnswerCall:
+class AnswerCall(Stage):
     """The stage that makes the first call of the answer tool the text of the reply.
 
     Prose beside the call is left out, with a note. Where prose was already delivered, the reply begins again.
     """
-
-    reads_text, reads_thought = True, False
-    is_idle = lets_thought = True
 
     def __init__(self, name: str, collected: Collector) -> None:
         self._name = name
         self._collected = collected
         self._prose: list[str] = []
         self._index: int | None = None  # of the call that is the answer
+        self.lets_text = True  # while text is the answer, as far as is known
         self._indexes: dict[int, int] = {}  # index among all calls → index among those for the reader
         collected.parts.is_reported_late = True  # their indexes are final once it is known whether the answer came
 
@@ -59,11 +57,6 @@ class AnswerCall:
     def has_begun(self) -> bool:
         """Whether the answer came, or begins."""
         return self._index is not None
-
-    @property
-    def lets_text(self) -> bool:
-        """Whether text is the answer, as far as is known."""
-        return self._index is None
 
     def feed(self, item: Item) -> list[Item]:
         """Return text that stands before the answer, and any other item."""
@@ -75,16 +68,8 @@ class AnswerCall:
                 self._prose = []
             if self._index is not None:  # its call begins again, too
                 self._collected.parts.text.begin_again()
-            self._index, self._indexes = None, {}
+            self._index, self._indexes, self.lets_text = None, {}, True
         return [item]
-
-    def release(self) -> list[Item]:
-        """Return nothing: nothing is held back."""
-        return []
-
-    def end(self, ending: Ending) -> list[Item]:
-        """Return nothing: nothing is held back."""
-        return []
 
     def is_next(self, call: CallBuilder) -> bool:
         """Whether a call that begins is the answer."""
@@ -102,7 +87,7 @@ class AnswerCall:
                 if event.name != self._name:
                     out.append(msgspec.structs.replace(event, index=self.index(event.index)))
                 elif self._index is None:
-                    self._index = event.index
+                    self._index, self.lets_text = event.index, False
                     self._begin(out)
             elif type(event) is ToolCallDelta:
                 if event.index == self._index:

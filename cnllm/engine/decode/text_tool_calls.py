@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.engine.decode.stage import Ending, Item, Restart, removal, text_piece
+from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history.prompted_tools import FLAG, markup_rules
@@ -21,25 +21,34 @@ from cnllm.types import Message, Note, ToolResult
 from cnllm.types.lenient_json import decode_arguments
 
 if TYPE_CHECKING:
+    from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
     from cnllm.engine.decode.collector import Collector
     from cnllm.leaks.filter import BlockResult, LeakFilter
     from cnllm.leaks.grammars import ParsedCall
     from cnllm.leaks.prompt import PromptTexts
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["TextCalls", "Then", "marker_test", "text_call_filters"]
+__all__ = ["TextCalls", "Then", "marker_test", "text_calls"]
 
 _HEAD = 400  # characters of an answer, white space among them, that decide whether it may be a call as a whole
 
 Then = Literal["recover", "strip", "keep"]
 
 
-def text_call_filters(plan: Plan, script: str | None = None, *, is_offer_known: bool = True) -> TextCalls | None:
-    """Return the filters of one reply, or None where no rule applies and no tags of reasoning are declared.
+def text_calls(
+    plan: Plan,
+    collected: Collector,
+    new_tagged: Callable[[str], str],
+    behind: Sequence[AnswerTags | StopTexts],
+    script: str | None,
+    *,
+    is_offer_known: bool,
+) -> TextCalls | None:
+    """Return the stage of one reply, or None where no rule applies and no tags of reasoning are declared.
 
     Blocks that repeat what the user or the results of tools say in the plan's messages are quotations. A fallback
     sentence is in the language of the prompt, or in `script`. Where it is not known which tools were offered, a broken
-    block stays text: it may be no call.
+    block stays text: it may be no call. For the other arguments see `TextCalls`.
     """
     short = {long: name for name, long in plan.renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in plan.callable if tool.definition is None}
@@ -49,7 +58,7 @@ def text_call_filters(plan: Plan, script: str | None = None, *, is_offer_known: 
     if found is None:
         return None
     sentences = FallbackText(plan.flags.fallback or {}, plan.prompt, script)
-    calls = TextCalls(found, offered or None, sentences, FLAG if plan.prompted else "leaks", plan.messages)
+    calls = TextCalls(plan, found, offered or None, sentences, collected, new_tagged, behind)
     if plan.call_rules is not None and plan.call_rules.choice == "none":
         calls.excluded = "tool_choice='none' excludes calls"
     return calls
@@ -99,26 +108,31 @@ def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: b
     return _TextCallRules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
 
 
-class TextCalls:
+class TextCalls(Stage):
     """The stage that finds calls written as text, in the answer and in the reasoning of one reply.
 
     Reasoning may mention calls that are made later. A call in it counts only where the reasoning ends with it and the
-    reply holds nothing else.
+    reply holds nothing else. `collected` is what the reply holds so far, `new_tagged` returns the part of reasoning
+    between tags that no field has delivered, and `behind` are the stages behind this one that hold text back.
     """
 
-    reads_text, reads_thought = True, True
-    lets_text, lets_thought = True, True  # `may_begin` tells of each text whether it may pass by
+    reads_thought = True  # plain text may pass by: `may_begin` tells of each one whether it does
 
     def __init__(
         self,
+        plan: Plan,
         rules: _TextCallRules,
         tools: Mapping[str, Any] | None,
         sentences: FallbackText,
-        flag: str,
-        messages: Sequence[Message] = (),
+        collected: Collector,
+        new_tagged: Callable[[str], str],
+        behind: Sequence[AnswerTags | StopTexts],
     ) -> None:
-        self._flag = flag  # the flag that the notes name
-        self._messages = messages
+        self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
+        self._messages = plan.messages
+        self._collected = collected
+        self._new_tagged = new_tagged
+        self._behind = behind
         self._quotations: PromptTexts | None = None
         self._rules = rules.rules
         self._tags = rules.tags
@@ -146,18 +160,9 @@ class TextCalls:
         self.excluded = ""
         """Why the caller wants no calls although there are tools."""
 
-    def attach(self, collected: Collector, new_tagged: Callable[[str], str], held: Callable[[], str]) -> None:
-        """Set the reply: what was collected of it, what tells the part of tagged reasoning that is new.
-
-        `held` returns the text of the answer that the stages behind this one hold back.
-        """
-        self._collected = collected
-        self._new_tagged = new_tagged
-        self._held_behind = held
-
     def _answer_before(self) -> str:
         """Return the text of the answer that this stage has given so far."""
-        return self._collected.parts.text.whole() + self._held_behind()
+        return "".join([*self._collected.parts.text, *(stage.pending for stage in self._behind)])
 
     def _make_filter(self, *, in_reasoning: bool) -> LeakFilter | None:
         """Make the filter of a channel, at its first character that may begin a marker."""
