@@ -289,7 +289,7 @@ class Call:
             if parser.finished is not has_deadline:  # an answer may go on after a finish reason
                 has_deadline = not has_deadline
                 yield SetReadDeadline(_USAGE_WAIT if has_deadline else None)
-        last = [*events, *parser.end()] if parser.done else parser.end(orderly=error is None)
+        last = events if parser.done else parser.end(orderly=error is None)
         return (yield from self._end_stream(parser, last, error))
 
     def _end_stream(self, parser: StreamParser, last: list[Event], transport_error: TransportError | None) -> Steps:

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
     Citation,
     Part,
@@ -23,8 +22,6 @@ __all__ = [
     "has_lost_calls",
     "is_repeating",
     "join_replies",
-    "needs_continuation",
-    "retry_reason",
     "shift_citation",
     "unique_call_ids",
 ]
@@ -74,31 +71,6 @@ def has_lost_calls(reply: Reply) -> bool:
     if reply.finish == "tool_calls":
         return True
     return any(note.code == "finish-follows" and note.did == "stop" for note in reply.notes)
-
-
-def _is_broken_off(error: BaseException) -> bool:
-    """Whether the body of a whole reply broke off.
-
-    Other network failures are final: either the call was already tried again because nothing had arrived, or it is
-    unknown whether the request was served and paid for.
-    """
-    return isinstance(error, TransportError) and error.began and not isinstance(error, Timeout)
-
-
-def retry_reason(result: CnllmError) -> str | None:
-    """Return why a step that failed is tried again; None where it is not."""
-    if isinstance(result, EmptyReply):
-        return "the reply was empty"
-    return "the reply broke off" if _is_broken_off(result) else None
-
-
-def needs_continuation(result: CnllmError) -> bool:
-    """Whether asking the model to continue is the only way on after a failure."""
-    if isinstance(result, ReplyTooLarge):
-        return False
-    return isinstance(result, EmptyReply) or (
-        isinstance(result, StreamCut) and result.reply is not None and bool(result.reply.text)
-    )
 
 
 def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:

@@ -97,7 +97,7 @@ class EchoFilter:
         self._parts = 0 if first is None else len(first.message.parts)
         self._notes = frozenset() if first is None else frozenset(first.notes)
         self._indexes: dict[int, int | None] = {}
-        self.held: list[Event] = []
+        self._raw_finish: str | None = None
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events that may be delivered now."""
@@ -122,8 +122,10 @@ class EchoFilter:
                 return None
             case CitationAdded(citation=citation) if self._first is not None:
                 return CitationAdded(shift_citation(citation, len(self._first.text)))
-            case UsageSeen() | Finished():
-                self.held.append(event)
+            case UsageSeen():
+                return None
+            case Finished(raw=raw):
+                self._raw_finish = raw
                 return None
         return event
 
@@ -134,8 +136,7 @@ class EchoFilter:
 
     def ending(self, reply: Reply) -> list[Event]:
         """Return the last events of the whole reply."""
-        raw = next((event.raw for event in reversed(self.held) if type(event) is Finished), reply.raw_finish)
-        return [UsageSeen(reply.usage), Finished(reply.finish, raw)]
+        return [UsageSeen(reply.usage), Finished(reply.finish, self._raw_finish)]
 
 
 def dropped_note(calls: Sequence[ToolCall], did: str) -> Note:

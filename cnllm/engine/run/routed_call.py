@@ -7,7 +7,8 @@ declared prefill, or from another target whose reply begins with the same text. 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
+    Effect,
     FinalEvents,
     HoldContent,
     MayRepeat,
@@ -26,7 +28,7 @@ from cnllm.engine.run.effects import (
     UseTarget,
 )
 from cnllm.engine.run.retry_policy import CooldownState, context_obstacle, may_wait
-from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply
+from cnllm.engine.run.takeover import Follower, RepeatedStart
 from cnllm.errors import (
     CannotSend,
     CnllmError,
@@ -361,20 +363,20 @@ class RoutedCall(Call):
             self._partial = partial
             self._joined_errors = [error]
             failed, broken = self._target.model.name, self._call.plan
-            if broken.prefill is not None and (yield from self._prefilled(turn)):
-                return self._joined
-            while self._advance():
+            joined = None
+            if broken.prefill is not None:
+                joined = yield from self._prefilled(turn)
+            # Where more text was delivered, and then this target failed, too, no other one is asked.
+            while joined is None and self._partial is partial and self._advance():
                 held = yield UseTarget(self._target.number, self.plan)
                 if held:
                     yield FinalEvents(held)
                 if self.plan.prefill is not None:
-                    is_continued = yield from self._prefilled(turn)
+                    joined = yield from self._prefilled(turn)
                 else:
-                    is_continued = yield from self._follow(self._call.plan, Follower(partial.text))
-                if is_continued:
-                    return self._joined
-                if self._partial is not partial:  # more text was delivered, and then this target failed, too
-                    break
+                    joined = yield from self._follow(self._call.plan, Follower(partial.text))
+            if joined is not None:
+                return joined
             self.plan = broken
             error.hint = f"{failed} broke off, and no other target could go on: {self._listing()}"
         error.reply = self._partial or partial
@@ -386,8 +388,8 @@ class RoutedCall(Call):
     def _listing(self) -> str:
         return "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
 
-    def _prefilled(self, turn: Message) -> Steps:
-        """Let the current target go on from the beginning of the reply. Whether it did; the reply is in `_joined`."""
+    def _prefilled(self, turn: Message) -> Generator[Effect, Any, Reply | None]:
+        """Let the current target go on from the beginning of the reply; return the whole reply, None if it did not."""
         assert self._partial is not None
         plan: Plan | None = None
         try:
@@ -395,11 +397,11 @@ class RoutedCall(Call):
         except CannotSend as error:
             self._reasons[self._target.model.name] = error.message
         if plan is None or (yield MayRepeat()) is False:
-            return False  # type: ignore[return-value]
+            return None
         return (yield from self._follow(plan, RepeatedStart(self._partial.text)))
 
-    def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Steps:
-        """Carry out a call that goes on from the delivered text. Whether it did; the reply is in `_joined`."""
+    def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Generator[Effect, Any, Reply | None]:
+        """Carry out a call that goes on from the delivered text; return the whole reply, None if it did not."""
         assert self._partial is not None
         before, call = self._partial, self._call
         plan = replace(plan, corrections=0, if_cut="error", prefill=None)
@@ -432,34 +434,27 @@ class RoutedCall(Call):
             other = self._call.partial_reply()
             self._costs.append((None, [None if other is None else other.cost]))
             self._reasons[self._target.model.name] = "its reply is another one"
-            return False  # type: ignore[return-value]
+            return None
         except _FAILURES as error:
             steps.close()
             self._record(error)
             if delivered and error.reply is not None:
-                self._partial = self._join(before, error.reply, texts)
+                self._partial = texts.join(before, error.reply)
                 self._joined_errors.append(error)
-            return False  # type: ignore[return-value]
+            return None
         note = Note(
             "target-continued",
-            "messages.prefill" if isinstance(texts, RepeatedStart) else "route",
+            texts.flag,
             "the stream was cut",
             f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both",
         )
-        joined = with_costs(self._join(before, reply, texts), self._other_costs(*self._joined_errors))
+        joined = with_costs(texts.join(before, reply), self._other_costs(*self._joined_errors))
         more = [*(n for n in joined.notes if n not in before.notes), note]
-        self._joined = replace(joined, notes=[*before.notes, *more])
+        joined = replace(joined, notes=[*before.notes, *more])
         self._state.succeed(self._target.key)
-        closing = (event for event in final_events(self._joined) if not isinstance(event, _CONTENT))
+        closing = (event for event in final_events(joined) if not isinstance(event, _CONTENT))
         yield FinalEvents([NoteAdded(note), *rest, *calls, *closing])
-        return True  # type: ignore[return-value]
-
-    @staticmethod
-    def _join(before: Reply, reply: Reply, texts: Follower | RepeatedStart) -> Reply:
-        if isinstance(texts, RepeatedStart):
-            return continued_reply(before, reply, repeats=texts.repeats)
-        reply = replace(reply, usage=total_usage([before, reply]))
-        return with_costs(reply, [before.cost])
+        return joined
 
 
 def _obstacle(error: CnllmError) -> str:

@@ -9,14 +9,17 @@ from msgspec.structs import replace
 from cnllm.engine.encode import prefill
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from cnllm.types.delivered import Diverged, RepeatedText
+from cnllm.types.totals import total_usage, with_costs
 
-__all__ = ["Follower", "RepeatedStart", "continued_reply"]
+__all__ = ["Follower", "RepeatedStart"]
 
 _LEAST_REPEATED = 16  # characters of a beginning that no model repeats by chance
 
 
 class Follower:
     """Passes on what a new reply has after the delivered text. Raises `Diverged` at the first other character."""
+
+    flag = "route"
 
     def __init__(self, delivered: str) -> None:
         self._text = RepeatedText.of(delivered)
@@ -45,15 +48,21 @@ class Follower:
             raise Diverged
         return []
 
+    def join(self, before: Reply, reply: Reply) -> Reply:
+        """Return the new reply, which has the delivered text, with what both replies cost."""
+        return with_costs(replace(reply, usage=total_usage([before, reply])), [before.cost])
+
 
 class RepeatedStart:
     """Removes the beginning of a reply from one that was to go on from it and begins with it again."""
+
+    flag = "messages.prefill"
 
     def __init__(self, beginning: str) -> None:
         self._text = RepeatedText.of(beginning)
         self._held: list[str] = []  # repeated so far
         self._open = len(beginning) >= _LEAST_REPEATED
-        self.repeats = False
+        self._repeats = False
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events without a repeated beginning; a text that may be one waits."""
@@ -71,7 +80,7 @@ class RepeatedStart:
                     out += self.end()
                     continue
                 if self._text.is_complete:
-                    self._open, self.repeats = False, True
+                    self._open, self._repeats = False, True
                     self._held = [rest]
                     out += self.end()
             elif isinstance(event, ToolCallStart):
@@ -86,7 +95,7 @@ class RepeatedStart:
         text, self._held = "".join(self._held), []
         return [TextDelta(text)] if text else []
 
-
-def continued_reply(before: Reply, rest: Reply, *, repeats: bool) -> Reply:
-    """Join the beginning of a reply with its rest, which may repeat the beginning."""
-    return prefill.join_halves(before, replace(rest, text=rest.text.removeprefix(before.text)) if repeats else rest)
+    def join(self, before: Reply, reply: Reply) -> Reply:
+        """Join the beginning of a reply with its rest, which may repeat the beginning."""
+        text = reply.text.removeprefix(before.text) if self._repeats else reply.text
+        return prefill.join_halves(before, replace(reply, text=text))

@@ -26,7 +26,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.leaks.fallback_text import fallback
 from cnllm.types import (
     Cost,
@@ -329,16 +329,24 @@ class Loop:
         return bool(self.plan is None or self.plan.callable) and continuation.has_lost_calls(reply)
 
     def _retry_reason(self, result: Reply | CnllmError) -> str | None:
-        """Return why a step is tried again; None where it is not. A cut stream was already repeated before."""
+        """Return why a step is tried again; None where it is not. A cut stream was already repeated before.
+
+        Failures of the network are final, unless the body of a whole reply broke off: either the call was already tried
+        again because nothing had arrived, or it is unknown whether the request was served and paid for.
+        """
         if isinstance(result, Reply):
             return "calls were announced and none came" if self._has_lost_calls(result) else None
-        return continuation.retry_reason(result)
+        if isinstance(result, EmptyReply):
+            return "the reply was empty"
+        is_broken_off = isinstance(result, TransportError) and result.began and not isinstance(result, Timeout)
+        return "the reply broke off" if is_broken_off else None
 
     def _needs_continuation(self, result: Reply | CnllmError) -> bool:
         """Whether asking the model to continue is the only way on."""
         if isinstance(result, Reply):
             return self._has_lost_calls(result)
-        return continuation.needs_continuation(result)
+        is_cut = isinstance(result, StreamCut) and not isinstance(result, ReplyTooLarge)
+        return isinstance(result, EmptyReply) or (is_cut and result.reply is not None and bool(result.reply.text))
 
     def _call_model(self, messages: list[Message], *, stream: bool) -> Generator[Any, Any, Reply | CnllmError | None]:
         """Call the model, and return its reply or error; None where the run was cancelled."""
