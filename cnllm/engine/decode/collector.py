@@ -45,7 +45,7 @@ from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Collector", "without_place"]
+__all__ = ["Collector"]
 
 _NOTES_LEFT_OUT: Final = "notes-left-out"
 """The code of the last note where notes were left out."""
@@ -167,17 +167,13 @@ class Collector:
             return []
         return [CitationAdded(new) for new in self.citations.add(citation)]
 
-    def add_note(self, note: Note | None) -> list[Event]:
-        """Add a note, if there is one; return its event where it is new."""
-        return [NoteAdded(note)] if note is not None and self.notes.add(note) else []
+    def add_note(self, note: Note) -> list[Event]:
+        """Add a note; return its event where it is new."""
+        return [NoteAdded(note)] if self.notes.add(note) else []
 
     def note(self, code: NoteCode, flag: str, subject: str, did: str, origin: str = "") -> list[Event]:
         """Add a note; return its event where the note is new."""
         return self.add_note(Note(code, flag, subject, did, origin))
-
-    def omitted_notes(self) -> list[Event]:
-        """Return an event that counts the notes that are left out, if there are any."""
-        return [NoteAdded(note) for note in self.notes.omitted]
 
     # ── calls ────────────────────────────────────────────────────────────────
 
@@ -313,11 +309,6 @@ class Citations:
     def has_waiting(self) -> bool:
         """Whether the place of a citation is still to be found."""
         return bool(self._waiting)
-
-
-def without_place(citation: Citation) -> Citation:
-    """Return a citation for the answer as a whole."""
-    return replace(citation, start=None, end=None)
 
 
 def _placed(citation: Citation, start: int, end: int) -> Citation:

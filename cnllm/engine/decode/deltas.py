@@ -102,11 +102,11 @@ class _Channel:
 class Deltas(Stage):
     """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far.
 
-    `undecided` holds True while that is unknown of the reasoning, and False while it is unknown of the answer: `skip`
-    has to know the short pieces that pass by.
+    `has_snapshots` says that pieces of the reasoning may be. `undecided` holds True while that is unknown of the
+    reasoning, and False while it is unknown of the answer: `skip` has to know the short pieces that pass by.
     """
 
-    __slots__ = ("_text", "_thought", "lets_text", "lets_thought", "undecided")
+    __slots__ = ("_text", "_thought", "has_snapshots", "lets_text", "lets_thought", "undecided")
 
     reads_thought = True
 
@@ -117,13 +117,8 @@ class Deltas(Stage):
 
     def _look(self) -> None:
         """Find out whether short pieces are new text, as far as is known."""
-        self.lets_text = self._text.mode not in _SNAPSHOTS and self._thought.mode not in _SNAPSHOTS
-        self.lets_thought = self.lets_text
-
-    @property
-    def has_snapshots(self) -> bool:
-        """Whether pieces of the reasoning may be snapshots."""
-        return self._thought.mode in _SNAPSHOTS
+        self.has_snapshots = self._thought.mode in _SNAPSHOTS
+        self.lets_text = self.lets_thought = self._text.mode not in _SNAPSHOTS and not self.has_snapshots
 
     def skip(self, texts: Sequence[str], *, in_reasoning: bool) -> None:
         """Take note of short texts that passed by while it is undecided what pieces are."""

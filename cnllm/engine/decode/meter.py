@@ -104,19 +104,13 @@ class Meter:
         is_plain = not is_cut and not invalid and (not calls or all(number == 0 for number in calls.values()))
         if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
             return plain
-        usage = reported_counts(usage, answered=answered)
         counts = _own_counts(extra)
         price = self._price
         computed: Cost | None = None
         if price is not None and price.currency is not None:
             total = CostSum()
-            add_tokens(
-                total,
-                usage,
-                price,
-                created,
-                facts := self._facts(counts, extra, calls, most_output, invalid, thought=thought, is_cut=is_cut),
-            )
+            facts = self._facts(counts, extra, calls, most_output, invalid, thought=thought, is_cut=is_cut)
+            add_tokens(total, reported_counts(usage, answered=answered), price, created, facts)
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))

@@ -94,13 +94,14 @@ class StreamParser:
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
-        self._has_ended = False
+        self.done = False
+        """Whether the stream has marked its end or reached a limit: reading on is not needed."""
         self._damaged = False
         self._has_end_marker = False
         self._has_resumed = False  # the answer went on after a finish reason
         self._full_reads = 0
         self._reply: Reply | None = None
-        self._fast_kinds: set[str | int | None] = set()
+        self._fast_kinds: set[str | int | None] = set()  # of piece that the fast decoder may read from now on
         self._fast_decode: Any = None
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
@@ -120,11 +121,6 @@ class StreamParser:
             return False  # the answer may still come: no reply is empty
         return self._is_proven(marker=False, orderly=False)
 
-    @property
-    def done(self) -> bool:
-        """Whether the stream has marked its end or reached a limit: reading on is not needed."""
-        return self._has_ended
-
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that these bytes cause. Never raises for bytes; after the end it ignores them."""
         if type(chunk) is not bytes:
@@ -132,7 +128,7 @@ class StreamParser:
         self._room = room = self._room - len(chunk)
         if room < 0:
             return self._feed_last(chunk)
-        if self._mode != "sse" or self._has_ended:
+        if self._mode != "sse" or self.done:
             return self._begin_body(chunk)
         out: list[Event] = []
         builder, fast_decode = self._builder, self._fast_decode
@@ -158,19 +154,19 @@ class StreamParser:
                 out += builder.add_run(kind, run)
                 run = []
             self._read_event(data, out)
-            if self._has_ended:
+            if self.done:
                 break
             kinds = self._fast_kinds
         if run:
             out += builder.add_run(kind, run)
-        if chunk[-2:] != b"\n\n" and not self._has_ended:
+        if chunk[-2:] != b"\n\n" and not self.done:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
         return out
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
-        if self._has_ended:
+        if self.done:
             return []
         if self._mode == "" and not self._head and not (chunk := chunk.lstrip(BLANK)):
             return []  # blank lines that keep a connection alive before the body begins
@@ -243,9 +239,14 @@ class StreamParser:
             out += self._collected.note("second-reply", "stream", short_text(data), "not read: another reply begins")
             self._finish(out, marker=False, orderly=False)
             return
-        if not self._collected.answered:
-            self._collected.choiceless_chunk = decoded
-        self._update_fast_kinds()
+        collected = self._collected
+        if not collected.answered:
+            collected.choiceless_chunk = decoded
+        if (collected.id is None or collected.reported_model is None) and self._full_reads < _MAX_FULL_READS:
+            self._full_reads += 1  # the id and the model may come with a later chunk
+            return
+        is_over = collected.ended and self._proof != "event"  # the rest is read in full: `_read_after_finish`
+        self._fast_kinds = set() if is_over or self._decoder.reads_all else self._builder.plain_kinds
 
     def _read_after_finish(self, decoded: dict[str, Any], out: list[Event]) -> None:
         """Read a chunk that follows a finish reason. If the answer goes on in it, that finish reason ended nothing."""
@@ -277,15 +278,6 @@ class StreamParser:
             self._collected.fault = endpoint_errors.error_event_fault(decoded)
         self._fast_kinds = set()
 
-    def _update_fast_kinds(self) -> None:
-        """Decide which kinds of piece the fast decoder may read from now on."""
-        collected = self._collected
-        if (collected.id is None or collected.reported_model is None) and self._full_reads < _MAX_FULL_READS:
-            self._full_reads += 1  # the id and the model may come with a later chunk
-            return
-        is_over = collected.ended and self._proof != "event"  # the rest is read in full: `_read_after_finish`
-        self._fast_kinds = set() if is_over or self._decoder.reads_all else self._builder.plain_kinds
-
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
         """Note data that is no JSON.
 
@@ -294,7 +286,7 @@ class StreamParser:
         lines = data.split(b"\n")
         if len(lines) > 1:
             for line in lines:
-                if not self._has_ended and line.strip():
+                if not self.done and line.strip():
                     self._read_event(line, out)
             return
         if data.lstrip()[:1] in (b"{", b"["):
@@ -308,7 +300,7 @@ class StreamParser:
 
     def end(self, *, orderly: bool = True) -> list[Event]:
         """End the input and return the last events; not `orderly` means that the connection broke off."""
-        if self._has_ended:
+        if self.done:
             return []
         out: list[Event] = []
         if self._mode == "":
@@ -320,7 +312,7 @@ class StreamParser:
         if self._mode == "whole":
             self._read_whole(b"".join(self._head), out)
             self._head = []
-        elif not self._has_ended:
+        elif not self.done:
             torn = self._framing.is_torn
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
@@ -328,7 +320,7 @@ class StreamParser:
                 for chunk in [data] if is_complete(data) else data.split(b"\n"):
                     if not is_complete(chunk):
                         torn = True
-                    elif not self._has_ended:
+                    elif not self.done:
                         self._read_event(chunk, out)
             orderly = orderly and not torn
         self._finish(out, marker=False, orderly=orderly)
@@ -336,11 +328,11 @@ class StreamParser:
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
         """Read the last bytes within the limit. For an error response they are enough."""
-        if self._has_ended:
+        if self.done:
             return []
         chunk = chunk[: self._room]
         out = self._feed_counted(chunk)
-        if self._has_ended or (self._mode == "whole" and self._status >= 300):
+        if self.done or (self._mode == "whole" and self._status >= 300):
             return [*out, *self.end()]
         last: list[Event] = []
         self._stop_at_limit("max_reply_bytes", last)
@@ -385,9 +377,9 @@ class StreamParser:
 
     def _finish(self, out: list[Event], *, marker: bool, orderly: bool = True) -> None:
         """End the reply; `marker` means that the stream sent its end marker."""
-        if self._has_ended:
+        if self.done:
             return
-        self._has_ended = True
+        self.done = True
         self._has_end_marker = marker
         builder = self._builder
         if not self._collected.whole:
@@ -424,7 +416,7 @@ class StreamParser:
         Raises `StreamCut` where the end is not proven, `ReplyTooLarge` beyond a limit, and `EndpointError` for an error
         that the endpoint reported.
         """
-        if not self._has_ended:
+        if not self.done:
             self.end()
         if self._reply is None:
             notes = self._plan.notes if self._plan is not None else list(self._collected.model.notes)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
-from cnllm.engine.decode.collector import Collector, without_place
+from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
@@ -49,6 +49,7 @@ from cnllm.types import (
     Finished,
     Media,
     Note,
+    NoteAdded,
     Part,
     Reply,
     Restarted,
@@ -162,7 +163,9 @@ class ReplyBuilder:
         """Whether the reply holds nothing that can be used or that explains why it is empty."""
         settled = self.settled
         assert settled is not None, "end() comes first"
-        if settled.finish in ("length", "content_filter") or settled.has_calls or self.collected.parts.has_content:
+        if settled.finish in ("length", "content_filter") or settled.calls or settled.incomplete:
+            return False
+        if self.collected.parts.has_content:
             return False
         if self._calls is not None and self._calls.has_found:
             return False
@@ -430,7 +433,7 @@ class ReplyBuilder:
             fragments="none" if collected.whole else "snapshots" if has_snapshots else "pieces",
             keeps_seal=calls is None or not calls.thought_of,
         )
-        if settled.finish == "stop" and not settled.has_calls and (note := silence_note(collected, self._parts)):
+        if settled.finish == "stop" and (note := silence_note(collected, self._parts)):
             out += collected.add_note(note)
         out += collected.parts.last_ends(self._parts)
         for call in collected.calls.all:
@@ -440,7 +443,7 @@ class ReplyBuilder:
             self._parsed, faults = read_answer(self._plan.answer, collected.parts.text.whole())
             for note in faults:
                 out += collected.add_note(note)
-        out += collected.omitted_notes()
+        out += map(NoteAdded, collected.notes.omitted)
         out.append(Finished(settled.finish, collected.finish_word))
         return out
 
@@ -450,7 +453,8 @@ class ReplyBuilder:
         reply = build_reply(self.collected, self.settled, self._parts, self._plan, notes)
         if self._answer is None or not self._answer.has_begun:
             return reply if self._parsed is None else msgspec.structs.replace(reply, parsed=self._parsed)
-        return msgspec.structs.replace(reply, parsed=self._parsed, citations=[*map(without_place, reply.citations)])
+        citations = [msgspec.structs.replace(citation, start=None, end=None) for citation in reply.citations]
+        return msgspec.structs.replace(reply, parsed=self._parsed, citations=citations)
 
 
 @lru_cache(maxsize=64)

@@ -36,11 +36,6 @@ class ReplyDecision(Struct, frozen=True):
     incomplete: list[ToolCall]
     notes: list[Note]
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether any call is known, whole or not."""
-        return bool(self.calls or self.incomplete)
-
 
 def settle(collected: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
     """Decide the finish from what arrived, and which calls are whole.

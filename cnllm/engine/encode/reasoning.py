@@ -87,7 +87,7 @@ def _turn_on(option: str | int, flags: ReasoningFlags, ledger: Ledger) -> Reason
     if type(option) is int:
         if flags.budget is not None and flags.budget.at:
             return ReasoningPlan(patches, budget=(flags.budget.at, _limit_budget(option, flags.budget, ledger)))
-        level = _nearest_level(option, flags, flags.effort)
+        level = _nearest_level(option, flags)
         if level is not None and flags.effort is not None:
             values = _effort_value(level, flags.effort, ledger, note=False)
             did = f"{values[0][1]}: it takes levels, not tokens"
@@ -143,11 +143,7 @@ def _limit_budget(tokens: int, budget: BudgetFlags, ledger: Ledger, *, quiet: bo
     return limited if ledger.may_change("reasoning-budget", "reasoning.budget", tokens, f"{limited}") else tokens
 
 
-def _nearest_level(tokens: int, flags: ReasoningFlags, effort: Effort | None) -> str | None:
+def _nearest_level(tokens: int, flags: ReasoningFlags) -> str | None:
     """Return the level whose budget is nearest to a number of tokens."""
-    scale = {
-        k: v
-        for k, v in (flags.effort_budgets or {}).items()
-        if effort is not None and getattr(effort, k, None) is not None
-    }
+    scale = {k: v for k, v in (flags.effort_budgets or {}).items() if getattr(flags.effort, k, None) is not None}
     return min(scale, key=lambda name: abs(scale[name] - tokens)) if scale else None
