@@ -282,6 +282,19 @@ def test_two_cuts_deliver_each_word_once(tmp_path: Path) -> None:
         assert text_of(events) == error.reply.text == " ".join(ANSWER.split()[:11])
 
 
+@pytest.mark.parametrize("prefill", [True, False])
+def test_another_target_repeats_nothing_after_two_cuts_of_the_first_one(tmp_path: Path, prefill: bool) -> None:
+    second: Script = [stream(*tokens(9, 11), end=False), Reset()]
+    with (
+        two(tmp_path, [CUT, second], [healthy(11 if prefill else 0)], PREFILL, PREFILL if prefill else "") as peers,
+        client_of(peers[0]) as client,
+    ):
+        events, got, _ = streamed(client)
+        assert got is not None
+        assert text_of(events) == got.text == got.message.text == ANSWER
+        assert [len(peer.received) for peer in peers[1:]] == [2, 1]
+
+
 def test_a_whole_reply_that_breaks_off_is_asked_for_elsewhere(tmp_path: Path) -> None:
     half = reply(ANSWER)[:-40]
     with two(tmp_path, [[half, Reset()]], [[reply(ANSWER)]]) as (registry, _, _), client_of(registry) as client:

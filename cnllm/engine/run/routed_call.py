@@ -366,15 +366,15 @@ class RoutedCall(Call):
             joined = None
             if broken.prefill is not None:
                 joined = yield from self._prefilled(turn)
-            # Where more text was delivered, and then this target failed, too, no other one is asked.
-            while joined is None and self._partial is partial and self._advance():
+            # A target may have delivered more text before it failed, too: the next one goes on from there.
+            while joined is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
                 held = yield UseTarget(self._target.number, self.plan)
                 if held:
                     yield FinalEvents(held)
                 if self.plan.prefill is not None:
                     joined = yield from self._prefilled(turn)
                 else:
-                    joined = yield from self._follow(self._call.plan, Follower(partial.text))
+                    joined = yield from self._follow(self._call.plan, Follower(self._partial.text))
             if joined is not None:
                 return joined
             self.plan = broken
