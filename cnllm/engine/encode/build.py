@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import params, prefill, structured
-from cnllm.engine.encode.cache_marks import limit_cache_marks
 from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
@@ -126,7 +125,7 @@ def build_request(
                 _keep(found, plan, key, images=images)
         if (limits := resolved_options.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
-        return _notes_first(client_notes, limit_cache_marks(plan), model)
+        return _notes_first(client_notes, bodies.limit_cache_marks(plan), model)
     except checks.FAILURES as error:
         if (fault := _fault(turns, resolved_options)) is not None:
             raise fault from error
