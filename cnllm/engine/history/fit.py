@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history import media, prompted_tools, reasoning, repair
+from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning, repair
 from cnllm.engine.history.repair import Turn
 from cnllm.protocols import Wire, wire
 from cnllm.protocols.identifiers import UniqueIds, accepted_name
@@ -166,8 +166,8 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     if target.has_media:
         turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=target.pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
-        form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else prompted_tools.IN_WORDS
-        turns = prompted_tools.calls_to_text(repair.pair_calls(turns, None, ledger, orphans=True), form, ledger)
+        form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
+        turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, ledger, orphans=True), form, ledger)
     else:
         schemas = {t.name: t.parameters for t in target.tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)

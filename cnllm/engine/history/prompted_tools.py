@@ -1,40 +1,31 @@
 """Support tools for a model without them: the prompt describes them, and calls and results are text.
 
 Nothing in it belongs to any endpoint. The description is plain English, and a call is one JSON object between two tags.
-The filter that finds calls in any text also reads these replies. Where the prompt describes no tools, earlier calls and
-results are told in words.
+The filter that finds calls in any text also reads these replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.repair import Turn
+from cnllm.engine.history.calls_as_text import TextForm
 from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
-from cnllm.types import Message, Part, Text, ToolCall, ToolResult
-from cnllm.types.convert import text_with_error
+from cnllm.types import Message, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.tools import Function
 
-if TYPE_CHECKING:
-    from cnllm.types.note_codes import NoteCode
-
 __all__ = [
     "FLAG",
-    "IN_WORDS",
     "TEXT_FORM",
     "PromptedTools",
-    "TextForm",
     "add_instruction",
-    "calls_to_text",
     "describe_tools",
     "is_prompted",
     "markup_rules",
@@ -120,16 +111,6 @@ def add_instruction(turns: Sequence[Message], text: str) -> list[Message]:
 # ── the history ──────────────────────────────────────────────────────────────
 
 
-class TextForm(Struct, frozen=True):
-    """The text form of calls and results for a model without tools, and the note on it."""
-
-    call: Callable[[ToolCall], str]
-    result: Callable[[ToolResult], str]
-    code: NoteCode
-    flag: str
-    did: str
-
-
 def _call(call: ToolCall) -> str:
     """Return a call as a block."""
     return _block(call.name, call.raw if call.arguments is None else call.arguments)
@@ -151,69 +132,6 @@ def _json(value: object) -> str:
 
 TEXT_FORM = TextForm(_call, _result, "calls-as-text", FLAG, "written as text")
 """Earlier calls as blocks in the text, and their results as messages of the user."""
-
-
-def _call_in_words(call: ToolCall) -> str:
-    """Return a call in words."""
-    raw = call.raw.strip() or _json(call.arguments or {})
-    return f"[called {call.name} with {raw}]"
-
-
-def _result_in_words(result: ToolResult) -> str:
-    """Return a result in words."""
-    return f"[result{f' of {result.name}' if result.name else ''}: {text_with_error(result)}]"
-
-
-IN_WORDS = TextForm(_call_in_words, _result_in_words, "tools-as-text", "tools.supported", "told in words")
-"""For a model without tools, where the prompt describes none."""
-
-
-def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list[Turn]:
-    """Return the turns with calls as text of their turn, and neighbouring results as one message of the user."""
-    out: list[Turn] = []
-    indexes: list[int] = []
-    results: list[Part] = []  # neighbours
-    start = 0
-
-    def flush() -> None:
-        nonlocal results
-        if results:
-            out.append((start, Message("user", tuple(results))))
-            results = []
-
-    for index, message in turns:
-        if message.role == "tool":
-            parts: list[Part] = []
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    parts += [Text(form.result(part)), *part.media, *part.blocks]
-            indexes.append(index)
-            if results:
-                results += [Text("\n"), *parts]
-            else:
-                start, results = index, parts
-            continue
-        flush()
-        if any(type(p) is ToolCall for p in message.parts):
-            indexes.append(index)
-            message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
-        out.append((index, message))
-    flush()
-    if indexes:
-        subject = f"calls and results in {len(indexes)} messages, the first messages[{indexes[0]}]"
-        ledger.note(form.code, form.flag, subject, form.did)
-    return out
-
-
-def _parts_with_text_calls(parts: Sequence[Part], form: TextForm) -> list[Part]:
-    """Return an assistant's parts, with each call as text on a line of its own."""
-    out: list[Part] = []
-    for part in parts:
-        if type(part) is ToolCall:
-            before = next((other.text for other in reversed(out) if type(other) is Text and other.text), "\n")
-            part = Text(form.call(part) if before.endswith("\n") else "\n" + form.call(part))
-        out.append(part)
-    return out
 
 
 # ── the reply ────────────────────────────────────────────────────────────────

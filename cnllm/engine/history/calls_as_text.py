@@ -1,0 +1,94 @@
+"""Write calls and results as text, for a model without tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.repair import Turn
+from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+from cnllm.types.convert import text_with_error
+from cnllm.types.lenient_json import replace_surrogates
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
+
+__all__ = ["IN_WORDS", "TextForm", "calls_to_text"]
+
+
+class TextForm(Struct, frozen=True):
+    """The text form of calls and results for a model without tools, and the note on it."""
+
+    call: Callable[[ToolCall], str]
+    result: Callable[[ToolResult], str]
+    code: NoteCode
+    flag: str
+    did: str
+
+
+def _call_text(call: ToolCall) -> str:
+    """Return a call as text."""
+    raw = call.raw.strip() or msgspec.json.encode(replace_surrogates(call.arguments or {})).decode()
+    return f"[called {call.name} with {raw}]"
+
+
+def _result_text(result: ToolResult) -> str:
+    """Return a result as text."""
+    return f"[result{f' of {result.name}' if result.name else ''}: {text_with_error(result)}]"
+
+
+IN_WORDS = TextForm(_call_text, _result_text, "tools-as-text", "tools.supported", "told in words")
+"""For a model without tools, where the prompt describes none."""
+
+
+def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list[Turn]:
+    """Return the turns with calls as text of their turn, and neighbouring results as one message of the user."""
+    out: list[Turn] = []
+    indexes: list[int] = []
+    results: list[Part] = []  # neighbours
+    start = 0
+
+    def flush() -> None:
+        nonlocal results
+        if results:
+            out.append((start, Message("user", tuple(results))))
+            results = []
+
+    for index, message in turns:
+        if message.role == "tool":
+            parts: list[Part] = []
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    parts += [Text(form.result(part)), *part.media, *part.blocks]
+            indexes.append(index)
+            if results:
+                results += [Text("\n"), *parts]
+            else:
+                start, results = index, parts
+            continue
+        flush()
+        if any(type(p) is ToolCall for p in message.parts):
+            indexes.append(index)
+            message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
+        out.append((index, message))
+    flush()
+    if indexes:
+        subject = f"calls and results in {len(indexes)} messages, the first messages[{indexes[0]}]"
+        ledger.note(form.code, form.flag, subject, form.did)
+    return out
+
+
+def _parts_with_text_calls(parts: Sequence[Part], form: TextForm) -> list[Part]:
+    """Return an assistant's parts, with each call as text on a line of its own."""
+    out: list[Part] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            before = next((other.text for other in reversed(out) if type(other) is Text and other.text), "\n")
+            part = Text(form.call(part) if before.endswith("\n") else "\n" + form.call(part))
+        out.append(part)
+    return out
