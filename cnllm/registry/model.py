@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NoReturn
@@ -256,9 +255,3 @@ def _mode(mode: Iterable[str]) -> frozenset[str]:
         if not isinstance(atom, str):
             raise checks.wrong_type("a condition in mode", atom, "a string")
     return frozenset(mode)
-
-
-def modes() -> Iterable[frozenset[str]]:
-    """Yield every complete mode, with all atoms decided, for tests and listings."""
-    for values in itertools.product((True, False), repeat=len(ATOMS)):
-        yield conditions(**dict(zip(ATOMS, values, strict=True)))

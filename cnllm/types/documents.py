@@ -80,7 +80,7 @@ def _decode(content: bytes, parameters: str) -> str | None:
 def file_text(media: Media) -> str | None:
     """Return the text of a file for the model, between marks that name it; None where it is no text file."""
     text = decoded_text(media)
-    return None if text is None else as_document(file_name(media), text, _extra_text(media, "context"))
+    return None if text is None else as_document(file_name(media), text, _context(media))
 
 
 def pdf_text(media: Media) -> str | None:
@@ -106,16 +106,16 @@ def pdf_text(media: Media) -> str | None:
     except (PyPdfError, OSError, *checks.FAILURES):  # a file that is broken, or has a password
         return None
     text = result_text(texts)
-    return as_document(file_name(media), text, _extra_text(media, "context")) if text else None
+    return as_document(file_name(media), text, _context(media)) if text else None
 
 
 _MAX_PDF_PAGES = 1_000
 _MAX_PDF_TEXT = 2_000_000  # characters; no model's window holds more
 
 
-def _extra_text(media: Media, key: str) -> str | None:
-    """Return a text among the further keys of a medium."""
-    value = (media.extra or {}).get(key)
+def _context(media: Media) -> str | None:
+    """Return what a document is about, from the further keys of its medium."""
+    value = (media.extra or {}).get("context")
     return value if isinstance(value, str) else None
 
 

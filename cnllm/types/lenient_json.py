@@ -13,7 +13,6 @@ __all__ = [
     "JsonNesting",
     "JsonPieces",
     "NotJson",
-    "SurrogateBuffer",
     "break_off",
     "decode_arguments",
     "decode_lenient",
@@ -80,38 +79,6 @@ def _replace_in(data: Any) -> Any:
     if type(data) is dict:
         return {_replace_in(key): _replace_in(value) for key, value in data.items()}
     return data
-
-
-def _has_no_surrogate(text: str) -> bool:
-    """Whether a text holds no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-class SurrogateBuffer:
-    """Joins the two halves of a character that arrive in two pieces of text."""
-
-    __slots__ = ("pending",)
-
-    def __init__(self) -> None:
-        self.pending = ""
-
-    def join(self, text: str) -> str:
-        """Return the text after the half that waits; half of a character at its end waits for the next text."""
-        if not self.pending and (text.isascii() or _has_no_surrogate(text)):
-            return text
-        text, self.pending = self.pending + text, ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self.pending = text[:-1], text[-1]
-        return str(replace_surrogates(text))
-
-    def rest(self) -> str:
-        """Return the half that still waits, which nothing followed."""
-        half, self.pending = self.pending, ""
-        return str(replace_surrogates(half))
 
 
 class JsonNesting:

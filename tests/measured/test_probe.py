@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builtin import modes
 
 from benchmarks.probe import variants
 from benchmarks.probe.invented import invent
@@ -15,7 +16,7 @@ from benchmarks.probe.models import draw
 from benchmarks.probe.shown import Endpoint
 from benchmarks.probe.table import LIMIT, Run, passes, report
 from cnllm import Registry, engine
-from cnllm.registry.model import Model, modes
+from cnllm.registry.model import Model
 from cnllm.simulator.respond import Endpoints
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from builtin import modes
 
 from cnllm import Registry, RegistryError, UnknownModel
-from cnllm.registry.model import modes
 
 from .support import HOME, Files, at, builtin, told
 

@@ -10,7 +10,7 @@ from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, Stage, text
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 from cnllm.types.delivered import Diverged, RepeatedText
-from cnllm.types.lenient_json import SurrogateBuffer
+from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = ["Deltas", "Duplicates", "Surrogates"]
 
@@ -156,48 +156,44 @@ class Deltas(Stage):
 class Surrogates(Stage):
     """The stage that joins the two halves of a character that arrive in two pieces."""
 
-    __slots__ = ("_text", "_thought", "is_idle", "lets_text", "lets_thought")
+    __slots__ = ("_halves", "is_idle", "lets_text", "lets_thought")
 
     reads_thought = True
 
     def __init__(self) -> None:
-        self._text: SurrogateBuffer | None = None  # made for the first text that is not ASCII
-        self._thought: SurrogateBuffer | None = None
+        self._halves = {ReasoningPiece: "", TextPiece: ""}  # the half that waits for the next piece of each kind
         self.is_idle = self.lets_text = self.lets_thought = True  # while no half waits
 
     def feed(self, item: Item) -> list[Item]:
         """Return text with whole characters."""
         if type(item) is TextPiece or type(item) is ReasoningPiece:
-            if self.is_idle and item.text.isascii():
-                return [item]
-            text = self._buffer(in_reasoning=type(item) is ReasoningPiece).join(item.text)
-            self._look()
-            return [] if not text else [item] if text is item.text else [_with_text(item, text)]
+            return [item] if self.is_idle and item.text.isascii() else self._joined(item)
         if type(item) is Restart:
-            self._text = None if item.text else self._text
-            self._thought = None if item.thought else self._thought
+            self._halves[TextPiece] = "" if item.text else self._halves[TextPiece]
+            self._halves[ReasoningPiece] = "" if item.thought else self._halves[ReasoningPiece]
             self._look()
         return [item]
 
-    def _buffer(self, *, in_reasoning: bool) -> SurrogateBuffer:
-        """Return the buffer of a channel."""
-        if in_reasoning:
-            self._thought = self._thought or SurrogateBuffer()
-            return self._thought
-        self._text = self._text or SurrogateBuffer()
-        return self._text
+    def _joined(self, item: TextPiece | ReasoningPiece) -> list[Item]:
+        """Return a piece behind the half that waits; half of a character at its end waits for the next piece."""
+        read = self._halves[type(item)] + item.text
+        whole = _without_half(read)
+        self._halves[type(item)] = read[len(whole) :]
+        self._look()
+        text = replace_surrogates(whole)
+        return [] if not text else [item] if text == item.text else [_with_text(item, text)]
 
     def _look(self) -> None:
         """Find out whether a half waits."""
-        waits = any(buffer is not None and buffer.pending for buffer in (self._text, self._thought))
-        self.is_idle = self.lets_text = self.lets_thought = not waits
+        self.is_idle = self.lets_text = self.lets_thought = not any(self._halves.values())
 
     def end(self, ending: Ending) -> list[Item]:
         """Return a replacement for each half that nothing followed."""
         if self.is_idle:
             return []
-        pairs = ((True, self._buffer(in_reasoning=True).rest()), (False, self._buffer(in_reasoning=False).rest()))
-        return [text_piece(text, in_reasoning=in_reasoning) for in_reasoning, text in pairs if text]
+        halves = [(kind, half) for kind, half in self._halves.items() if half]
+        self._halves = dict.fromkeys(self._halves, "")
+        return [text_piece(replace_surrogates(half), in_reasoning=kind is ReasoningPiece) for kind, half in halves]
 
 
 def _with_text(item: TextPiece | ReasoningPiece, text: str) -> TextPiece | ReasoningPiece:

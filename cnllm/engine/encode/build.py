@@ -286,6 +286,7 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
     """Build the plan of a request from its template and its messages."""
     request, plan = template.request, template.plan
     options, flags, model = request.options, request.flags, request.model
+    target = _target(template, flags)
     ledger = _ledger(template, template.notes)
 
     # History and body.
@@ -295,7 +296,7 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
     if plan.answer is not None:
         messages = structured.add_instruction(messages, plan.answer)
     own = ledger.empty()
-    history = fit(messages, _target(template, flags), own)
+    history = fit(messages, target, own)
     ledger.extend(own.notes)
     if template.later_notes:
         ledger.extend(template.later_notes)
