@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.protocols.identifiers import ReplyIds
+from cnllm.protocols.indexes import as_index
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 from cnllm.types.lenient_json import JsonNesting
 
@@ -160,7 +161,7 @@ class CallCollector:
 
     def end(self, index: Any, *, is_whole: bool) -> None:
         """Set whether the wire says that the last call with this index is whole."""
-        if (call := self._open.get(index)) is not None:
+        if (call := self._open.get(as_index(index))) is not None:
             call.is_whole = is_whole
 
     def identify(self, call: CallBuilder) -> None:
@@ -187,7 +188,7 @@ class CallCollector:
         name = _text(function.get("name"))
         arguments = function.get("arguments")
         piece = _piece(arguments)
-        index = None if type(item.get("index")) in (list, dict) else item.get("index")
+        index = as_index(item.get("index"))
         call = None if whole else self._find(index, id, name, piece)
         if call is None:
             call = CallBuilder(index)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols.chat.client_paths import chunk_reader
+from cnllm.protocols.indexes import has_index, reply_index
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
@@ -107,8 +108,10 @@ class ChatDecoder:
             if type(usage) is dict:
                 out += add_counts(self._counts, usage, flags)
         is_read = False
-        for position, choice in enumerate(choices if type(choices) is list else ()):
-            is_first = type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,))
+        choices = choices if type(choices) is list else []
+        index = reply_index(choices, whole=whole)
+        for position, choice in enumerate(choices):
+            is_first = type(choice) is dict and has_index(choice, position, index)
             if is_first and (not is_read or (not whole and _is_empty(choice))):
                 is_read = True  # one more with the same index is another candidate
                 self._choice(choice, out, whole=whole)

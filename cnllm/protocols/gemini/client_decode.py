@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
+from cnllm.protocols.indexes import has_index, reply_index
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
@@ -79,8 +80,10 @@ class GeminiDecoder:
             if value := data.get(key):
                 yield ExtraPiece(key, value)
         is_read = False
-        for position, candidate in enumerate(candidates if type(candidates) is list else ()):
-            is_first = type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,))
+        candidates = candidates if type(candidates) is list else []
+        index = reply_index(candidates, whole=whole)
+        for position, candidate in enumerate(candidates):
+            is_first = type(candidate) is dict and has_index(candidate, position, index)
             if is_first and (not is_read or (not whole and not candidate.get("content"))):
                 is_read = True  # one more with the same index is another candidate
                 yield from self._candidate(candidate, whole=whole)

@@ -14,6 +14,7 @@ import msgspec
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
+from cnllm.protocols.indexes import as_index
 from cnllm.protocols.pieces import (
     ANOTHER,
     ANSWERED,
@@ -101,7 +102,7 @@ class MessagesDecoder:
             if type(delta := data.get("delta")) is dict:
                 yield from self._add_delta(delta, data.get("index"))
         elif kind == "content_block_stop":
-            position = _valid_position(data.get("index"))
+            position = as_index(data.get("index"))
             if type(position) is not int and self._open is not None:
                 position = self._open.position
             if position not in self._calls or self._open is self._calls[position]:
@@ -183,7 +184,7 @@ class MessagesDecoder:
             yield PartStart("thought")
             yield PartSeal(block)
         elif kind == _CALL and type(block.get("name")) is str and block["name"]:
-            self._open = _Block(kind, _valid_position(position), {})
+            self._open = _Block(kind, as_index(position), {})
             self._open.input = block.get("input")
             self._calls[self._open.position] = self._open
             function = {"name": block["name"], "arguments": ""}
@@ -206,11 +207,12 @@ class MessagesDecoder:
         block = self._open
         piece: Any = delta.get("partial_json")
         is_input = kind == "input_json_delta" and type(piece) is str
+        position = as_index(position)
         if is_input and type(position) is int:
             block = self._calls.get(position, block)
         if block is None:
             if is_input:  # of a call that has ended, or whose beginning is missing: then it is incomplete
-                yield CallPieces([{"index": _valid_position(position), "function": {"arguments": piece}}], False)
+                yield CallPieces([{"index": position, "function": {"arguments": piece}}], False)
             else:
                 yield OpaquePiece(delta)
             return
@@ -338,11 +340,6 @@ def _stored_block(open_block: _Block) -> dict[str, Any]:
 def _other_keys(block: dict[str, Any], *excluded: str) -> dict[str, Any]:
     """Return the keys of a block without its type and these."""
     return {key: value for key, value in block.items() if key not in ("type", *excluded) and value is not None}
-
-
-def _valid_position(position: Any) -> Any:
-    """Return a position, or None for an invalid one."""
-    return None if type(position) in (list, dict) else position
 
 
 # ── the fast decoder ──────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.jsonpath import get
+from cnllm.protocols.indexes import as_index
 from cnllm.protocols.pieces import (
     REFUSED,
     CallEnd,
@@ -105,7 +106,7 @@ class OutputRecords:
         record = ItemRecord(len(self.all), kind, item_id(item, key))
         self.all.append(record)
         self.kinds.setdefault(kind, []).append(record)
-        if type(position) is int:
+        if type(position := as_index(position)) is int:
             self.at[position] = record
         if record.id is not None:
             self.ids[record.id] = record
@@ -114,7 +115,7 @@ class OutputRecords:
     def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
         """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
         id = item_id(data, key)
-        position = data.get("output_index")
+        position = as_index(data.get("output_index"))
         record = self.at.get(position) if type(position) is int else None
         if record is not None and record.kind == kind and (not record.done or record.id == id):
             return record
