@@ -13,6 +13,7 @@ __all__ = [
     "JsonNesting",
     "JsonPieces",
     "NotJson",
+    "arguments_text",
     "break_off",
     "decode_arguments",
     "decode_lenient",
@@ -138,6 +139,13 @@ class JsonPieces:
 
 
 # ── arguments of a call ──────────────────────────────────────────────────────
+
+
+def arguments_text(arguments: Any) -> str:
+    """Return the arguments of a call, or a piece of them, as text; some endpoints send the decoded object."""
+    if type(arguments) is str:
+        return arguments
+    return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:

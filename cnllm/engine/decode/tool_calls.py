@@ -16,7 +16,7 @@ import msgspec
 from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.indexes import as_index
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
-from cnllm.types.lenient_json import JsonNesting
+from cnllm.types.lenient_json import JsonNesting, arguments_text
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
@@ -187,7 +187,7 @@ class CallCollector:
         id = _text(item.get("id"))
         name = _text(function.get("name"))
         arguments = function.get("arguments")
-        piece = _piece(arguments)
+        piece = arguments_text(arguments)
         index = as_index(item.get("index"))
         call = None if whole else self._find(index, id, name, piece)
         if call is None:
@@ -258,13 +258,6 @@ def _canonical(text: str) -> bytes:
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return b""
-
-
-def _piece(arguments: Any) -> str:
-    """Return a piece of arguments as text; some endpoints send the decoded object."""
-    if type(arguments) is str:
-        return arguments
-    return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def markup_in_names(name: str, arguments: dict[str, Any] | None) -> str | None:

@@ -37,6 +37,7 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import ReplyStart, add_counts, find_fault, read_finish
 from cnllm.registry.flags import Flags
+from cnllm.types.lenient_json import arguments_text
 
 __all__ = ["MessagesDecoder", "fast_decoder"]
 
@@ -205,8 +206,8 @@ class MessagesDecoder:
             yield from _text_pieces(text_type, delta.get(text_type))
             return
         block = self._open
-        piece: Any = delta.get("partial_json")
-        is_input = kind == "input_json_delta" and type(piece) is str
+        is_input = kind == "input_json_delta" and delta.get("partial_json") is not None
+        piece = arguments_text(delta.get("partial_json"))
         position = as_index(position)
         if is_input and type(position) is int:
             block = self._calls.get(position, block)

@@ -45,6 +45,7 @@ from cnllm.protocols.responses.client_items import (
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Note
+from cnllm.types.lenient_json import arguments_text
 from cnllm.types.tools import custom_arguments
 
 __all__ = ["ResponsesDecoder", "fast_decoder"]
@@ -281,8 +282,7 @@ def _reasoning_done(
 
 def _arguments_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a call's arguments."""
-    piece = data.get("delta")
-    if type(piece) is not str or not piece:
+    if not (piece := arguments_text(data.get("delta"))):
         return
     yield ANSWERED
     record = records.find("function_call", data)
@@ -293,12 +293,12 @@ def _arguments_delta(data: dict[str, Any], flags: Flags, records: OutputRecords)
 
 def _arguments_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole arguments of a call."""
-    if type(data.get("arguments")) is not str:
+    if data.get("arguments") is None:
         return
     yield ANSWERED
     call: dict[str, Any] = {key: data[key] for key in ("name", "call_id") if key in data}
     record = records.find("function_call", data)
-    yield from read_call(call, record, records, data["arguments"])
+    yield from read_call(call, record, records, arguments_text(data["arguments"]))
     yield CallEnd(record.number, not record.unfinished)
 
 
