@@ -22,6 +22,7 @@ __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
 _MARKUP = re.compile(r"<[^<>]*>")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
+_PLACEHOLDERS = ("{}", "null")  # arguments that some endpoints send ahead of the true ones
 _NEWEST = 16  # calls, of which a stream goes on with the pieces
 
 
@@ -42,6 +43,7 @@ class CallBuilder:
         self.pieces: list[str] = []
         self.size = 0
         self.started = False
+        self.waits = False  # the arguments may be a placeholder, and are not delivered yet
         self.is_whole: bool | None = None  # whether the wire says that the call is whole; None where it says nothing
         self.extra: dict[str, Any] = {}
         self.late: Callable[[], dict[str, Any] | None] | None = None  # returns more data at the end of the reply
@@ -84,6 +86,29 @@ class CallBuilder:
         if self._canonical is None:
             self._canonical = _canonical(self.raw)
         return bool(self._canonical) and _canonical(piece) == self._canonical
+
+    def add(self, piece: str) -> str:
+        """Add a piece of the arguments; return what can be delivered now.
+
+        Arguments that may be a placeholder wait for the next piece, which replaces them where it begins an object.
+        """
+        if self.waits:
+            self.waits = False
+            if piece.lstrip()[:1] == "{":
+                self._clear()
+            else:
+                self.pieces.append(piece)
+                self.size += len(piece)
+                return self.raw
+        self.waits = not self.size and len(piece) <= _MAX_EMPTY_OBJECT and "".join(piece.split()) in _PLACEHOLDERS
+        self.pieces.append(piece)
+        self.size += len(piece)
+        return "" if self.waits else piece
+
+    def _clear(self) -> None:
+        """Remove the arguments."""
+        self.pieces, self.size, self._scanned, self._objects = [], 0, 0, 0
+        self._nesting, self._canonical = JsonNesting(), None
 
     def is_complete(self) -> bool:
         """Whether the arguments are one complete JSON object. Only pieces since the last check are read."""
@@ -138,7 +163,8 @@ class CallCollector:
         """Return the indexes on the wire of the newest calls that were announced."""
         found: set[str | int | None] = set()
         for call in self.all[-_NEWEST:]:  # no more: a reply may have thousands
-            if call.started and type(call.place) is int and self._open.get(call.place) is call:
+            is_open = call.started and not call.waits and type(call.place) is int
+            if is_open and self._open.get(call.place) is call:
                 found.add(call.place)
         return found
 
@@ -156,7 +182,7 @@ class CallCollector:
             call.started = True
             self.identify(call)
         out.append(ToolCallStart(call.at, call.call_id, call.name))
-        if call.pieces:
+        if call.pieces and not call.waits:
             out.append(ToolCallDelta(call.at, call.raw))
 
     def end(self, index: Any, *, is_whole: bool) -> None:
@@ -170,9 +196,13 @@ class CallCollector:
         call.id = call.id or call.call_id
 
     def finish(self) -> list[Event]:
-        """Announce the calls that have no arguments."""
+        """Announce the calls that have no arguments, and deliver those that were no placeholder."""
         out: list[Event] = []
         for call in self.all:
+            if call.waits:
+                call.waits = False
+                if call.started:
+                    out.append(ToolCallDelta(call.at, call.raw))
             if not call.started and call.name_size:
                 self.start(call, out)
             elif not call.call_id:
@@ -205,12 +235,11 @@ class CallCollector:
             if key not in ("id", "index", "type", "function", "name", "arguments") and value is not None:
                 call.extra[key] = value
         if piece:
-            call.pieces.append(piece)
-            call.size += len(piece)
-            if call.started:
-                out.append(ToolCallDelta(call.at, piece))
-            elif call.name_size:
+            delivered = call.add(piece)
+            if not call.started and call.name_size:
                 self.start(call, out)
+            elif call.started and delivered:
+                out.append(ToolCallDelta(call.at, delivered))
 
     def _find(self, index: Any, id: str, name: str, piece: str) -> CallBuilder | None:
         """Return the call that a piece continues, or None where it begins a call."""
@@ -234,11 +263,9 @@ class CallCollector:
             return None
         begins = piece.lstrip()[:1] == "{"
         # A repeated id continues its call, unless a name and an object follow a complete object.
-        continues = (
-            bool(id) and id == call.id and not (name and (call.size > _MAX_EMPTY_OBJECT or call.raw.strip() != "{}"))
-        )
+        continues = bool(id) and id == call.id and (call.waits or not name)
         if begins and call.size and not continues and call.is_complete() and not call.repeats(piece):
-            return None
+            return call if call.waits and not name else None
         return call
 
     def _announce_last(self, out: list[Event]) -> None:

@@ -1,0 +1,91 @@
+"""An empty object that an endpoint sends ahead of the arguments of a call is none of its arguments."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cnllm import Model, StreamCut, ToolCallDelta, ToolCallStart, engine
+
+from .test_counted_once import STOP, chunk, frames, models
+
+__all__ = ["models"]
+
+TOOLS = [{"name": name, "parameters": {"type": "object", "properties": {}}} for name in "fg"]
+ARGUMENTS = '{"a":"x"}'
+
+
+def piece(arguments: str, index: int | None = 0, **names: str) -> dict[str, Any]:
+    function = {"arguments": arguments, **({"name": names.pop("name")} if "name" in names else {})}
+    item = {"function": function, **names, **({} if index is None else {"index": index})}
+    return chunk({"tool_calls": [item]})
+
+
+def read(model: Model, chunks: list[Any], end: bytes = b"data: [DONE]\n\n") -> list[tuple[str, str, Any]]:
+    """Name, raw arguments and arguments of the calls, which the events say, too."""
+    plan = engine.build_request(model, "hi", stream=True, tools=TOOLS)
+    parser = engine.StreamParser(model, plan=plan)
+    events = [*parser.feed(frames(chunks, end)), *parser.end()]
+    reply = parser.close()
+    assert not reply.incomplete
+    starts = [event.index for event in events if isinstance(event, ToolCallStart)]
+    said = ["".join(e.text for e in events if isinstance(e, ToolCallDelta) and e.index == index) for index in starts]
+    assert said == [call.raw for call in reply.tool_calls]
+    return [(call.name, call.raw, call.arguments) for call in reply.tool_calls]
+
+
+WANTED = [("f", ARGUMENTS, json.loads(ARGUMENTS))]
+
+
+@pytest.mark.parametrize("placeholder", ["{}", " { }\n", "null"])
+@pytest.mark.parametrize("more", [[ARGUMENTS], [ARGUMENTS[:4], ARGUMENTS[4:]], ["{", ARGUMENTS[1:]], ["{}", ARGUMENTS]])
+@pytest.mark.parametrize("names", [{}, {"id": "c1"}, {"id": ""}, {"id": "c1", "name": "f"}])
+def test_the_object_that_follows_replaces_it(
+    models: dict[str, Model], placeholder: str, more: list[str], names: dict[str, str]
+) -> None:
+    index = None if placeholder == "null" else 0
+    follow = [piece(arguments, index, **names) for arguments in more]
+    chunks = [piece(placeholder, index, id="c1", name="f"), *follow, STOP]
+    assert read(models["openai-chat"], chunks) == WANTED
+
+
+def test_a_call_without_arguments_keeps_its_empty_object(models: dict[str, Model]) -> None:
+    first = piece("{}", 0, id="c1", name="f")
+    empty: tuple[str, str, Any] = ("f", "{}", {})
+    assert read(models["openai-chat"], [first, STOP]) == [empty]
+    assert read(models["openai-chat"], [first, chunk({"content": "so"}), STOP]) == [empty]
+    assert read(models["openai-chat"], [first, piece("{}"), STOP]) == [empty]
+    assert read(models["openai-chat"], [first, piece(" "), STOP]) == [("f", "{} ", {})]
+    second = piece(ARGUMENTS, 1, id="c2", name="g")
+    assert read(models["openai-chat"], [first, second, STOP]) == [empty, ("g", *WANTED[0][1:])]
+
+
+def test_calls_whose_arguments_come_in_turns_have_their_own(models: dict[str, Model]) -> None:
+    begun = [piece("{}", 0, id="c1", name="f"), piece("{}", 1, id="c2", name="g")]
+    chunks = [*begun, piece('{"b":', 1), piece(ARGUMENTS, 0), piece("1}", 1), STOP]
+    assert read(models["openai-chat"], chunks) == [*WANTED, ("g", '{"b":1}', {"b": 1})]
+
+
+def test_a_block_of_messages_may_have_one(models: dict[str, Model]) -> None:
+    block = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    chunks = [
+        {"type": "message_start", "message": {"id": "m", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *[
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}}
+            for text in ("{}", ARGUMENTS[:5], ARGUMENTS[5:])
+        ],
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    assert read(models["anthropic-messages"], chunks) == WANTED
+
+
+def test_a_cut_reply_has_what_came_of_it(models: dict[str, Model]) -> None:
+    with pytest.raises(StreamCut) as cut:
+        read(models["openai-chat"], [piece("{}", 0, id="c1", name="f")], b"")
+    assert cut.value.reply is not None
+    assert [(call.name, call.raw) for call in cut.value.reply.incomplete] == [("f", "{}")]
