@@ -64,9 +64,9 @@ class RowRequest(Struct, eq=False):
 class Job(RowRequest, kw_only=True, eq=False):
     """The request of a row. `digest` is that of its id, `record` the row of an earlier run.
 
-    `outcome` is that of a row that is not sent, `line` the place of one without an id. `asked`: this run marked it
-    before. `charged` counts units, for attempts that were not the last. `notes` belong to the row's reply, beside those
-    that the reply has.
+    `outcome` is that of a row that is not sent, `line` the place of one that is no request or has the id of another.
+    `asked`: this run marked it before. `charged` counts units, for attempts that were not the last. `notes` belong to
+    the row's reply, beside those that the reply has.
     """
 
     row: InputRow
@@ -106,14 +106,14 @@ class JobMaker(Struct, eq=False):
         try:
             content = self.reader.content(row)
         except RowFault as fault:
-            job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
+            job = Job(row=row, row_id=fault.id, digest=line_digest(row.number), seq=seq, line=row.number)
             return _fault(job, str(fault))
         if content.model is not None and len(self.row_models) < _MOST_MODELS:
             self.row_models.add(content.model)
         row_id = row.number if content.id is None else content.id
         first = self.doubled.get(row.number)
         if first is not None:
-            job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
+            job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq, line=row.number)
             return _fault(job, f"the id {row_id!r} is that of {first}")
         job = Job(row=row, row_id=row_id, digest=id_digest(row_id), seq=seq, notes=content.notes)
         try:
@@ -140,6 +140,4 @@ def _sentence(error: CnllmError) -> str:
 
 def _fault(job: Job, message: str) -> Job:
     job.outcome = fault_outcome(f"line {job.row.number}: {message}")
-    if job.row_id is None:
-        job.line = job.row.number
     return job

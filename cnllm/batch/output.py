@@ -242,7 +242,7 @@ def line_of(
     line: int | None = None,
     notes: Sequence[Note] = (),
 ) -> bytes:
-    """Return the line of a row. One without an id is named by its `line` in the input.
+    """Return the line of a row. One that is no request is named by its `line` in the input, too.
 
     `notes` are put before those of the reply, except what it has.
     """

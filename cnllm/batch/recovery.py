@@ -61,7 +61,8 @@ def _read_again(output: Output, state: BatchState, spent: Spent, written: int | 
     last_known, currency = state.last_seq(), state.fact("currency")
     seq, strangers = last_known, dict[int, tuple[bytes | None, Line]]()  # lines of another request than the known one
     for place, length, line in output.entries(written):
-        digest = line_digest(line.line or 0) if line.id is None else id_digest(line.id)
+        is_request = line.line is None
+        digest = id_digest(line.id) if is_request and line.id is not None else line_digest(line.line or 0)
         identity = None if line.identity is None else bytes.fromhex(line.identity)
         known = state.find(digest)
         if known is None:

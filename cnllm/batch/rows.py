@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "Reader",
     "RowFault",
     "check_id",
+    "faults_of",
     "grouped",
     "id_digest",
     "json_kind",
@@ -37,7 +39,9 @@ _BEGINNING = 4096  # bytes that are compared
 
 
 class RowFault(Exception):
-    """A row that cannot be a request: what is wrong with it, without its line number."""
+    """A row that cannot be a request: what is wrong with it, without its line number; `id` where it can be read."""
+
+    id: Id | None = None
 
 
 class Content(Struct, frozen=True):
@@ -98,6 +102,16 @@ def check_id(value: Any) -> None:
         raise RowFault(f"id is {json_kind(value)}; a text or a whole number is expected")
     if value == "":
         raise RowFault("id is empty")
+
+
+@contextmanager
+def faults_of(id: Id | None) -> Iterator[None]:
+    """Give the faults of a row its id."""
+    try:
+        yield
+    except RowFault as fault:
+        fault.id = id
+        raise
 
 
 def json_kind(value: Any) -> str:

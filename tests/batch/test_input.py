@@ -163,7 +163,7 @@ def test_lines_of_the_batch_format(tmp_path: Path) -> None:
         assert {body["model"] for body in server.bodies} == {"m"}
         assert {body["max_tokens"] for body in server.bodies} == {9}
         assert {body["messages"][0]["content"] for body in server.bodies} == {"short"}
-    assert {line["id"] for line in lines(tmp_path)} == {"c0", "c1", "c2", None}
+    assert {line["id"] for line in lines(tmp_path)} == {"c0", "c1", "c2", "bad"}
     assert "/v1/embeddings" in report.examples["BadRow"]
 
 
@@ -230,7 +230,7 @@ def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
         for key, words in {
             2: "line 2: not valid JSON",
             3: "line 3: a JSON object is expected, this is a list",
-            4: "line 4: neither messages nor prompt",
+            "c": "line 4: neither messages nor prompt",
             5: "line 5: the id 'a' is that of line 1",
             "d": "line 6: unknown option 'temprature'. Did you mean 'temperature'?",
         }.items():
@@ -449,3 +449,39 @@ def test_objects_of_a_row_that_say_the_same_are_the_same_row() -> None:
 
     assert keys("a", "b") == keys("a", "b")
     assert len({*keys("a", "b", "c")}) == 3
+
+
+def test_a_row_that_is_no_request_keeps_the_id_that_can_be_read(tmp_path: Path) -> None:
+    values: list[Any] = [
+        {"id": "a", "prompt": "p1"},
+        {"id": "no prompt"},
+        {"id": 7, "prompt": "x", "messages": []},
+        {"id": [1], "prompt": "x"},
+        {"custom_id": "no list", "body": {"messages": "x"}},
+        {"custom_id": "no path", "url": "/v1/embeddings", "body": {}},
+        {"id": "stream", "prompt": "x", "stream": True},
+    ]
+    ids = {"a", "no prompt", 7, None, "no list", "no path", "stream"}
+    source = rows(tmp_path, values)
+    with stub() as server:
+        for report in (run(server, tmp_path, source), run(server, tmp_path, source)):
+            assert (report.done, report.failed) == (1, 6)
+            assert {line["id"] for line in lines(tmp_path)} == ids
+            assert {line["line"] for line in lines(tmp_path) if line["error"]} == {2, 3, 4, 5, 6, 7}
+        values[1]["prompt"] = "p2"
+        mended = run(server, tmp_path, rows(tmp_path, values))
+        assert (mended.done, mended.failed, mended.asked) == (2, 5, 1)
+        assert {line["id"] for line in lines(tmp_path)} == ids
+        for state in tmp_path.glob("out.jsonl.state*"):
+            state.unlink()
+        again = run(server, tmp_path, rows(tmp_path, values))
+        assert (again.done, again.failed, again.asked) == (2, 5, 0)
+        assert sorted(server.log) == ["p1", "p2"]
+
+
+def test_a_row_of_a_table_that_is_no_request_keeps_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("id,prompt\n1,a\n2,\n")
+    with stub() as server:
+        assert run(server, tmp_path, path).failed == 1
+    assert [line["id"] for line in lines(tmp_path) if line["error"]] == ["2"]

@@ -19,11 +19,13 @@ from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.tables import columns_content, delimited_reader, line_reader, parquet_reader
 from cnllm.batch.rows import (
     Content,
+    Id,
     InputRow,
     PromptTemplate,
     Reader,
     RowFault,
     check_id,
+    faults_of,
     json_kind,
     row_key,
     value_bytes,
@@ -124,6 +126,12 @@ def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -
         return columns_content(value, template)
     row_id = value.get("id", value.get("custom_id"))
     check_id(row_id)
+    with faults_of(row_id):
+        return _plain_content(value, row_id)
+
+
+def _plain_content(value: Mapping[str, Any], row_id: Id | None) -> Content:
+    """Return the request of an object with messages or a prompt. Raises `RowFault`."""
     has_messages, has_prompt = value.get("messages") is not None, value.get("prompt") is not None
     if has_messages == has_prompt:
         raise RowFault("both messages and prompt" if has_messages else "neither messages nor prompt")
@@ -148,8 +156,13 @@ def _protocols() -> dict[str, str]:
 
 def _batch_content(value: Mapping[str, Any]) -> Content:
     """Return the request of a line. The model of its body is not used. Raises `RowFault`."""
-    row_id, url, body = value["custom_id"], value.get("url", _DEFAULT_URL), value["body"]
-    check_id(row_id)
+    check_id(row_id := value["custom_id"])
+    with faults_of(row_id):
+        return _body_content(value["body"], value.get("url", _DEFAULT_URL), row_id)
+
+
+def _body_content(body: Any, url: Any, row_id: Id | None) -> Content:
+    """Return the request of a body for a path. Raises `RowFault`."""
     protocol = _protocols().get(url) if isinstance(url, str) else None
     if protocol is None:
         raise RowFault(f"url {url!r} is not a path of a conversation; it is one of {', '.join(_protocols())}")

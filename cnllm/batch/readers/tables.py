@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cnllm.batch.readers.bytes_input import BytesInput, name_damage
-from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, row_key
+from cnllm.batch.rows import Content, Id, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
 from cnllm.errors import CnllmError
 
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
@@ -34,6 +34,12 @@ def columns_content(columns: Mapping[str, Any], template: PromptTemplate | None)
         raise RowFault("id is empty")
     if row_id is not None and type(row_id) not in (str, int):
         row_id = str(row_id)
+    with faults_of(row_id):
+        return _row_content(columns, template, row_id)
+
+
+def _row_content(columns: Mapping[str, Any], template: PromptTemplate | None, row_id: Id | None) -> Content:
+    """Return the request of a row whose id is read. Raises `RowFault`."""
     if template is not None:
         return Content(row_id, template.fill(columns), {})
     if (prompt := columns.get("prompt")) is not None:
