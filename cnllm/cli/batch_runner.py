@@ -22,7 +22,7 @@ from cnllm.ray.transport import RayTransport
 
 if TYPE_CHECKING:
     from cnllm.batch.report import Progress, Report
-    from cnllm.batch.settings import BatchSettings
+    from cnllm.batch.settings import BatchSettings, Changed
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
 
@@ -99,6 +99,13 @@ def _status(report: Report) -> int:
     return errors.WHOLE if report.complete else errors.PARTIAL
 
 
+def _changed(flags: tuple[Changed, ...]) -> Changed:
+    """Return what becomes of finished rows whose request is another one now. Raises `UsageError`."""
+    if len(set(flags)) > 1:
+        raise errors.UsageError("--keep-old and --redo exclude each other", "give one of them")
+    return flags[0] if flags else "stop"
+
+
 def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings:
     """Return the settings of the options. Raises `UsageError`."""
     from cnllm.registry import Registry
@@ -125,7 +132,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             concurrency=params["concurrency"],
             max_cost=_amount(params["max_cost"]),
             assume_price=assumed_price(params["assume_price"], params["currency"]),
-            changed=params["changed"] or "stop",
+            changed=_changed(params["changed"]),
             registry=registry,
             api_keys=keys,
             max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],

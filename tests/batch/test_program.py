@@ -103,6 +103,8 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
             (("--max-cost", "x", "--currency", "CNY"), "is not an amount"),
             (("--max-cost", "5", "--currency", "CNY"), "the price of home/m is not known"),
             (("--concurrency", "0"), "a number from 1, or auto"),
+            (("--keep-old", "--redo"), "--keep-old and --redo exclude each other"),
+            (("--redo", "--keep-old"), "give one of them"),
             (("--assume-price", "2/8"), "--assume-price needs a currency"),
             (("--temperature", "hot"), "temperature"),
         ):

@@ -91,8 +91,14 @@ HELP = options.Help(
     default="ask",
     help="Rows that were sent before a crash and have no answer: ask them again (the default), or skip them.",
 )
-@click.option("--keep-old", "changed", flag_value="keep", help="Keep answers to requests that were different.")
-@click.option("--redo", "changed", flag_value="redo", help="Ask again what was asked differently.")
+@click.option(
+    "--keep-old",
+    "changed",
+    flag_value="keep",
+    multiple=True,
+    help="Keep answers to requests that were different.",
+)
+@click.option("--redo", "changed", flag_value="redo", multiple=True, help="Ask again what was asked differently.")
 @click.option("--input-order", "order", is_flag=True, help="In the end, put the answers in the order of IN.")
 @click.option(
     "--group-by", type=click.Choice(["prefix"]), help="Send rows with the same beginning one after the other."
