@@ -328,3 +328,21 @@ def test_a_client_of_gemini_reads_why_its_prompt_was_blocked() -> None:
     body = json.dumps({"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 3}}).encode()
     reply = engine.parse_response(endpoint("gemini"), 200, {}, body)
     assert engine.encode_reply("gemini", reply)["promptFeedback"] == feedback
+
+
+@pytest.mark.parametrize("size", [1, 64, 1 << 16])
+def test_what_only_a_chunk_in_the_middle_of_a_stream_has_is_kept(size: int) -> None:
+    def chunk(text: str, **about: str | None) -> dict[str, Any]:
+        return {"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": text}}], **about}
+
+    plain = [chunk(text) for text in "Hello"]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    for key in ABOUT:
+        for place in range(1, len(plain)):
+            chunks = [*plain[:place], chunk("!", **{key: "first"}), chunk("?", **{key: None}), *plain[place:]]
+            for last, value in ((chunks[:-1], "first"), ([*chunks[:-1], chunk("o", **{key: "last"})], "last")):
+                parser = engine.StreamParser(endpoint("openai-chat"))
+                data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in [*last, end])
+                for at in range(0, len(data), size):
+                    parser.feed(data[at : at + size])
+                assert parser.close().extra == {key: value}

@@ -24,8 +24,8 @@ __all__ = ["fast_decoder", "usual_reader"]
 
 _CALL_KEYS = frozenset({"id", "index", "type", "function"})
 _RARE_KEYS = ("refusal", "function_call", "annotations", "images", "audio")
-_USUAL_KEYS = frozenset({"service_tier", "system_fingerprint"})
-"""Keys beside the choices that many endpoints repeat in each chunk: the chunks that are read in full have them, too."""
+_USUAL_KEYS = ("service_tier", "system_fingerprint")
+"""Keys beside the choices that many endpoints repeat in each chunk."""
 _NO_USAGE = Usage()
 _FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
 _BEGINNINGS = ("", "{")  # of arguments; a piece of white space alone is as rare as one that begins an object
@@ -127,12 +127,19 @@ def _text(value: Any) -> str | None:
 # ── chunks ────────────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=256)
 def fast_decoder(flags: Flags) -> FastDecoder | None:
-    """Return the fast decoder; None where the endpoint has paths of its own.
+    """Return the fast decoder of one stream; None where the endpoint has paths of its own.
 
     It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
     """
+    if (make := _make_decoder(flags)) is None:
+        return None
+    return make()
+
+
+@lru_cache(maxsize=256)
+def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
+    """Return a function that makes fast decoders; None where the endpoint has paths of its own."""
     reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     groups = (flags.usage, flags.error, flags.citations)
     paths = [path for group in groups if group is not None for path in group.at or ()]
@@ -142,7 +149,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     keys = [path.split(".") for path in paths]
     choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
     delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
-    top_fields = {path[0] for path in keys} - {"choices"} | {*EXTRA_KEYS} - _USUAL_KEYS
+    top_fields = {path[0] for path in keys} - {"choices"} | {*EXTRA_KEYS} - {*_USUAL_KEYS}
     rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
     return _chunk_decoder(
         reasoning_fields,
@@ -174,13 +181,14 @@ def _chunk_decoder(
     rare_delta: tuple[str, ...],
     rare_choice: tuple[str, ...],
     rare_top: tuple[str, ...],
-) -> Callable[[bytes], tuple[str, str | int | None] | None]:
-    """Return a decoder for the most common chunks of a chat stream: one choice, with one piece of one kind.
+) -> Callable[[], FastDecoder]:
+    """Return a function that makes decoders for the most common chunks of a chat stream.
 
-    The decoder returns the piece and its kind: the field of the reasoning, None for the answer, or the index of the
-    call whose arguments go on. It returns None for a chunk with anything else in it, or with a piece that may begin
-    another call; the full decoder reads that then. The rare names are those that a full decoding would use: they may
-    only be null, which the decoder itself checks while it skips all other undeclared fields.
+    Such a chunk has one choice, with one piece of one kind. The decoder returns the piece and its kind: the field of
+    the reasoning, None for the answer, or the index of the call whose arguments go on. It returns None for a chunk with
+    anything else in it, with a piece that may begin another call, or with a usual key whose value is new; the full
+    decoder reads that then. The rare names are those that a full decoding would use: they may only be null, which the
+    decoder itself checks while it skips all other undeclared fields.
     """
     reasoning_fields = tuple(dict.fromkeys(reasoning_fields))
     fields = (*reasoning_fields[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(reasoning_fields))])
@@ -195,31 +203,46 @@ def _chunk_decoder(
         (*rare_delta, *reasoning_fields[_FIELDS:]),
     )
     choice = _optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
-    chunk = _optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
+    usual: list[tuple[str, Any]] = [(key, None if key in rare_top else str | None) for key in _USUAL_KEYS]
+    chunk = _optional_struct([("choices", list[choice]), *usual], {}, rare_top)  # type: ignore[valid-type]
     decode = msgspec.json.Decoder(chunk).decode
 
-    def read(text: bytes) -> tuple[str, str | int | None] | None:
-        """Decode one chunk."""
-        try:
-            [choice] = decode(text).choices
-        except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no choice, several, or no UTF-8
-            return None
-        delta_data = choice.delta
-        if delta_data is None:
-            return None
-        if delta_data.calls:
-            [call, *others] = delta_data.calls
-            piece = call.function.arguments
-            if others or delta_data.content or delta_data.f0 or delta_data.f1 or piece.lstrip()[:1] in _BEGINNINGS:
-                return None
-            return piece, call.index
-        if delta_data.content:
-            return None if delta_data.f0 or delta_data.f1 else (delta_data.content, None)
-        if delta_data.f0:
-            return None if delta_data.f1 else (delta_data.f0, first)
-        return (delta_data.f1, second) if delta_data.f1 else None
+    def make() -> FastDecoder:
+        """Return the decoder of one stream."""
+        tier: str | None = None
+        fingerprint: str | None = None
 
-    return read
+        def read(text: bytes) -> tuple[str, str | int | None] | None:
+            """Decode one chunk."""
+            nonlocal tier, fingerprint
+            try:
+                data = decode(text)
+                [choice] = data.choices
+            except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no choice, several, or no UTF-8
+                return None
+            if data.service_tier != tier or data.system_fingerprint != fingerprint:
+                said = data.service_tier or tier, data.system_fingerprint or fingerprint
+                if said != (tier, fingerprint):
+                    tier, fingerprint = said
+                    return None
+            delta_data = choice.delta
+            if delta_data is None:
+                return None
+            if delta_data.calls:
+                [call, *others] = delta_data.calls
+                piece = call.function.arguments
+                if others or delta_data.content or delta_data.f0 or delta_data.f1 or piece.lstrip()[:1] in _BEGINNINGS:
+                    return None
+                return piece, call.index
+            if delta_data.content:
+                return None if delta_data.f0 or delta_data.f1 else (delta_data.content, None)
+            if delta_data.f0:
+                return None if delta_data.f1 else (delta_data.f0, first)
+            return (delta_data.f1, second) if delta_data.f1 else None
+
+        return read
+
+    return make
 
 
 def _optional_struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
