@@ -433,3 +433,35 @@ def test_a_source_that_comes_after_its_text_has_ended_reaches_the_client(protoco
         assert frames[at - 1]["content_block"] == {"type": "text", "text": ""}
         assert frames[at]["index"] == frames[at - 1]["index"] == frames[at + 1]["index"]
     assert found["url"] == "https://a.example"
+
+
+def recited(number: int, **more: Any) -> Json:
+    url, title = PAGES[number]
+    start, end = in_bytes((RAIN, SUN)[number])["startIndex"], in_bytes((RAIN, SUN)[number])["endIndex"]
+    return {"startIndex": start, "endIndex": end, "uri": url, "title": title, **more}
+
+
+@pytest.mark.parametrize("key", ["citations", "citationSources"])
+def test_sources_of_what_an_answer_repeats_are_its_sources(key: str) -> None:
+    begin, end = TEXT[: SUN[0]], TEXT[SUN[0] :]
+
+    def candidate(text: str, items: list[Json], **more: Any) -> Json:
+        return {"candidates": [{"content": {"parts": [{"text": text}]}, "citationMetadata": {key: items}, **more}]}
+
+    both = [recited(0, license="mit"), recited(1)]
+    stop = {"finishReason": "STOP"}
+    body = candidate(TEXT, both, **stop)
+    replies = [
+        engine.parse_response(endpoint("gemini"), 200, {}, json.dumps(body).encode()),
+        read_stream(endpoint("gemini"), [candidate(begin, both[:1]), candidate(end, both[1:], **stop)])[1],
+        read_stream(endpoint("gemini"), [candidate(begin, both[:1]), candidate(end, both, **stop)])[1],
+    ]
+    for reply in replies:
+        assert [(one.url, one.title, TEXT[one.start : one.end]) for one in reply.citations] == [
+            (*PAGES[0], "Rain today."),
+            (*PAGES[1], "Sun later."),
+        ]
+        assert reply.extra["citationMetadata"] == {key: both}
+        [own] = engine.encode_reply("gemini", reply)["candidates"]
+        assert own["citationMetadata"] == {key: both}
+        assert "groundingMetadata" not in own

@@ -46,6 +46,7 @@ __all__ = ["GeminiDecoder", "fast_decoder"]
 
 _THOUGHT = "thought"
 _CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
+_NUMBERED = ("groundingChunks", "groundingSupports")
 _ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
 """Keys of a candidate about the exchange, not about the answer."""
 _READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
@@ -106,10 +107,11 @@ class GeminiDecoder:
         if other_keys := {k: v for k, v in candidate.items() if k not in _READ and v is not None}:
             for key, value in other_keys.items():  # the searches may come in one chunk, and what they found in another
                 if type(value) is dict and type(known := self._about.get(key)) is dict:
-                    value = {**known, **value}
+                    value = _merged(known, value)
                 self._about[key] = other_keys[key] = value
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
             yield from _citations(candidate.get("groundingMetadata"), other_keys.get("groundingMetadata"))
+            yield from _recited(candidate.get("citationMetadata"))
         yield from (ExtraPiece(key, value) for key in _ABOUT if (value := candidate.get(key)))
         yield from _logprobs(candidate.get("logprobsResult"))
         reason = candidate.get("finishReason")
@@ -244,6 +246,28 @@ def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piec
             return
     if part.keys() - {_THOUGHT}:
         yield OpaquePiece(part)
+
+
+def _merged(known: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of two chunks. A list of the later one may hold all items so far, or new ones alone.
+
+    Lists whose items are named by their places are not joined.
+    """
+    out = {**known, **value}
+    for key, items in value.items():
+        if key not in _NUMBERED and type(items) is list and type(earlier := known.get(key)) is list:
+            out[key] = [*earlier, *(item for item in items if item not in earlier)]
+    return out
+
+
+def _recited(metadata: Any) -> Iterator[Piece]:
+    """Give the sources of pieces of an answer that repeat them. Their places are counted in bytes."""
+    for key in ("citations", "citationSources"):
+        items = metadata.get(key) if type(metadata) is dict else None
+        for item in items if type(items) is list else ():
+            if type(item) is dict:
+                start, end = item.get("startIndex") or 0, item.get("endIndex")
+                yield CitationPiece(item, item.get("uri"), item.get("title"), start, end, quote="")
 
 
 def _citations(metadata: Any, merged: Any) -> Iterator[Piece]:

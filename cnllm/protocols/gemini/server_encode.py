@@ -110,7 +110,16 @@ def _part(part: Part) -> dict[str, Any] | None:
 
 def _about_candidate(citations: Sequence[Citation], text: str, extra: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a candidate about its answer. Its own sources say more than those of the reply."""
-    return {**_grounding(citations, text), **select_keys(extra, _OF_CANDIDATE), **_logprobs(extra)}
+    recited = _recited_pages(extra.get("citationMetadata"))
+    others = [citation for citation in citations if citation.url not in recited]
+    return {**_grounding(others, text), **select_keys(extra, _OF_CANDIDATE), **_logprobs(extra)}
+
+
+def _recited_pages(metadata: Any) -> set[str]:
+    """Return the pages that a candidate names as sources of what it repeats."""
+    lists = [metadata.get(key) for key in ("citations", "citationSources")] if type(metadata) is dict else []
+    items = [item for items in lists if type(items) is list for item in items if type(item) is dict]
+    return {item["uri"] for item in items if type(item.get("uri")) is str}
 
 
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any]:
