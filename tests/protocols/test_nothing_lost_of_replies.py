@@ -199,10 +199,6 @@ def test_an_end_that_is_no_usual_one_is_none_for_the_client(target: str, client:
     assert count > 3
 
 
-REPEATED = ("service_tier", "system_fingerprint")
-"""Keys that endpoints repeat in each chunk: not every chunk is read for them."""
-
-
 @pytest.mark.parametrize("protocol", [CHAT, GEMINI])
 def test_what_a_chunk_in_the_middle_says_of_the_reply_is_not_lost(protocol: str) -> None:
     chunks = streamed(protocol, BODIES[protocol])
@@ -210,11 +206,7 @@ def test_what_a_chunk_in_the_middle_says_of_the_reply_is_not_lost(protocol: str)
     count = 0
     for case in cases(protocol):
         is_about = len(case.path) == 1 or (case.path[:2] == (place, 0) and len(case.path) == 3)
-        if (
-            case.mark is None
-            or not is_about
-            or case.path[-1] in (*REPEATED, "message", "finishReason", "finish_reason")
-        ):
+        if case.mark is None or not is_about or case.path[-1] in ("message", "finishReason", "finish_reason"):
             continue
         for number in range(1, len(chunks) - 2):
             content = frames(
