@@ -218,6 +218,19 @@ def test_paths_and_methods(simulated: str) -> None:
             assert response.headers["allow"]
 
 
+def test_errors_of_gemini_s_wire_have_the_word_of_their_status(simulated: str) -> None:
+    path = f"{simulated}/v1beta/models/glm-4.7:generateContent"
+    body = {"contents": [{"parts": [{"text": "hi"}]}]}
+    for method, headers, status, word in (
+        ("GET", {}, 405, "UNIMPLEMENTED"),
+        ("POST", {"content-encoding": "gzip"}, 415, "INVALID_ARGUMENT"),
+        ("POST", {"x-goog-api-key": "wrong"}, 401, "UNAUTHENTICATED"),
+    ):
+        response = httpx.request(method, path, headers={"x-goog-api-key": KEY, **headers}, json=body)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["status"]) == (status, status, word)
+
+
 def test_more_slashes_in_a_path_change_nothing(simulated: str) -> None:
     """An address that ends with a slash, and a path that begins with one, make two of them."""
     headers = {"x-api-key": KEY}
