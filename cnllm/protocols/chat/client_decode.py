@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from cnllm.jsonpath import get_first
 from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.indexes import has_index, reply_index
@@ -215,10 +217,13 @@ class ChatDecoder:
             if type(value) is list:
                 out.append(Details(value))
                 value = "".join(_detail_text(item) for item in value)
+            elif type(value) is dict:
+                value = _detail_text(value)
+            value = _number_text(value)
             if not has_reasoning and type(value) is str and value:  # equal fields count once
                 has_reasoning = self._has_reasoning = True
                 out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
-        content = message.get("content")
+        content = _number_text(message.get("content"))
         if type(content) is str:
             if content:
                 self._content(content, out)
@@ -250,7 +255,7 @@ class ChatDecoder:
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
         part_type = self._flags.reasoning.part if self._flags.reasoning else None
-        for part in parts:
+        for part in map(_number_text, parts):
             if type(part) is str:
                 if part:
                     self._content(part, out)
@@ -262,9 +267,9 @@ class ChatDecoder:
                 out.append(Details([part]))
                 if text := "".join(_detail_text(p) for p in inner):
                     out.append(ReasoningPiece(text, "content"))
-            elif type(part.get("text")) is str:
-                if part["text"]:
-                    self._content(part["text"], out)
+            elif type(text := _number_text(part.get("text"))) is str:
+                if text:
+                    self._content(text, out)
             else:
                 out.append(_medium(part))
 
@@ -291,6 +296,11 @@ class ChatDecoder:
         extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
         out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
+
+
+def _number_text(value: Any) -> Any:
+    """Return a number, true or false as text: servers that parse an answer as JSON send them bare."""
+    return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else value
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:
