@@ -19,9 +19,11 @@ __all__ = ["NameSearch"]
 _MAX_NAMES = 5
 _IN_HINT = 3
 _MIN_PART = 3  # letters of a family's name that another name may contain by chance
+_MIN_INNER = 5  # letters that do not stand within another word by chance
 _CUTOFF = 0.62
 _LONGEST_NAME = 256  # characters of a name that is compared with others
-_SEPARATORS = re.compile(r"[-_. :@]+")
+_SEPARATOR = "[-_. :@]"
+_SEPARATORS = re.compile(f"{_SEPARATOR}+")
 
 
 class NameSearch:
@@ -126,7 +128,7 @@ class NameSearch:
         keys = {candidate: _key(candidate) for candidate in self._targets}
         for query in queries:
             if len(part := _key(query)) > 1:
-                found = [candidate for candidate, key in keys.items() if part in key]
+                found = [candidate for candidate, key in keys.items() if part in key and _contains(candidate, part)]
                 # the vendor's own ones, and among them the closest in length
                 yield from sorted(found, key=lambda c: (self._rank(c)[0], abs(len(keys[c]) - len(part)), self._rank(c)))
         for query in queries:
@@ -150,6 +152,12 @@ class NameSearch:
                     if score >= _CUTOFF:
                         scores[candidate] = max(scores.get(candidate, 0), score)
         return sorted(scores, key=lambda c: (-round(scores[c], 2), self._rank(c)))
+
+
+def _contains(name: str, part: str) -> bool:
+    """Whether a part of a name begins with a word of it. A long part may begin anywhere."""
+    letters = f"{_SEPARATOR}*".join(map(re.escape, part))
+    return len(part) >= _MIN_INNER or re.search(f"(^|/|{_SEPARATOR}){letters}", name.casefold()) is not None
 
 
 def _key(name: str) -> str:

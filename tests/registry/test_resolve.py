@@ -174,6 +174,15 @@ def test_an_unknown_name_gives_those_near_it(registry: Registry, name: str, near
         registry.resolve(near)
 
 
+@pytest.mark.parametrize("name", ["zz", "foo/bar", "a/b", "arab"])
+def test_letters_within_a_word_of_another_name_are_no_likeness(files: Files, name: str) -> None:
+    models = ("bee-buzz", "command-arabic-7b", "extra/bytes")
+    registry = files.load(HOME, "".join(f'[models."home/{model}"]\n' for model in models))
+    with pytest.raises(UnknownModel) as caught:
+        registry.resolve(name)
+    assert caught.value.close == (["home/command-arabic-7b"] if name == "arab" else [])
+
+
 @pytest.mark.parametrize("name", ["", "/", "zai/", "/glm-4.7x", " ", "qqqqqqqqqqqq", "nobody/x", "模型", "a\x00b"])
 def test_a_name_like_no_other_is_refused_with_a_way_on(registry: Registry, name: str) -> None:
     with pytest.raises(UnknownModel) as caught:
