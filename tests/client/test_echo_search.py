@@ -30,13 +30,13 @@ def client(request: pytest.FixtureRequest) -> Any:
         yield made
 
 
-def answers(verb: str, text: str = "", *names: str) -> Script:
+def answers(verb: str, text: str = "", *names: str, finish: str = "", arguments: str = ARGUMENTS) -> Script:
     """A reply with text, and with calls of these functions."""
     calls = [
-        {"id": f"call_{text}_{n}", "type": "builtin_function", "function": {"name": name, "arguments": ARGUMENTS}}
+        {"id": f"call_{text}_{n}", "type": "builtin_function", "function": {"name": name, "arguments": arguments}}
         for n, name in enumerate(names)
     ]
-    finish = "tool_calls" if names else "stop"
+    finish = finish or ("tool_calls" if names else "stop")
     if verb == "call":
         message: dict[str, Any] = {"role": "assistant", "content": text}
         message |= {"tool_calls": calls} if calls else {}
@@ -46,7 +46,7 @@ def answers(verb: str, text: str = "", *names: str) -> Script:
     for n, call in enumerate(calls):
         pieces += [
             call_delta(n, "", id=call["id"], type=call["type"], function={"name": names[n], "arguments": ""}),
-            call_delta(n, ARGUMENTS),
+            call_delta(n, arguments),
         ]
     return [stream(*pieces, delta(finish=finish), frame({"choices": [], "usage": USAGE}))]
 
@@ -133,6 +133,25 @@ def test_a_search_beside_a_function_waits_for_its_result(client: Driver, tmp_pat
     if events:
         folds(events, got)
         assert [e.index for e in events if isinstance(e, cnllm.ToolCallStart)] == [0]
+        assert "web-search" in [e.note.code for e in events if isinstance(e, cnllm.NoteAdded)]
+
+
+@pytest.mark.parametrize("verb", ["call", "stream"])
+@pytest.mark.parametrize("arguments", [ARGUMENTS, ARGUMENTS[:20]])
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_search_of_a_reply_that_is_not_whole_is_not_run_and_not_seen(
+    client: Driver, tmp_path: Path, verb: str, arguments: str, finish: str
+) -> None:
+    script = answers(verb, "I look. ", "$find", finish=finish, arguments=arguments)
+    with Peer(script) as peer:
+        events, got = ask(client, verb, home(tmp_path, peer, FLAGS), tools=[cnllm.web_search()])
+        assert len(peer.received) == 1
+    assert (got.text, got.tool_calls, got.incomplete, got.finish) == ("I look. ", [], [], finish)
+    assert not got.message.tool_calls
+    assert [note.did for note in got.notes if note.code == "web-search"] == [f"not run: the reply ended with {finish}"]
+    if events:
+        folds(events, got)
+        assert not any(isinstance(event, cnllm.ToolCallStart) for event in events)
         assert "web-search" in [e.note.code for e in events if isinstance(e, cnllm.NoteAdded)]
 
 

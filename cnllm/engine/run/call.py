@@ -24,6 +24,7 @@ from cnllm.engine.run.echo_search import (
     echo_turns,
     join_steps,
     search_calls,
+    unanswerable_calls,
     without_searches,
 )
 from cnllm.engine.run.effects import (
@@ -349,6 +350,12 @@ class Call:
             if events is not None:
                 yield FinalEvents([NoteAdded(bare.notes[-1])])
             reply = bare
+        elif name is not None and (unfinished := unanswerable_calls(reply, name)):
+            note = dropped_note(unfinished, f"not run: the reply ended with {reply.finish}")
+            bare = without_searches(reply, name)
+            if events is not None:
+                yield FinalEvents([NoteAdded(note)])
+            reply = replace(bare, notes=[*bare.notes, note])
         if self._earlier is not None:
             reply = join_steps(self._earlier, reply)
         if events is not None:

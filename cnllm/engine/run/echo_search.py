@@ -29,7 +29,15 @@ from cnllm.types import (
 )
 from cnllm.types.totals import cost_total, total_usage
 
-__all__ = ["EchoFilter", "dropped_note", "echo_turns", "join_steps", "search_calls", "without_searches"]
+__all__ = [
+    "EchoFilter",
+    "dropped_note",
+    "echo_turns",
+    "join_steps",
+    "search_calls",
+    "unanswerable_calls",
+    "without_searches",
+]
 
 
 def search_calls(reply: Reply, name: str) -> list[ToolCall]:
@@ -37,6 +45,12 @@ def search_calls(reply: Reply, name: str) -> list[ToolCall]:
     if reply.finish != "tool_calls":
         return []
     return [call for call in reply.tool_calls if call.name == name and not call.excluded]
+
+
+def unanswerable_calls(reply: Reply, name: str) -> list[ToolCall]:
+    """Return the calls of a reply that stand for searches, where its end says that they may not be whole."""
+    calls = [*reply.tool_calls, *reply.incomplete]
+    return [call for call in calls if call.name == name and not call.excluded]
 
 
 def echo_turns(reply: Reply, calls: Sequence[ToolCall], plan: Plan) -> list[Message]:
