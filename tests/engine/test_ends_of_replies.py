@@ -284,3 +284,17 @@ def test_a_request_for_several_replies_is_an_error_before_anything_is_sent(model
 def test_a_server_names_the_field_that_asks_for_several_replies(protocol: str, body: dict[str, Any], path: str) -> None:
     with pytest.raises(ValueError, match=f"^{path}: "):
         engine.decode_request(protocol, body)
+
+
+@pytest.mark.parametrize("whole", ["Sorry", "No.", "Hallo"])
+def test_a_whole_text_that_is_another_than_its_pieces_is_noted(models: dict[str, Model], whole: str) -> None:
+    events = responses("Hello", 2)
+    content = [{"type": "output_text", "text": whole}]
+    events[-2] = {**events[-2], "item": {**events[-2]["item"], "content": content}}
+    events[-1]["response"]["output"] = [events[-2]["item"]]
+    reply = read(models[RESPONSES], events)
+    assert (reply.text, reply.finish) == ("Hello", "stop")
+    assert [note.did for note in reply.notes if note.code == "text-differs"] == ["kept as in the pieces"]
+    for same in ("Hello", " Hello ", "Hel", ""):
+        content[0]["text"] = same
+        assert "text-differs" not in codes(read(models[RESPONSES], events))

@@ -323,17 +323,21 @@ class ReplyBuilder:
             out += self.collected.add_note(item)
 
     def _check_pieces(self, whole: str, part: int | None, out: list[Event]) -> None:
-        """Compare all text of a part, or of the answer, with its pieces, if it is longer.
+        """Compare all text of a part, or of the answer, with its pieces.
 
         Text that is missing at the end is added. A gap makes the reply cut, but all of an answer may hold reasoning.
         """
         self._release(out)
         parts = self.collected.parts
         size = parts.text.size if part is None else parts.text_size(part)
-        if len(whole) <= size or not self.is_idle or self._is_text_changed:
+        if not self.is_idle or self._is_text_changed or (part is None and len(whole) <= size):
             return
         text = parts.text.whole() if part is None else parts.text_of(part)
-        if whole.startswith(text) and (part is None or parts.is_last(part)):
+        if len(whole) <= size:
+            if not text.strip().startswith(whole.strip()):
+                subject = f"{len(text)} characters in pieces, others in the whole text"
+                out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
+        elif whole.startswith(text) and (part is None or parts.is_last(part)):
             self._put(whole[len(text) :], out, in_reasoning=False)
         elif len(whole.strip()) > len(text.strip()):
             before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
