@@ -389,8 +389,7 @@ class LeakFilter:
         if self._is_cut:
             self._reject(raw, leak, "it is not complete", keeps=leak.then != "strip")
             return
-        tools = self._tools or {}
-        if (block := grammars.completed(leak, opener, raw, tools)) is not None:
+        if (block := self._completed(leak, opener, raw)) is not None:
             self._complete_block(raw, block, leak, opener)
         elif end and leak.format != ["named-json"]:  # whose closer is a part of the JSON
             self._read_next(raw[end:])
@@ -402,11 +401,17 @@ class LeakFilter:
             openers, start = Markers.copy(self._openers), self._later_opener(raw, leak)
             if start > 0 and (match := openers.match(raw, start)) is not None:
                 rule = self._rules[openers.markers[match[2]]]
-                if grammars.completed(rule, raw[start : match[1]], raw[start:], tools) is not None:
+                if self._completed(rule, raw[start : match[1]], raw[start:]) is not None:
                     self._read_next(raw[start:])
                     raw = raw[:start]
             self._is_refused = bool(raw[len(opener) :].strip())
             self._read_next(raw, blocks=False)
+
+    def _completed(self, leak: Markup, opener: str, block: str) -> str | None:
+        """Return a block at the end of the text with the closer that it lacks; None where more may be missing."""
+        if self._tools and grammars.has_begun(leak, opener, block):
+            return None  # it would be a call with other arguments than were meant
+        return grammars.completed(leak, opener, block, self._tools or {})
 
     def _later_opener(self, raw: str, leak: Markup) -> int:
         """Return the start of the last opener in a block; 0 where none follows the first, or where a value holds it."""

@@ -226,6 +226,27 @@ def test_a_call_without_its_end_ends_where_the_next_one_begins(model: str, writi
     assert (calls, text) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "")
 
 
+@each("model, writing", [row for row in WRITINGS if row[1] in (INVOKED, DSML, FUNCTION)])
+def test_an_answer_that_ends_behind_an_opening_tag_holds_no_call(model: str, writing: Writing) -> None:
+    """The end of the answer says that it is whole, but the call in it has only begun."""
+    begun = writing.block[0] + writing.begun("write")
+    opening = writing.parameter[0]
+    for text in (begun, begun + opening.format("path"), begun + writing.values(("path", "/")) + opening.format("text")):
+        for space in ("", "\n", " \n\n"):
+            calls, shown, notes = seen_however_cut(model, f"So.\n{text}{space}", [WRITE])
+            assert (calls, shown.startswith("So.\n"), bool(notes)) == ([], True, True)
+    whole = begun + writing.values(("path", "/"), ("text", "hi"))
+    assert seen_however_cut(model, f"So.\n{whole}", [WRITE])[0] == [("write", {"path": "/", "text": "hi"})]
+
+
+def test_an_answer_that_ends_where_the_arguments_of_a_section_begin_holds_no_call() -> None:
+    block = SECTION.format("tea")
+    begun = block[: block.index('{"q"')]
+    for space in ("", "\n"):
+        calls, text, notes = seen_however_cut("moonshotai/kimi-k2.5", f"So.\n{begun}{space}", SEARCH)
+        assert (calls, text, bool(notes)) == ([], f"So.\n{begun}{space}", True)
+
+
 @each("model, writing", WRITINGS)
 @each("value", ["/tmp/a", "/tmp/a{close} or"])
 def test_a_value_does_not_swallow_the_parameter_behind_it(model: str, writing: Writing, value: str) -> None:

@@ -44,6 +44,7 @@ __all__ = [
     "completed",
     "ends_inside_value",
     "goes_on",
+    "has_begun",
     "is_certain",
     "is_own_tag",
     "json_scan",
@@ -192,6 +193,16 @@ def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping
             else:
                 return block + end + closer
     return None
+
+
+def has_begun(leak: Markup, opener: str, block: str) -> bool:
+    """Whether a block ends right behind the beginning of a call or of an argument: more than a closer is missing."""
+    for name in leak.format:
+        if name == "sections" and sections.has_begun(block, _parts(leak, name)):
+            return True
+        if name in invoke.WORDS and invoke.has_begun(block, opener, _parts(leak, name)):
+            return True
+    return False
 
 
 def is_certain(leak: Markup, opener: str, block: str) -> bool:

@@ -31,7 +31,7 @@ from cnllm.leaks.grammars.tags import head_end
 from cnllm.leaks.markers import BARS, Markers
 from cnllm.schemas.coerce import decode_json
 
-__all__ = ["ends_inside_value", "may_begin", "read"]
+__all__ = ["ends_inside_value", "has_begun", "may_begin", "read"]
 
 _NO_NAME = "function"  # the text in the place of the tool if the tool comes later
 _MAX_BROKEN = 64  # sections in a row that are not JSON: each costs a search of all text before it
@@ -58,6 +58,11 @@ def _marker_end(markers: Markers, text: str, start: int) -> int | None:
     """Return the end of a marker that stands at a position; None if there is none."""
     match = markers.find(text[start : start + markers.longest + 8])
     return start + match[1] if match is not None and not text[start : start + match[0]].strip() else None
+
+
+def has_begun(block: str, parts: tuple[str, ...]) -> bool:
+    """Whether a block ends right behind the separator of a call, where its arguments begin."""
+    return block.rstrip().endswith(parts[1])
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
