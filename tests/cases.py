@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from examples import SHARE, TURN, has_turn
 
 __all__ = ["CASE", "Failures", "each"]
 
@@ -122,7 +123,8 @@ def each(
     """Run the decorated test once for each case, as `pytest.mark.parametrize` does, but as one test.
 
     `cases` may be a function, which is called when the test runs. `parts` splits the cases over that many tests, for
-    the workers of xdist. Where it is used several times, every combination is a case. Each case has a `tmp_path` and a
+    the workers of xdist. Where it is used several times, every combination is a case. Of a test with the
+    marker `share`, or with several drivers, .ci/run tries the cases whose turn it is. Each case has a `tmp_path` and a
     `monkeypatch` of its own, and a fixture that is a list is empty when the case begins; all other fixtures are shared.
     A test whose cases need fresh ones stays with `pytest.mark.parametrize`.
     """
@@ -135,19 +137,28 @@ def each(
         given = [name for one in dimensions for name in one.names]
         signature = inspect.signature(inner)
         fixtures = [one for name, one in signature.parameters.items() if name not in given]
+        if "request" not in signature.parameters:
+            fixtures.append(inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY))
         if most > 1:
             fixtures.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY))
 
         @functools.wraps(inner)
-        def every(*, part: int = 0, **fixtures: Any) -> None:
+        def every(*, part: int = 0, request: pytest.FixtureRequest | None = None, **fixtures: Any) -> None:
             __tracebackhide__ = True
             failures = Failures()
             word = os.environ.get(CASE, "")
+            turn = (0, 1)
+            if request is not None and not word and SHARE > 1:
+                turn = request.node.stash.get(TURN, turn)
+            if "request" in signature.parameters:
+                fixtures["request"] = request
             found = list(itertools.product(*(one.all() for one in dimensions)))
             own_part = part % len(found) if found else part  # of fewer cases than parts, a part repeats one
-            for number, combined in enumerate(found):
+            own_cases = range(own_part, len(found), most)
+            for place, number in enumerate(own_cases):
+                combined = found[number]
                 label = "-".join(one.label for one in combined)
-                if number % most != own_part or word not in label:
+                if word not in label or not has_turn(turn, place, len(own_cases)):
                     continue
                 values = {name: value for one in combined for name, value in one.values.items()}
                 with failures.of(label), _fresh(fixtures, number) as own:

@@ -12,15 +12,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import certifi
 import home_folders
 import pytest
 import small
 from cases import CASE
-from examples import examples  # noqa: F401 - it loads the profile
+from examples import TURN, has_turn  # it loads the profile, too
 from home_folders import SHARED_CACHE
 
 ROOTS, END = "one-root.pem", "-----END CERTIFICATE-----"
@@ -38,10 +39,57 @@ def update(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the properties, which .ci/long tries on all their examples."""
+    """Mark what .ci/long tries on all examples, on all cases and with all drivers."""
+    shared: dict[Any, list[pytest.Function]] = {}
+    driven: dict[Any, list[pytest.Function]] = {}
     for item in items:
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker("sampled")
+        if isinstance(item, pytest.Function) and item.get_closest_marker("share"):
+            shared.setdefault(item.obj, []).append(item)
+        elif isinstance(item, pytest.Function) and hasattr(item, "callspec") and DRIVERS & item.callspec.params.keys():
+            driven.setdefault(item.obj, []).append(item)
+    for test, cases in shared.items():
+        _share_cases(cases, has_own_cases=hasattr(test, "_each"))
+    for test, cases in driven.items():
+        _share_drivers(cases, has_own_cases=hasattr(test, "_each"))
+
+
+DRIVERS = {"adapter", "backend"}
+"""The parameters that say how a test does the same in another way."""
+
+
+def _share_cases(items: list[pytest.Function], *, has_own_cases: bool) -> None:
+    """Leave all cases of a test but one of several to .ci/long: `each` does so with its own."""
+    for number, item in enumerate(items):
+        marker = item.get_closest_marker("share")
+        assert marker is not None
+        if has_own_cases:
+            item.stash[TURN] = 0, marker.args[0]
+            item.add_marker("sampled")
+        elif not has_turn((0, marker.args[0]), number, len(items)):
+            item.add_marker("long")
+
+
+def _share_drivers(items: list[pytest.Function], *, has_own_cases: bool) -> None:
+    """Let each case of a test run with one driver, and leave the others to .ci/long."""
+    drivers: dict[Any, int] = {}
+    cases: dict[Any, int] = {}
+    places = []
+    for item in items:
+        indices = item.callspec.indices
+        driver = drivers.setdefault(_part(indices, own=True), len(drivers))
+        places.append((item, driver, cases.setdefault(_part(indices, own=False), len(cases))))
+    for item, driver, case in places:
+        if has_own_cases and len(drivers) > 1:
+            item.stash[TURN] = driver, len(drivers)
+            item.add_marker("sampled")
+        elif not has_turn((driver, len(drivers)), case, len(cases)):
+            item.add_marker("long")
+
+
+def _part(indices: Mapping[str, int], *, own: bool) -> tuple[tuple[str, int], ...]:
+    return tuple((name, index) for name, index in indices.items() if (name in DRIVERS) == own)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """How many examples or cases a property is tried on: a share of them in each run, all of them in `.ci/long`.
 
-A test that takes `SHARE` or `share` by itself has the marker `sampled`; those of hypothesis get it from conftest.py.
+A test that takes `SHARE` or `share` by itself has the marker `sampled`; those of hypothesis get it from conftest.py. Of
+the cases of a test with the marker `share(n)`, one of n is tried, whether pytest or `each` makes them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["PROFILE", "SHARE", "changes", "examples", "load", "share", "some"]
+__all__ = ["PROFILE", "SHARE", "TURN", "changes", "examples", "has_turn", "load", "share", "some"]
 
 T = TypeVar("T")
 
@@ -47,6 +49,19 @@ def examples(count: int, **more: Any) -> settings:
 def some(items: Sequence[T], start: int = 0) -> Sequence[T]:
     """Those of a table that this run tries: one of four from `start` on, all in .ci/long or of a short table."""
     return items if SHARE == 1 else items[start % 4 :: 4] or items
+
+
+TURN = pytest.StashKey[tuple[int, int]]()
+"""Which turn an item of pytest has, and of how many."""
+
+
+def has_turn(turn: tuple[int, int], case: int, cases: int) -> bool:
+    """Whether .ci/run tries a case in a turn: each case has one turn, and each turn one case or more.
+
+    .ci/long tries every case in every turn. Turns shift by one each round, as tables often have a period of their own.
+    """
+    number, count = turn
+    return number == (case + case // count) % count or (number >= cases and number % cases == case)
 
 
 def load() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from examples import some
+from examples import SHARE, has_turn, some
 
 
 def run(test: Callable[..., None], **fixtures: Any) -> str:
@@ -92,3 +92,35 @@ def test_every_part_and_every_share_of_what_is_absent_is_skipped(part: int) -> N
         raise AssertionError("there is no case")
 
     assert run(test, part=part) == "Skipped: not here"
+
+
+@pytest.mark.parametrize(("turns", "cases"), [(4, 1), (4, 3), (4, 4), (5, 23), (1, 3)])
+def test_each_case_has_one_turn_and_each_turn_a_case(turns: int, cases: int) -> None:
+    tried = {(turn, case) for turn in range(turns) for case in range(cases) if has_turn((turn, turns), case, cases)}
+    assert {turn for turn, _ in tried} == {*range(turns)}
+    assert {case for _, case in tried} == {*range(cases)}
+    assert len(tried) == max(turns, cases)
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("number", range(9))
+def test_the_other_cases_of_a_share_are_marked_long(number: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("long") is None) is (number in (0, 5, 7))
+
+
+@pytest.mark.share(3)
+@each("number", range(9))
+def test_each_tries_a_share_of_its_cases(number: int) -> None:
+    assert number in (0, 5, 7) or SHARE == 1
+
+
+@pytest.fixture(params=["one", "two"])
+def backend(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_case_with_another_driver_is_marked_long(backend: str, number: int, request: pytest.FixtureRequest) -> None:
+    is_tried = (backend, number) in {("one", 0), ("two", 1), ("two", 2), ("one", 3)}
+    assert (request.node.get_closest_marker("long") is None) is is_tried
