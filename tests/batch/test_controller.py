@@ -117,6 +117,7 @@ class Played:
         return self.refused / len(self.sent)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("limit", [600, 6000])
 @pytest.mark.parametrize("latency", [0.05, 1.0])
@@ -143,6 +144,7 @@ def test_a_known_limit_is_never_exceeded_and_used(limit: int, kind: str, latency
         assert len(played.sent) >= 0.95 * (limit * 5 - limit / 6) - 3 - 10 * latency * limit / 60
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("latency", [0.05, 2.0])
 @pytest.mark.parametrize("together", [10, 100])
 def test_a_limit_on_requests_at_a_time_is_found(together: int, latency: float) -> None:

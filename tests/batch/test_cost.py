@@ -183,6 +183,7 @@ LIMITS = "limits = { context = 8192, output = 1000 }"
 ASSUMED = Price(currency="CNY", input=2.0, output=8.0)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("flags", "assumed"), [(PRICE, None), (LIMITS, ASSUMED)], ids=["known", "assumed"])
 @pytest.mark.parametrize("usage", UNREPORTED, ids=range(len(UNREPORTED)))
 def test_a_usage_that_was_not_reported_is_charged_with_its_reservation(

@@ -261,7 +261,7 @@ def test_a_row_whose_own_options_name_what_is_not_there_is_named(tmp_path: Path)
 @pytest.mark.parametrize("damage", ["cut", "changed"])
 def test_a_damaged_gzip_file_is_named(tmp_path: Path, kind: str, damage: str) -> None:
     noise = random.Random(1)
-    values = [{"prompt": f"p{n}", "n": noise.random()} for n in range(120_000)]
+    values = [{"prompt": f"p{n}", "n": noise.random()} for n in range(12_000)]
     heads = {"csv": "prompt,n\n", "txt": "", "jsonl": ""}
     text = heads[kind] + "".join(
         json.dumps(value) + "\n" if kind == "jsonl" else f"{value['prompt']},{value['n']}\n" for value in values

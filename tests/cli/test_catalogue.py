@@ -78,6 +78,7 @@ def test_every_message_is_found_by_its_text(path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.share(3)
 @FILES
 @pytest.mark.parametrize("words", [path for path, _ in commands()], ids=" ".join)
 def test_the_help_of_every_command_is_translated(path: Path, words: tuple[str, ...]) -> None:

@@ -112,6 +112,7 @@ def test_thinking_is_seen_while_it_lasts_and_then_folded(machine: Machine) -> No
             assert ends(child) == 0
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

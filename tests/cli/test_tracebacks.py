@@ -32,6 +32,7 @@ def python(machine: Machine, code: str) -> str:
     return done.stderr
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("model", "response"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
 def test_python_says_what_the_command_line_says(
     machine: Machine, model: str, response: tuple[int, bytes] | tuple[()]

@@ -88,6 +88,7 @@ def test_an_answer_is_read_as_what_it_says(case: Case) -> None:
     check(case.exchange, read(case.resolve(), case.exchange))
 
 
+@pytest.mark.share(3)
 @each("case", lambda: cases(is_asked))
 def test_an_answer_is_read_as_what_it_says_with_its_request_at_hand(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange

@@ -213,6 +213,7 @@ def work(model: cnllm.Model, pieces: list[bytes]) -> tuple[int, int]:
     return done.calls, done.bytes
 
 
+@pytest.mark.share(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("shape", [pytest.param(s, marks=pytest.mark.long) if s in LONG else s for s in SHAPES])
 def test_four_times_the_bytes_take_four_times_the_work(models: dict[str, cnllm.Model], shape: str) -> None:

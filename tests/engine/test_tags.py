@@ -207,6 +207,7 @@ def work(text: str, at: str) -> int:
     return counted.done
 
 
+@pytest.mark.share(3)
 @pytest.mark.sampled
 @each("at", PLACES)
 @each("unit", ["x", "<", "</think", "<think>", "</think>", "<think>a</think>", " x"])

@@ -188,6 +188,7 @@ def test_a_compressed_body_cut_anywhere_is_no_reply(make: Make, verb: str) -> No
 
 
 # ── a great deal ─────────────────────────────────────────────────────────────
+@pytest.mark.share(4)
 def test_a_hundred_megabytes_of_comments_are_passed_over(make: Make) -> None:
     """They are taken, within the usual limits, and none of them is held."""
     much = piece(b": " + b"x" * 997_998 + b"\n\n")
@@ -203,6 +204,7 @@ def test_a_hundred_megabytes_of_comments_are_passed_over(make: Make) -> None:
     assert peak < 12_000_000
 
 
+@pytest.mark.share(4)
 def test_a_hundred_megabytes_of_a_body_are_a_reply_if_they_are_one(client: Driver) -> None:
     padded = whole()[:-1] + b" " * 100_000_000 + b"}"
     with Peer([answer(200, padded)], [reply()]) as peer:

@@ -128,6 +128,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.share(3)
 @each("flood", FLOODS)
 def test_a_parser_that_is_fed_for_ever_holds_no_more_than_it_may(flood: str) -> None:
     """A hundred times what it may hold; what is dropped at once (comments, blank lines) may come up to the whole."""

@@ -377,6 +377,7 @@ def test_a_limit_that_no_model_has_is_ignored(number: str) -> None:
         assert changes(content) == {}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("number", ["-1", "1e308", "-1e308", "1e6", "100000.5", '"1"', "true", "null", "[]", "{}"])
 def test_a_price_that_no_model_has_is_ignored(number: str) -> None:
     for id in (ID, "glm-99"):

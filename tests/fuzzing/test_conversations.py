@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import anyio
 import pytest
+from examples import share
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -303,9 +304,14 @@ def machine(server: Server, folder: Path) -> type[RuleBasedStateMachine]:
     return Conversation
 
 
+@pytest.mark.sampled
 def test_whatever_is_done_to_a_conversation_it_goes_on(server: Server, tmp_path: Path) -> None:
     unhurried = settings(
-        max_examples=25, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
+        max_examples=share(25),
+        stateful_step_count=14,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=PHASES,
     )
     run_state_machine_as_test(machine(server, tmp_path), settings=unhurried)
 

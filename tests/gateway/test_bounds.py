@@ -564,6 +564,7 @@ def test_a_client_that_sends_faster_than_it_is_read_has_to_wait() -> None:
 
 
 # ── clients that do not read ──────────────────────────────────────────────────
+@pytest.mark.share(2)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("reads", [False, True], ids=["never", "one byte at a time"])
 def test_an_answer_that_nobody_reads_ends(stream: bool, reads: bool, tmp_path: Path) -> None:

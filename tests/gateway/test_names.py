@@ -237,6 +237,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from leaves(inner, (*path, key))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("protocol", list(FULL))
 def test_a_refusal_quotes_little_of_what_the_client_sent(protocol: str, tmp_path: Path) -> None:
     refused = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from cases import each
 from client import peer
 from engine.test_quirks import TOOL, Endpoint, Quirks, Turn
@@ -152,6 +153,7 @@ def closed_inputs(events: list[Json]) -> list[str]:
     return [inputs[index] for index in ends if index in inputs]
 
 
+@pytest.mark.share(3)
 @each("raw", [*NO_OBJECTS, '{"<b>":1}'])
 @each("raws", [(WHOLE, "raw"), ("raw", WHOLE), ("raw",)])
 @each("stream", [True, False])

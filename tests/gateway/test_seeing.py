@@ -250,7 +250,7 @@ def test_a_key_with_limits_opens_no_metrics_and_is_counted_by_its_name(tmp_path:
         assert key not in site.http.get("/metrics").text
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", [pytest.param(False, marks=pytest.mark.long), True])
 def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, kill: bool) -> None:
     (folder := tmp_path / "temporary").mkdir()
     variables = {**os.environ, "CNLLM_SERVE_KEY": KEY, "TMPDIR": str(folder)}

@@ -174,6 +174,7 @@ def test_the_oldest_go_first(make: Make) -> None:
     assert set(every.by_prefix) == {b"%d" % n for n in range(80, 100)}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("length", [10, 500, 5000])
 def test_the_bytes_in_memory_are_those_that_it_takes(length: int) -> None:
     store = MemoryStore(StoreBounds(bytes=2_000_000, share=1))

@@ -30,6 +30,7 @@ def sdks(upstream: Upstream, folder: Path) -> Iterator[tuple[openai.OpenAI, anth
         yield first, second
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("pieces", [[], [""], ["null"], ["", " null", " "], ["{}"], ["{", "}"]])
 def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Path, pieces: list[str]) -> None:
     head = {"index": 0, "id": "c1", "type": "function", "function": {"name": "now", "arguments": ""}}

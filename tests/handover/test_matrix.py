@@ -118,6 +118,7 @@ def strings(seals: list[Any]) -> Iterator[str]:
                 yield seal[key]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("target", WIRES)
 @pytest.mark.parametrize("source", WIRES)

@@ -67,6 +67,7 @@ def proven_from(protocol: str, pieces: list[bytes]) -> int:
     return next(number for number, piece in enumerate(pieces, 1) if b'"finish_reason": "' in piece)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("target", "client"), PAIRS)
 def test_a_cut_reply_is_whole_for_no_client(target: str, client: str) -> None:
     pieces = frames(target, streamed(target, full_body(target)))

@@ -329,6 +329,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", list(CHAINS))
 @pytest.mark.parametrize("kind", ["models", "providers"])
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])

@@ -238,6 +238,7 @@ def run(cache: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict
 LITELLM, MODELS = "https://pypi.org/project/litellm/9.9.9", "anomalyco/models.dev@abc1234"
 
 
+@pytest.mark.share(3)
 @each(
     "text, state, explained, theirs",
     [

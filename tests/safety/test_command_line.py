@@ -61,6 +61,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("form", [[], ["--json"], ["--events", "--debug"], ["--debug"]], ids=" ".join)
 def test_a_call_its_outcome_and_its_logs(machine: Machine, outcome: str, form: list[str]) -> None:

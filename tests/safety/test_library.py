@@ -137,6 +137,7 @@ ERRORS: dict[str, Script] = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("verb", ["call", "stream"])
 @pytest.mark.parametrize("kind", ERRORS)
 def test_nothing_shows_the_key_after_an_error(tmp_path: Path, backend: Backend, verb: str, kind: str) -> None:

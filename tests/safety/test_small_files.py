@@ -173,6 +173,7 @@ def test_no_update_of_many_threads_is_lost(home: Path) -> None:
     assert all(approvals.has(definition) for definition in definitions)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("there", [True, False], ids=["old", "new"])
 @pytest.mark.parametrize("name", WORDS)
 def test_a_full_disk_changes_nothing(name: str, there: bool, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def harmless(seen: str) -> None:
     assert seen.strip()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("script", [ANSWER, CALLS, (REFUSED,), (PAGE,)], ids=["text", "calls", "an error", "a page"])
 @pytest.mark.parametrize("more", [[], ["--debug"], ["--json"], ["--events"], ["--sentences"]], ids=" ".join)
 def test_a_reply_cannot_control_the_terminal(machine: Machine, script: tuple[bytes, ...], more: list[str]) -> None:

@@ -78,6 +78,7 @@ def streamed(content: bytes, flags: Flags) -> tuple[str, str, list[str], str]:
     return text, thought, arguments, finish
 
 
+@pytest.mark.share(3)
 @each("tools", [False, True], ids=["text", "tools"])
 @each("provider", PROVIDERS)
 def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> None:

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+import pytest
 from builtin import BUILTIN
 from cases import each
 
@@ -33,6 +34,7 @@ def distinct(provider: str) -> list[Model]:
     return [model for model in kinds() if model.provider == provider]
 
 
+@pytest.mark.share(3)
 @each("provider", BUILTIN.providers)
 def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
     with Client(BUILTIN, simulate=True) as client:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from cases import each
 from examples import share
 from hypothesis import example, given, settings
@@ -199,6 +200,7 @@ CLOSERS = re.compile(
 )
 
 
+@pytest.mark.share(3)
 @each("grammar", lambda: sorted(set(GRAMMARS) - {"named json", "named json in a list", "named json, one"}))
 def test_a_server_may_take_the_closer_for_a_stop_text(grammar: str) -> None:
     model, write = GRAMMARS[grammar]

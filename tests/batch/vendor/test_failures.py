@@ -49,6 +49,7 @@ def returning() -> Iterator[Any]:
             yield pytest.param(name, fault, calls, words, marks=[pytest.mark.long] if is_slow else [])
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "fault", "calls", "words"), list(returning()))
 def test_rows_that_come_back_without_an_answer_are_asked_one_by_one(
     tmp_path: Path, name: str, fault: str, calls: int, words: str
@@ -74,6 +75,7 @@ def failing_once() -> Iterator[Any]:
                 )
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "step", "fault"), list(failing_once()))
 def test_a_step_that_fails_once_is_done_again(tmp_path: Path, name: str, step: str, fault: str) -> None:
     inputs(tmp_path)
@@ -86,6 +88,7 @@ def test_a_step_that_fails_once_is_done_again(tmp_path: Path, name: str, step: s
     complete(tmp_path)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("fault", ["status=500;after-effect;times=1", "reset;times=1"])
 def test_a_submission_without_an_answer_is_looked_for_and_not_repeated(tmp_path: Path, name: str, fault: str) -> None:

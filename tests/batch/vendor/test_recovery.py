@@ -45,6 +45,7 @@ def submitted(step: str, phase: str) -> bool:
     return (step, phase) == ("submit", "handled")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_among_other_jobs_on_several_pages(tmp_path: Path, name: str) -> None:
     with vendor() as server:

@@ -26,6 +26,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_stopped_while_the_vendor_works(machine: Machine, tmp_path: Path, name: str) -> None:
     with vendor() as server:
