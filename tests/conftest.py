@@ -51,8 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             driven.setdefault(item.obj, []).append(item)
     for test, cases in shared.items():
         _share_cases(cases, has_own_cases=hasattr(test, "_each"))
-    for test, cases in driven.items():
-        _share_drivers(cases, has_own_cases=hasattr(test, "_each"))
+    for number, (test, cases) in enumerate(driven.items()):
+        _share_drivers(cases, has_own_cases=hasattr(test, "_each"), start=number)
 
 
 DRIVERS = {"adapter", "backend"}
@@ -71,8 +71,8 @@ def _share_cases(items: list[pytest.Function], *, has_own_cases: bool) -> None:
             item.add_marker("long")
 
 
-def _share_drivers(items: list[pytest.Function], *, has_own_cases: bool) -> None:
-    """Let each case of a test run with one driver, and leave the others to .ci/long."""
+def _share_drivers(items: list[pytest.Function], *, has_own_cases: bool, start: int) -> None:
+    """Let each case of a test run with one driver, or its only case with each adapter; .ci/long runs the others."""
     drivers: dict[Any, int] = {}
     cases: dict[Any, int] = {}
     places = []
@@ -80,12 +80,26 @@ def _share_drivers(items: list[pytest.Function], *, has_own_cases: bool) -> None
         indices = item.callspec.indices
         driver = drivers.setdefault(_part(indices, own=True), len(drivers))
         places.append((item, driver, cases.setdefault(_part(indices, own=False), len(cases))))
+    few = _one_for_each_adapter(items, start) if len(cases) == 1 and not has_own_cases else items
     for item, driver, case in places:
         if has_own_cases and len(drivers) > 1:
             item.stash[TURN] = driver, len(drivers)
             item.add_marker("sampled")
-        elif not has_turn((driver, len(drivers)), case, len(cases)):
+        elif item not in few or (len(cases) > 1 and not has_turn((driver, len(drivers)), case, len(cases))):
             item.add_marker("long")
+
+
+def _one_for_each_adapter(items: list[pytest.Function], start: int) -> list[pytest.Function]:
+    """Choose one backend for each adapter; where there is one adapter only, all backends."""
+    adapters: dict[Any, list[pytest.Function]] = {}
+    for item in items:
+        adapters.setdefault(item.callspec.params.get("adapter"), []).append(item)
+    if len(adapters) == 1:
+        return items
+    first = start % max(map(len, adapters.values()))
+    return [
+        ways[(first + place) % len(ways) if first < len(ways) else 0] for place, ways in enumerate(adapters.values())
+    ]
 
 
 def _part(indices: Mapping[str, int], *, own: bool) -> tuple[tuple[str, int], ...]:

@@ -394,6 +394,7 @@ def test_calls_one_after_the_other_in_one_stream_need_a_second_connection(client
         assert [request.connection for request in peer.received] == [0, 1]
 
 
+@pytest.mark.share(1)  # with each client: httpx does nothing
 def test_a_connection_may_be_had_ahead(make: Make, adapter: str) -> None:
     """With httpx, which cannot, nothing happens."""
     client = make(retry=ONCE)
@@ -423,6 +424,7 @@ def test_closing_twice_or_before_anything_was_sent(make: Make) -> None:
     client.close()
 
 
+@pytest.mark.share(1)  # with each client: each waits in a place of its own
 def test_closing_a_client_ends_what_still_runs(make: Make) -> None:
     client = make()
     with Peer(MUTE) as peer:

@@ -100,6 +100,7 @@ def test_the_client_has_a_timeout_and_a_call_another(make: Make) -> None:
         assert client.call(at(peer), timeout=20).text == "The sky is blue."
 
 
+@pytest.mark.share(1)  # with each client: each waits in its own way
 def test_a_request_that_nobody_reads(client: Driver) -> None:
     """The peer takes the connection and then reads nothing at all."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -113,6 +113,7 @@ def test_a_flood_without_content_ends_and_takes_no_memory(make: Make, name: str,
     assert peak < 4_000_000
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("more", [b"x-a: y\r\n", b"y", b"HTTP/1.1 102 x\r\n\r\n"], ids=["lines", "a line", "interim"])
 @pytest.mark.parametrize("start", [b"HTTP/1.1 103 x\r\nx: ", b"HTTP/1.1 103 x\r\nx-a\r\n b: c\r\n"], ids=["", "odd"])
@@ -158,6 +159,7 @@ def test_members_of_gzip_with_content_belong_to_the_body(client: Driver) -> None
         assert peer.connections == 1
 
 
+@pytest.mark.share(1)  # with each driver: the adapters have limits of their own
 @pytest.mark.parametrize("number", [5, 6, 2000, 6000])
 def test_few_codings_are_decoded(make: Make, number: int) -> None:
     packed = whole()
