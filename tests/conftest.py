@@ -132,7 +132,6 @@ def pytest_collection_finish() -> None:
 
     What many models are made of lives long, too: to look through all of it as often as usual takes a tenth of the time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
