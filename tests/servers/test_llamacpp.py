@@ -5,11 +5,13 @@ The model knows what to answer by the last character of the prompt. It reads byt
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from examples import some
 
 import cnllm
 from cnllm import Client, Model, Registry, Reply
@@ -78,51 +80,50 @@ def _tokens(written: str) -> int:
     return len(_SPECIAL.sub(".", written).encode()) + 1  # and the end of the turn
 
 
+@pytest.mark.sampled
 def test_the_answers_come_out_right_on_every_wire(servers: Servers, registry: Registry, client: Client) -> None:
-    for plain in (False, True):
-        for provider in PROVIDERS:
-            for wire in WIRES:
-                for key, (written, reasoning, answer) in ANSWERS.items():
-                    pair = servers.forced.get(key) or Pair(servers.parsed, servers.plain)
-                    model = _model(registry, provider, wire, pair[plain])
-                    for streamed, reply in _replies(client, model, f"say {key}"):
-                        case = (plain, provider, wire, key, streamed, reply)
-                        assert reply.reasoning.strip() == reasoning, case
-                        assert "<think>" not in reply.text, case
-                        assert "<tool_call>" not in reply.text, case
-                        assert reply.finish == "stop", case
-                        assert reply.tool_calls == [], case
-                        codes = {note.code for note in reply.notes}
-                        if answer is None:
-                            assert "{" not in reply.text, case  # a sentence stands there
-                            assert reply.text, case
-                            assert codes & {"text-call-stripped", "text-call-broken"}, case
-                        else:
-                            assert reply.text == answer, case
-                            assert not any(code.startswith("text-call") for code in codes), case
-                        if provider == "openai-compatible" and wire == "openai-chat" and streamed:
-                            assert reply.usage.output is None, case  # not asked for: unknown is not zero
-                        else:
-                            # where the first byte is no whole character, the server leaves out message_start
-                            late = wire == "anthropic-messages" and streamed and key == "7"
-                            assert reply.usage.input == (None if late else 24), case
-                            assert reply.usage.output == _tokens(written), case
+    for plain, provider, wire in some([*itertools.product((False, True), PROVIDERS, WIRES)], 3):
+        for key, (written, reasoning, answer) in ANSWERS.items():
+            pair = servers.forced.get(key) or Pair(servers.parsed, servers.plain)
+            model = _model(registry, provider, wire, pair[plain])
+            for streamed, reply in _replies(client, model, f"say {key}"):
+                case = (plain, provider, wire, key, streamed, reply)
+                assert reply.reasoning.strip() == reasoning, case
+                assert "<think>" not in reply.text, case
+                assert "<tool_call>" not in reply.text, case
+                assert reply.finish == "stop", case
+                assert reply.tool_calls == [], case
+                codes = {note.code for note in reply.notes}
+                if answer is None:
+                    assert "{" not in reply.text, case  # a sentence stands there
+                    assert reply.text, case
+                    assert codes & {"text-call-stripped", "text-call-broken"}, case
+                else:
+                    assert reply.text == answer, case
+                    assert not any(code.startswith("text-call") for code in codes), case
+                if provider == "openai-compatible" and wire == "openai-chat" and streamed:
+                    assert reply.usage.output is None, case  # not asked for: unknown is not zero
+                else:
+                    # where the first byte is no whole character, the server leaves out message_start
+                    late = wire == "anthropic-messages" and streamed and key == "7"
+                    assert reply.usage.input == (None if late else 24), case
+                    assert reply.usage.output == _tokens(written), case
 
 
+@pytest.mark.sampled
 def test_calls_come_out_right_on_every_wire(servers: Servers, registry: Registry, client: Client) -> None:
     weather, time = ("get_weather", {"city": "Bern"}), ("get_time", {"zone": "UTC"})
-    for origin in (servers.parsed, servers.plain):
+    origins = (servers.parsed, servers.plain)
+    for origin, provider, wire in some([*itertools.product(origins, PROVIDERS, WIRES)], 1):
         via = "text" if origin == servers.plain else "wire"
-        for provider in PROVIDERS:
-            for wire in WIRES:
-                model = _model(registry, provider, wire, origin)
-                for prompt, calls in (("say 3", [weather]), ("question number 4", [weather, time])):
-                    for streamed, reply in _replies(client, model, prompt, tools=TOOLS):
-                        case = (via, provider, wire, prompt, streamed, reply)
-                        assert [(c.name, c.arguments) for c in reply.tool_calls] == calls, case
-                        assert [(c.via, c.problem) for c in reply.tool_calls] == [(via, None)] * len(calls), case
-                        assert (reply.text, reply.reasoning, reply.finish) == ("", "", "tool_calls"), case
-                        assert reply.incomplete == [], case
+        model = _model(registry, provider, wire, origin)
+        for prompt, calls in (("say 3", [weather]), ("question number 4", [weather, time])):
+            for streamed, reply in _replies(client, model, prompt, tools=TOOLS):
+                case = (via, provider, wire, prompt, streamed, reply)
+                assert [(c.name, c.arguments) for c in reply.tool_calls] == calls, case
+                assert [(c.via, c.problem) for c in reply.tool_calls] == [(via, None)] * len(calls), case
+                assert (reply.text, reply.reasoning, reply.finish) == ("", "", "tool_calls"), case
+                assert reply.incomplete == [], case
 
 
 def test_a_call_after_reasoning_and_a_broken_call_with_tools(
