@@ -76,6 +76,7 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
         assert roles[0] == roles[-1] == "user"
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

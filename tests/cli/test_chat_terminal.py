@@ -80,6 +80,7 @@ def test_at_a_terminal_an_answer_that_is_not_whole_is_told_and_the_exit_status_s
             assert ends(child) == 0
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("language", ["C.UTF-8", "zh_CN.UTF-8"])
 def test_help_fits_a_small_terminal_and_breaks_no_word(machine: Machine, language: str) -> None:
     machine.env["LANG"] = language

@@ -127,6 +127,7 @@ def test_json_is_the_same_in_every_language(machine: Machine, args: tuple[str, .
     assert not HAN.search(chinese.out)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -328,6 +329,7 @@ def test_known_issues_are_chinese_on_a_terminal(chinese: Machine) -> None:
     assert "cnllm sends" not in shown
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("args", "words", "english"),
     [

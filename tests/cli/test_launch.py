@@ -311,6 +311,7 @@ def test_the_templates_of_a_client_quote_values_and_leave_out_unknown_limits() -
     assert 'model_name: "a\\"b\\\\c"' in file
 
 
+@pytest.mark.share(2)
 @posix
 @pytest.mark.parametrize(
     ("lines", "status"),

@@ -116,6 +116,7 @@ def test_capabilities_are_completed(machine: Machine) -> None:
     assert machine.run(env=env).out.split() == ["plain,home"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "args", [["models", "list"], ["models", "list", "--json"], ["models", "list", "--can", "tools"]]
 )

@@ -83,6 +83,7 @@ def check_delivery(outcome: Outcome) -> None:
     assert sorted((start.id, start.name) for start in starts) == sorted((call.id, call.name) for call in begun)
 
 
+@pytest.mark.share(2)
 @each("case", lambda: cases(has_expectation))
 def test_an_answer_is_read_as_what_it_says(case: Case) -> None:
     check(case.exchange, read(case.resolve(), case.exchange))

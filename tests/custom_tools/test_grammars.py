@@ -75,7 +75,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_grammars_and_inputs_end_in_time_and_the_next_check_works(checker: InputChecker, case: str) -> None:
     definition, text = HOSTILE[case]

@@ -310,6 +310,7 @@ def test_no_depth_makes_it_raise(plain: cnllm.Model, depth: int, head: str) -> N
             assert outcome.error is None or outcome.error.message
 
 
+@pytest.mark.share(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\ude00", b"a\\ud83d", b"\\ud83d\\ud83d\\ude00", b"\\ude00\\ud83d"])
 @pytest.mark.parametrize("dialect", ["plain", "parts", "either", "tags"])

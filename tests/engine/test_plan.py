@@ -683,6 +683,7 @@ def test_reasoning_that_must_be_there_is_demanded_where_the_registry_says_so(
         build(model, talk(None), on_unsupported=policy)
 
 
+@pytest.mark.share(2)
 @scopes
 @pytest.mark.parametrize("missing", ["omit", "empty", "space"])
 @pytest.mark.parametrize("form", ["details", "tags", "content-parts"])

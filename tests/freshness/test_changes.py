@@ -357,6 +357,7 @@ HOSTILE_IDS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("id", HOSTILE_IDS)
 def test_an_id_that_is_none_makes_no_stub(id: str) -> None:
     assert (

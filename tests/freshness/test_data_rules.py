@@ -27,6 +27,7 @@ def fault(text: str) -> RegistryError:
     return caught.value
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("flag", sorted({*Flags.__struct_fields__, *Table.__struct_fields__} - MAY_MOVE))
 def test_no_other_flag_can_stand_in_a_data_file(flag: str) -> None:
     error = fault(f'[models."{NAME}"]\n{flag} = "x"\n')

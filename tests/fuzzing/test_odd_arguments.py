@@ -155,6 +155,7 @@ def test_an_address_that_is_none_is_refused_before_anything_is_sent(base: str) -
         cnllm.call(model, "x")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("key", ["path", "stream_path"])
 @pytest.mark.parametrize(
     "path", [".x/", "@127.0.0.1:1/x", ":1/x", "0/x", ".evil.example/x", "x", "/a b", "/a\\\\b", "/a\\u0000"]

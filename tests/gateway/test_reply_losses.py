@@ -68,6 +68,7 @@ def test_blocks_and_keys_without_a_place_are_in_the_notes(tmp_path: Path) -> Non
 ODD = ["pause_turn", "compaction", "new_reason"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("word", ODD)
 def test_an_odd_stop_reason_is_no_usual_end(word: str, stream: bool, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def shape(messages: list[Json]) -> list[str]:
 
 
 # ── F1-F4: arguments ─────────────────────────────────────────────────────────
+@pytest.mark.share(3)
 @each("raw", ["", " ", "null", None])
 @each("name", STRICT)
 def test_F1_no_arguments_are_an_empty_object_when_read_and_when_written(name: str, raw: str | None) -> None:
@@ -105,6 +106,7 @@ def test_F2_decoded_arguments_that_are_no_object_are_told_of(given: Any, shown: 
 HALF = "a\ud800"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
@@ -329,6 +331,7 @@ def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> Non
     assert "messages[1]" in note.said
 
 
+@pytest.mark.share(3)
 @each("name", STRICT)
 def test_F10_an_empty_last_message_is_left_out_or_an_ellipsis(name: str) -> None:
     for empty in ("", " \n", [], [{"type": "text", "text": ""}]):

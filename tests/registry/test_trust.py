@@ -348,6 +348,7 @@ def distrusted(registry: Registry) -> set[str]:
     return found
 
 
+@pytest.mark.share(3)
 @each("name", [*OVERLAYS, *WIDE])
 def test_a_gateway_finds_every_provider_whose_key_may_not_go_to_its_address(name: str, files: Files) -> None:
     registry = files.load(WIDE[name] if name in WIDE else OVERLAYS[name][0])

@@ -87,6 +87,7 @@ CASES: list[tuple[str, str, bool | None, str]] = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "flags", "value", "flag"), CASES)
 def test_each_capability_goes_by_its_flags(load: Load, name: str, flags: str, value: bool | None, flag: str) -> None:
     found = capabilities(load(f'[models."home/m"]\n{flags}\n').resolve("home/m"))[name]

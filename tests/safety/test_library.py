@@ -197,6 +197,7 @@ PROXIES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", PROXIES)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_the_password_of_a_proxy(

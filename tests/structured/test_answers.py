@@ -23,7 +23,6 @@ def answered(client: Driver, folder: Path, text: str, method: str = "prompt", **
         return client.call(endpoint(folder, peer, method), **{"schema": SCHEMA, "corrections": 0, **options})
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("method", ["json_schema", "json_object", "prompt"])
 @pytest.mark.parametrize("text", [f"```json\n{GOOD}\n```", f"\n\n{GOOD}\n", f"```\n{GOOD}```", f"~~~\n{GOOD}\n~~~"])
 def test_a_fence_around_it_is_tolerated(client: Driver, tmp_path: Path, method: str, text: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import program
+import pytest
 from cases import each
 
 import cnllm
@@ -168,6 +169,7 @@ SEEN = [
 ]
 
 
+@pytest.mark.share(2)
 @each("model, text, calls", SEEN)
 def test_a_spelling_is_a_call(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", TOOLS)

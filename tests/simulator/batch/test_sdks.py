@@ -30,6 +30,7 @@ def chat(server: Server, vendor: Vendor = OPENAI, **options: Any) -> openai.Open
 SAME = [vendor for vendor in VENDORS if vendor.jobs == "/batches"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("vendor", SAME, ids=lambda vendor: vendor.provider)
 def test_the_batches_of_openai_s_sdk(server: Server, vendor: Vendor) -> None:
     client = chat(server, vendor)
