@@ -78,7 +78,7 @@ class SilentView(View):
         if reply is not None:
             print_json(reply.to_dict())
 
-    interrupted = end
+    interrupt = end
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, tag="tool_result"):
