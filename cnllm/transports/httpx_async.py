@@ -152,10 +152,11 @@ class _Loop:
 
 def running_loop() -> Any:
     """Return an object that identifies the running event loop, of asyncio or trio."""
-    trio = sys.modules.get("trio")
-    if trio is not None:
+    # While another thread imports trio, this module is there without its content.
+    find_token = getattr(sys.modules.get("trio.lowlevel"), "current_trio_token", None)
+    if find_token is not None:
         with contextlib.suppress(RuntimeError):
-            return trio.lowlevel.current_trio_token()
+            return find_token()
     import asyncio
 
     return asyncio.get_running_loop()

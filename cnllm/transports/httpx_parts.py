@@ -192,7 +192,8 @@ class HttpxBody:
 def _package(transport: object, name: str) -> Any:
     """Return the package of a transport; without one, the package of this name."""
     if transport is not None:
-        httpx2 = sys.modules.get("httpx2")
+        # It may be there without its content: an import waits for the thread that imports it.
+        httpx2 = importlib.import_module("httpx2") if "httpx2" in sys.modules else None
         bases = () if httpx2 is None else (httpx2.BaseTransport, httpx2.AsyncBaseTransport)
         name = "httpx2" if isinstance(transport, bases) else "httpx"
     try:

@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -71,6 +73,19 @@ def test_trio_is_left_to_httpx() -> None:
     with Peer([stream(*said("The sky"))]) as peer:
         assert anyio.run(main, peer, backend="trio") == "The sky"
     assert not fast._loops
+
+
+def test_trio_that_another_thread_is_importing_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module is in `sys.modules` before its content is there."""
+    for name in ("trio", "trio.lowlevel"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+
+    async def main(peer: Peer) -> str:
+        async with AsyncClient(registry(), AsyncHttpx()) as client:
+            return (await client.call(at(peer), "hi")).text
+
+    with Peer([reply("The sky")]) as peer:
+        assert asyncio.run(main(peer)) == "The sky"
 
 
 # ── loops, processes, threads ────────────────────────────────────────────────
