@@ -17,9 +17,9 @@ from pathlib import Path
 
 from cnllm.errors import RegistryError
 from cnllm.registry import Registry
-from cnllm.registry_files.public_lists import published_models
+from cnllm.registry_files.public_lists import PublicList, published_models
 from cnllm.registry_files.set_values import Reading, set_facts
-from cnllm.registry_files.updates.changes import Change, PublicList, find_changes
+from cnllm.registry_files.updates.changes import Change, find_changes
 
 __all__ = ["apply", "report"]
 
