@@ -8,7 +8,7 @@ import pytest
 
 from cnllm import Model, ToolCallDelta, engine
 
-from .test_counted_once import frames, models
+from .test_counted_once import STOP, frames, models
 
 __all__ = ["models"]
 
@@ -42,9 +42,17 @@ def responses(kind: str, **done: Any) -> list[Any]:
     ]
 
 
+def chat(**item: Any) -> list[Any]:
+    first = {"index": 0, "id": "c1", **item}
+    return [{"choices": [{"index": 0, "delta": {"tool_calls": [first]}}]}, STOP]
+
+
 CASES: list[tuple[str, list[Any]]] = [
     ("anthropic-messages", messages(ARGUMENTS)),
     ("anthropic-messages", messages(None, "", ARGUMENTS)),
+    ("openai-chat", chat(function={"name": "f", "parameters": ARGUMENTS})),
+    ("openai-chat", chat(function={"name": "f", "parameters": ARGUMENTS, "arguments": None})),
+    ("openai-chat", chat(name="f", parameters=ARGUMENTS)),
     ("openai-responses", responses("delta")),
     ("openai-responses", responses("delta", arguments=ARGUMENTS)),
     ("openai-responses", responses("done")),

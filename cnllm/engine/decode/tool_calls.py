@@ -23,6 +23,8 @@ __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 _MARKUP = re.compile(r"<[^<>]*>")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _PLACEHOLDERS = ("{}", "null")  # arguments that some endpoints send ahead of the true ones
+_FUNCTION_KEYS = frozenset({"name", "arguments", "parameters"})
+_ITEM_KEYS = frozenset({"id", "index", "type", "function", *_FUNCTION_KEYS})
 _NEWEST = 16  # calls, of which a stream goes on with the pieces
 
 
@@ -213,10 +215,12 @@ class CallCollector:
         """Add an item of the wire to its call."""
         function = item.get("function")
         if type(function) is not dict:
-            function = item if "name" in item or "arguments" in item else {}
+            function = item if not _FUNCTION_KEYS.isdisjoint(item) else {}
         id = _text(item.get("id"))
         name = _text(function.get("name"))
         arguments = function.get("arguments")
+        if arguments is None:
+            arguments = function.get("parameters")  # as models of open weights write them
         piece = arguments_text(arguments)
         index = as_index(item.get("index"))
         call = None if whole else self._find(index, id, name, piece)
@@ -232,7 +236,7 @@ class CallCollector:
         if name and not (call.size and call.name_size) and not call.started and not call.has_name(name):
             call.add_name(name)
         for key, value in item.items():
-            if key not in ("id", "index", "type", "function", "name", "arguments") and value is not None:
+            if key not in _ITEM_KEYS and value is not None:
                 call.extra[key] = value
         if piece:
             delivered = call.add(piece)
