@@ -62,10 +62,27 @@ def test_a_call_without_arguments_keeps_its_empty_object(models: dict[str, Model
     assert read(models["openai-chat"], [first, second, STOP]) == [empty, ("g", *WANTED[0][1:])]
 
 
-def test_calls_whose_arguments_come_in_turns_have_their_own(models: dict[str, Model]) -> None:
+def test_calls_one_after_the_other_have_their_own(models: dict[str, Model]) -> None:
+    first = [piece("{}", 0, id="c1", name="f"), piece(ARGUMENTS, 0)]
+    second = [piece("{}", 1, id="c2", name="g"), piece('{"b":', 1), piece("1}", 1)]
+    assert read(models["openai-chat"], [*first, *second, STOP]) == [*WANTED, ("g", '{"b":1}', {"b": 1})]
+
+
+def test_a_call_is_not_executed_with_a_placeholder_where_the_next_call_came_in_between(
+    models: dict[str, Model],
+) -> None:
     begun = [piece("{}", 0, id="c1", name="f"), piece("{}", 1, id="c2", name="g")]
-    chunks = [*begun, piece('{"b":', 1), piece(ARGUMENTS, 0), piece("1}", 1), STOP]
-    assert read(models["openai-chat"], chunks) == [*WANTED, ("g", '{"b":1}', {"b": 1})]
+    [first, second] = read(models["openai-chat"], [*begun, piece('{"b":1}', 1), piece(ARGUMENTS, 0), STOP])
+    assert first == ("f", "{}" + ARGUMENTS, None)
+    assert second == ("g", '{"b":1}', {"b": 1})
+
+
+def test_arguments_of_a_call_are_delivered_before_the_next_call_begins(models: dict[str, Model]) -> None:
+    parser = engine.StreamParser(models["openai-chat"])
+    for index in range(3):
+        events = parser.feed(frames([piece("{}", index, id=f"c{index}", name="f")], b""))
+        seen = [(type(event), event.index) for event in events if isinstance(event, ToolCallStart | ToolCallDelta)]
+        assert seen == [*([(ToolCallDelta, index - 1)] if index else []), (ToolCallStart, index)]
 
 
 def test_a_block_of_messages_may_have_one(models: dict[str, Model]) -> None:

@@ -102,7 +102,7 @@ class CallBuilder:
                 self.pieces.append(piece)
                 self.size += len(piece)
                 return self.raw
-        self.waits = not self.size and len(piece) <= _MAX_EMPTY_OBJECT and "".join(piece.split()) in _PLACEHOLDERS
+        self.waits = not self.size and _is_placeholder(piece)
         self.pieces.append(piece)
         self.size += len(piece)
         return "" if self.waits else piece
@@ -201,10 +201,7 @@ class CallCollector:
         """Announce the calls that have no arguments, and deliver those that were no placeholder."""
         out: list[Event] = []
         for call in self.all:
-            if call.waits:
-                call.waits = False
-                if call.started:
-                    out.append(ToolCallDelta(call.at, call.raw))
+            self._release(call, out)
             if not call.started and call.name_size:
                 self.start(call, out)
             elif not call.call_id:
@@ -269,13 +266,28 @@ class CallCollector:
         # A repeated id continues its call, unless a name and an object follow a complete object.
         continues = bool(id) and id == call.id and (call.waits or not name)
         if begins and call.size and not continues and call.is_complete() and not call.repeats(piece):
-            return call if call.waits and not name else None
+            # Nobody can call a piece without a name. Behind a placeholder that is delivered it spoils the arguments.
+            return call if not name and (call.waits or _is_placeholder(call.raw)) else None
         return call
 
     def _announce_last(self, out: list[Event]) -> None:
         """Announce the last call where it has no arguments, because a new call begins."""
+        if self.all:
+            self._release(self.all[-1], out)
         if self.all and not self.all[-1].started and self.all[-1].name_size:
             self.start(self.all[-1], out)
+
+    def _release(self, call: CallBuilder, out: list[Event]) -> None:
+        """Deliver arguments that were no placeholder."""
+        if call.waits:
+            call.waits = False
+            if call.started:
+                out.append(ToolCallDelta(call.at, call.raw))
+
+
+def _is_placeholder(arguments: str) -> bool:
+    """Whether arguments may be sent ahead of the true ones."""
+    return len(arguments) <= _MAX_EMPTY_OBJECT and "".join(arguments.split()) in _PLACEHOLDERS
 
 
 def _text(value: Any) -> str:
