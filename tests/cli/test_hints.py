@@ -120,7 +120,6 @@ def test_a_hint_for_python_and_the_command_line_names_the_option_alone(machine: 
     assert "on_unsupported='adjust'" in (caught.value.hint or "")
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize(("args", "hint", "never"), WRONG, ids=str)
 def test_a_hint_says_the_next_step(machine: Machine, args: tuple[str, ...], hint: str, never: str) -> None:
     machine.file("own.py", "def f() -> int:\n    return 1\n")

@@ -25,7 +25,6 @@ def plan(machine: Machine, *args: str, model: str = "glm-4.7") -> tuple[dict[str
     return body, {note["code"]: f"{note['said']}: {note['did']}" for note in done.json()["notes"]}
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

@@ -460,7 +460,6 @@ def test_a_signed_report_is_checked_when_it_is_replayed(overlay: Path) -> None:
         assert words in wrong.stderr
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("args", "text"),
     [

@@ -43,7 +43,6 @@ def say(content: Any, role: str = "user", **more: Any) -> Json:
     return {"type": "message", "role": role, "content": content, **more}
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "messages",

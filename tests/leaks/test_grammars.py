@@ -85,7 +85,6 @@ def test_a_section_whose_last_call_has_no_end_is_not_completed(data: st.DataObje
 # ── what is written is read ──────────────────────────────────────────────────
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @QUICK
 @given(data=st.data())
@@ -97,7 +96,6 @@ def test_a_call_comes_back_as_it_was_meant(writer: Callable[..., writers.Block],
     assert others == []
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @QUICK
 @given(data=st.data())
@@ -106,7 +104,6 @@ def test_a_block_ends_at_its_own_closer(writer: Callable[..., writers.Block], da
     assert_ends_at_its_closer(*writer(meant, data.draw))
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @settings(QUICK, max_examples=share(4))
 @given(data=st.data())
@@ -124,7 +121,6 @@ def assert_ends_at_its_closer(rule: Markup, opener: str, block: str) -> None:
     assert found[1] == len(block)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @QUICK
 @given(data=st.data())
@@ -139,7 +135,6 @@ def test_a_block_that_arrives_in_pieces_is_never_taken_for_prose(
     assert may_begin(rule, opener, body) is True
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @QUICK
 @given(data=st.data())
@@ -202,7 +197,6 @@ def test_prose_behind_an_opener_is_let_go(name: str, prose: str) -> None:
         assert may_begin(rule, opener, prose) is False
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("name", rules.ALL)
 @given(body=st.text(min_size=200, max_size=260))
 @QUICK

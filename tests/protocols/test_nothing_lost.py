@@ -177,7 +177,7 @@ def overlap(first: Path, second: Path) -> bool:
     return first[:shorter] == second[:shorter] or {first[-1], second[-1]} in IMPLIED
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ENDPOINTS)
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_each_field_arrives_or_a_note_names_it(

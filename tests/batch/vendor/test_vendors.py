@@ -14,7 +14,6 @@ from cnllm.batch.vendor.codec import fetch_plan
 from .support import OTHERS, ROWS, SHAPES, Vendor, answers, arguments, configure, inputs, vendor
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("name", [*SHAPES, *OTHERS])
 def test_all_rows_in_one_job(tmp_path: Path, name: str) -> None:
     machine = Machine(tmp_path)
