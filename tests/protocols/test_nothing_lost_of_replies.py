@@ -140,7 +140,6 @@ def forms(case: Case, client: str) -> Iterator[tuple[str, Reply, str, Reply]]:
     yield "stream", case.stream, content.decode(), read(client, content)[1]
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize(("target", "client"), PAIRS)
 def test_each_field_reaches_the_client_or_a_note_names_it(target: str, client: str) -> None:
     lost = []
@@ -174,7 +173,6 @@ def shown(reply: Reply) -> Json:
     return {**told(reply), "sources": sorted(f"{source.url} {source.title}" for source in reply.citations)}
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize(("target", "client"), PAIRS)
 def test_a_client_reads_the_same_of_a_stream_as_of_a_whole_reply(target: str, client: str) -> None:
     for case in cases(target):
@@ -187,7 +185,6 @@ def test_a_client_reads_the_same_of_a_stream_as_of_a_whole_reply(target: str, cl
 OPEN = {"finish-unknown", "finish-pending"}
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize(("target", "client"), PAIRS)
 def test_an_end_that_is_no_usual_one_is_none_for_the_client(target: str, client: str) -> None:
     count = 0
