@@ -105,7 +105,7 @@ def changed_parts(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> l
         old, new = (f"{parts.get('model')} at {parts.get('url')}" for parts in (before, now))
         out.append(f"the model: {old} → {new}")
     if before.get("prompt") != now["prompt"]:
-        out.append(f"the prompt: {_quoted(before.get('prompt'))} → {_quoted(now['prompt'])}")
+        out.append(f"the prompt: {_quote(before.get('prompt'))} → {_quote(now['prompt'])}")
     old_options, new_options = before.get("options") or {}, now["options"]
     for name in sorted({*old_options, *new_options}):
         if old_options.get(name) != new_options.get(name):
@@ -122,7 +122,7 @@ def changed_parts(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> l
     return out
 
 
-def _quoted(text: Any) -> str:
+def _quote(text: Any) -> str:
     return "none" if text is None else repr(text if len(str(text)) <= 60 else f"{str(text)[:60]}…")
 
 

@@ -23,7 +23,7 @@ __all__ = [
     "RowFault",
     "check_id",
     "faults_of",
-    "grouped",
+    "group_rows",
     "id_digest",
     "json_kind",
     "line_digest",
@@ -156,7 +156,7 @@ class PromptTemplate:
 # ── order ────────────────────────────────────────────────────────────────────
 
 
-def grouped(rows: Iterable[InputRow], reader: Reader) -> Iterator[InputRow]:
+def group_rows(rows: Iterable[InputRow], reader: Reader) -> Iterator[InputRow]:
     """Yield the rows, those of each ten thousand in the order of their messages."""
     rows = iter(rows)
     while window := list(islice(rows, _WINDOW)):

@@ -88,7 +88,7 @@ class Runner:
 
     async def run(self, rows: AsyncIterator[Sequence[InputRow]]) -> None:
         """Ask every row. Raises `CnllmError` where the disk does not take what came back."""
-        journal = asyncio.create_task(self._journal.run(self._group_written))
+        journal = asyncio.create_task(self._journal.run(self._continue_group))
         feeder = asyncio.create_task(self._feed(rows))
         journal.add_done_callback(self._on_end)
         feeder.add_done_callback(self._on_end)
@@ -208,7 +208,7 @@ class Runner:
         self._journal.hurry = len(self._ready) < 2
         self._journal.mark(mark, job)
 
-    def _marked(self, job: Job, mark: RowMark, record: Record | None) -> None:
+    def _continue_row(self, job: Job, mark: RowMark, record: Record | None) -> None:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
         if record is not None and not mark.again:
@@ -223,12 +223,12 @@ class Runner:
             return
         self._ready.append(job)
 
-    def _group_written(self, group: WriteGroup) -> None:
+    def _continue_group(self, group: WriteGroup) -> None:
         """Send what is ready now. Mark as many rows ahead as were sent while the group was written."""
         for _, job, outcome in group.finishes:
-            self._finished(job, outcome)
+            self._finish_row(job, outcome)
         for (mark, job), record in zip(group.marks, group.records, strict=True):
-            self._marked(job, mark, record)
+            self._continue_row(job, mark, record)
         if self._sends:
             self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
             self._sends = 0
@@ -379,7 +379,7 @@ class Runner:
         finish = Finish(job.seq, line, outcome.state, total, job.attempts, earlier)
         self._journal.finish(finish, job, outcome)
 
-    def _finished(self, job: Job, outcome: Outcome) -> None:
+    def _finish_row(self, job: Job, outcome: Outcome) -> None:
         """Count a row whose line is on the disk."""
         self._finishing -= 1
         self._tally.finish(time.monotonic(), outcome.error, job.notes)

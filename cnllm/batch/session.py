@@ -31,7 +31,7 @@ from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
 from cnllm.batch.report import Progress, Report, Tally, make_report
-from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
+from cnllm.batch.rows import InputRow, PromptTemplate, Reader, group_rows
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
 from cnllm.batch.settings import BatchSettings
@@ -125,9 +125,9 @@ class BatchSession:
         )
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
-        self.budget = RunBudget(spent, self.price.currency, cap, self._unpriced())
+        self.budget = RunBudget(spent, self.price.currency, cap, self._count_unpriced())
         self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
-        self.budget.reserve(self.parts.reserved())
+        self.budget.reserve(self.parts.highest_cost())
         self._learned_at = f"{lane.model.name} over {lane.model.protocol}"
         self.price.learn_added((state.fact("added_input") or {}).get(self._learned_at))
         price = self.price if self.vendor is None else self.vendor.price
@@ -288,7 +288,7 @@ class BatchSession:
 
     def _rows_to_ask(self) -> Iterator[InputRow]:
         rows = self._pending_rows()
-        return rows if self.settings.group_by is None else grouped(rows, self.reader)
+        return rows if self.settings.group_by is None else group_rows(rows, self.reader)
 
     def _pending_rows(self) -> Iterator[InputRow]:
         found = self.comparison
@@ -391,7 +391,7 @@ class BatchSession:
             facts["added_input"] = {self._learned_at: self.price.added}
         return facts
 
-    def _unpriced(self) -> int:
+    def _count_unpriced(self) -> int:
         """Return how many requests of earlier runs have a cost that nobody knows."""
         count = self.state.fact("unpriced")
         if count is None:  # the state is new, or that of another version

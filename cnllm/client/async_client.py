@@ -43,7 +43,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         client = self._copy(
-            registry=registry, _route_memory=[memory.renewed() for memory in self._route_memory], _held_sets=None
+            registry=registry, _route_memory=[memory.for_registry() for memory in self._route_memory], _held_sets=None
         )
         client._open_transport()
         return client

@@ -185,9 +185,9 @@ class Echo:
         """Clean an event whose strings are neither text nor reasoning."""
         if not self._may_hold(event):
             return event
-        return self._cleaned(event)
+        return self._clean(event)
 
-    def _cleaned(self, value: Any) -> Any:
+    def _clean(self, value: Any) -> Any:
         """Return a struct without secrets in any of its strings."""
         return msgspec.convert(clean_data(msgspec.to_builtins(value), self._finder), type(value))
 
@@ -230,10 +230,10 @@ class Echo:
                 reasoning=self._filter(ReasoningDelta).clean(reply.reasoning),
                 tool_calls=[self._call(call) for call in reply.tool_calls],
                 incomplete=[self._call(call) for call in reply.incomplete],
-                notes=[self._cleaned(note) for note in reply.notes],
+                notes=[self._clean(note) for note in reply.notes],
                 message=self._message(reply.message),
                 raw=clean_data(reply.raw, finder),
-                citations=[self._cleaned(citation) for citation in reply.citations],
+                citations=[self._clean(citation) for citation in reply.citations],
                 extra=clean_data(reply.extra, finder),
                 **fields,
             )
@@ -265,15 +265,15 @@ class Echo:
             case ToolCall():
                 return self._call(part)
             case Text() | Reasoning():
-                plain: Text | Reasoning = self._cleaned(replace(part, text=""))
+                plain: Text | Reasoning = self._clean(replace(part, text=""))
                 return replace(plain, text=part.text)
-        cleaned: Part = self._cleaned(part)
+        cleaned: Part = self._clean(part)
         return cleaned
 
     def _call(self, call: ToolCall) -> ToolCall:
         assert self._finder is not None
         start = self._argument_sizes.get(call.raw, 0)
-        cleaned: ToolCall = self._cleaned(replace(call, raw=""))
+        cleaned: ToolCall = self._clean(replace(call, raw=""))
         return replace(cleaned, raw=call.raw[:start] + clean_text(call.raw, self._finder, begin=start))
 
     def _clean_parsed(self, reply: Reply) -> Reply:

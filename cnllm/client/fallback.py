@@ -86,7 +86,7 @@ class RouteMemory:
         self._clock = clock
         self.cooldowns = Cooldowns(clock)
 
-    def renewed(self) -> RouteMemory:
+    def for_registry(self) -> RouteMemory:
         """Return the memory for another registry: what was seen of the hosts stays, and reports are read again."""
         memory = RouteMemory(self._clock)
         if "measurements" in vars(self):

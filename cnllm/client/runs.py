@@ -129,7 +129,7 @@ class Toolbox:
             return f"The call of {call.name} was not executed: {call.problem}."
         return problem_with(tool, call, built=not self._approves)
 
-    def unchecked(self, call: ToolCall) -> tuple[str, ...]:
+    def find_unchecked(self, call: ToolCall) -> tuple[str, ...]:
         """Return the patterns of the tool's schema that this call is not checked for."""
         return self._unchecked.get(call.name, ())
 
@@ -338,12 +338,12 @@ def prepare_loop(
     loop_rules = LoopRules(
         decode_call=toolbox.decode_call,
         check_call=toolbox.refusal,
-        unchecked_patterns=toolbox.unchecked,
+        unchecked_patterns=toolbox.find_unchecked,
         stream=stream,
         max_steps=rules.max_steps,
         max_repeats=rules.max_repeats,
         approves=rules.approve is not None,
-        first_choice=_forced(request.get("tool_choice")),
+        first_choice=_forced_choice(request.get("tool_choice")),
         retry_cut_steps=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
     loop = Loop(as_messages(messages), loop_rules)
@@ -371,7 +371,7 @@ def prepare_loop(
     return loop, rules, toolbox, begin, held
 
 
-def _forced(choice: Any) -> str | None:
+def _forced_choice(choice: Any) -> str | None:
     """Return the tool, or "required", that tool_choice forces in every step; None where the model is free."""
     if choice is None:
         return None

@@ -142,7 +142,7 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
     Raise the errors of the caller's own value classes, and `TypeError` or `ValueError` for parts that are not valid.
     """
     if type(value) is ToolResult:
-        return _checked(replace(value, id=call.id, name=call.name))
+        return _check_part(replace(value, id=call.id, name=call.name))
     if isinstance(value, Iterator):
         value = list(value)
     if type(value) in _PARTS:
@@ -150,12 +150,12 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
     if isinstance(value, list | tuple) and any(type(item) in _PARTS for item in value):
         parts = [item if type(item) in _PARTS else Text(_value_text(item)) for item in value]
         for part in parts:
-            _checked(part)
+            _check_part(part)
         return result_of(call.id, parts, call.name, error=False)
     return ToolResult(call.id, _value_text(value), call.name)
 
 
-def _checked(value: Content) -> Content:
+def _check_part(value: Content) -> Content:
     """Return a part of a result. Raise `TypeError` or `ValueError` for one that cannot be sent."""
     if (fault := struct_fault("the result", value)) is not None:
         raise fault

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cnllm.errors import ADJUST, CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note, Part
-from cnllm.types.client_data import counted
+from cnllm.types.client_data import count_text
 from cnllm.types.lenient_json import replace_surrogates
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class MessageNote(Struct):
     last: int
     more: int = 0
 
-    def shifted(self, by: int) -> Note:
+    def move(self, by: int) -> Note:
         """Return the note on the first message, where the conversation stands further behind."""
         said = self.note.said
         return replace(self.note, said=f"messages[{self.first + by}{said[said.find(']') :]}")
@@ -77,7 +77,7 @@ class Ledger:
                 note = replace(note, said=note.said + more)
             notes.append(note)
         for (code, flag, subject, did), count in sorted(self.counts.items()):
-            notes.append(self._build_note(code, flag, counted(subject, count), did))
+            notes.append(self._build_note(code, flag, count_text(subject, count), did))
         return notes
 
     def empty(self) -> Ledger:
@@ -130,7 +130,7 @@ class Ledger:
         for key, cause in on_messages.items():
             known = self.on_messages.get(key)
             if known is None:
-                self.on_messages[key] = known = MessageNote(cause.shifted(shift), cause.first + shift, 0)
+                self.on_messages[key] = known = MessageNote(cause.move(shift), cause.first + shift, 0)
             else:
                 known.more += 1
             known.more += cause.more

@@ -193,7 +193,7 @@ class Admission:
             return worst_case(assume_price(plan, rights.assumed))
         return worst
 
-    def admitted(
+    def reservation(
         self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int]
     ) -> contextlib.AbstractAsyncContextManager[Admitted]:
         """Return a context in which a request may be sent. `worst` is that of a key with limits.
@@ -264,7 +264,7 @@ class Admission:
         """
         if reply is None or reply.finish in ("cut", "error"):  # a reply that broke off has incomplete counts
             return 0 if self.simulate else None, None
-        priced = rights.priced(reply, plan.flags.price) if is_alone else reply
+        priced = rights.with_price(reply, plan.flags.price) if is_alone else reply
         cost = 0 if self.simulate else settled_cost(worst, priced)
         return cost, _tokens_of(reply, tokens)
 

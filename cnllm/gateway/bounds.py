@@ -144,7 +144,7 @@ class Clients:
         if self._networks and self._is_trusted(address):
             fields = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             for hop in reversed(b",".join(fields).decode("latin-1").split(",")):
-                if _parsed(hop := _without_port(hop.strip())) is None:
+                if _parse_address(hop := _without_port(hop.strip())) is None:
                     break  # the client may have made up the addresses before it
                 address = hop
                 if not self._is_trusted(hop):
@@ -153,7 +153,7 @@ class Clients:
 
     def _is_trusted(self, address: str) -> bool:
         """Whether an address is that of a trusted proxy."""
-        parsed = _parsed(address)
+        parsed = _parse_address(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
 
@@ -195,7 +195,7 @@ def file_limit() -> int | None:
     return None if files is None else max(4, (files - _OWN_FILES) // 2)
 
 
-def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return an address, None for a text that is none."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -207,7 +207,7 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 def _client(address: str) -> str:
     """Return the address or the network under which a client counts."""
-    parsed = _parsed(address)
+    parsed = _parse_address(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
     return address if parsed is None else str(parsed)
@@ -227,15 +227,15 @@ def check_name(kind: Kind, name: str, place: str) -> None:
     """Raise `RequestFailed` for a name that is too long, or that has a character nobody can print."""
     most = LONGEST[kind]
     if _is_longer(name, most):
-        raise _failed(f"{place}: at most {most} bytes are allowed, and {_excerpt(name)} has more")
+        raise _bounds_failure(f"{place}: at most {most} bytes are allowed, and {_excerpt(name)} has more")
     if not name.isprintable() or ("%" in name and not unquote(name).isprintable()):
-        raise _failed(f"{place}: {_excerpt(name)} has a control character")
+        raise _bounds_failure(f"{place}: {_excerpt(name)} has a control character")
 
 
 def check_query(query: str) -> None:
     """Raise `RequestFailed` for a query with too many fields."""
     if query.count("&") >= MOST_FIELDS:
-        raise _failed(f"the query has more than {MOST_FIELDS} fields")
+        raise _bounds_failure(f"the query has more than {MOST_FIELDS} fields")
 
 
 def check_body(body: Mapping[str, Any]) -> None:
@@ -251,7 +251,7 @@ def check_body(body: Mapping[str, Any]) -> None:
     if len(body) > MOST_OPTIONS:
         known = frozenset().union(*(fields(protocol).body_keys for protocol in PROTOCOLS))
         if (count := sum(name not in known for name in body)) > MOST_OPTIONS:
-            raise _failed(f"the body has {count:,} unknown options, and {MOST_OPTIONS} are allowed")
+            raise _bounds_failure(f"the body has {count:,} unknown options, and {MOST_OPTIONS} are allowed")
 
 
 def check_request(request: Request) -> None:
@@ -276,7 +276,7 @@ def check_request(request: Request) -> None:
 
 def _long_tool(name: str, place: str) -> RequestFailed:
     """Return the refusal of a tool's name that is too long."""
-    return _failed(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
+    return _bounds_failure(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -286,7 +286,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
         return
     for name in options:
         if _is_longer(name, most):
-            raise _failed(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
+            raise _bounds_failure(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
 
 
 def _is_longer(name: str, most: int) -> bool:
@@ -299,6 +299,6 @@ def _excerpt(name: str) -> str:
     return ascii(name) if len(name) <= _EXCERPT_LENGTH else f"{name[:_EXCERPT_LENGTH]!a}…"
 
 
-def _failed(message: str) -> RequestFailed:
+def _bounds_failure(message: str) -> RequestFailed:
     """Return the refusal of a request."""
     return RequestFailed(Failure(400, message, "invalid_request"))

@@ -51,7 +51,7 @@ class Conversations:
                 break
             losses.append((conversation, loss))
         else:
-            near = [(shared, each, loss) for each, loss in losses if (shared := _shared(each.parts, parts))]
+            near = [(shared, each, loss) for each, loss in losses if (shared := _count_shared_turns(each.parts, parts))]
             if near:
                 _, found, loss = max(near, key=lambda each: each[0])
             else:
@@ -75,7 +75,7 @@ def _loss(conversation: Conversation, loss: PrefixLoss, plan: Plan) -> tuple[Pre
     return PrefixRecord(kept=False, broken=broken, lost=tokens, cost=cost), note
 
 
-def _shared(before: Fingerprint, after: Fingerprint) -> int:
+def _count_shared_turns(before: Fingerprint, after: Fingerprint) -> int:
     """Return how many messages two requests have in common at their beginning; 0 if the later one does not continue.
 
     A client may also ask something beside its conversation, with the same first message. Such a request has no more

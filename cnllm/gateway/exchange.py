@@ -346,7 +346,7 @@ class Exchange:
 
     def _for_client(self, reply: Reply) -> Reply:
         """Return a reply with the client's ids, and with tokens."""
-        parts = tuple([part if type(part) is Text else self._sealed(part) for part in reply.message.parts])
+        parts = tuple([part if type(part) is Text else self._seal_part(part) for part in reply.message.parts])
         calls = {part.id: part for part in parts if type(part) is ToolCall}
         return replace(
             reply,
@@ -358,7 +358,7 @@ class Exchange:
             incomplete=[self._with_id(call) for call in reply.incomplete],
         )
 
-    def _sealed(self, part: Part) -> Part:
+    def _seal_part(self, part: Part) -> Part:
         """Return a part with its token, and with the id that the client sees."""
         sealed: Part = self._with_id(self._sealer.part(part))
         return sealed

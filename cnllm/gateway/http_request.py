@@ -129,7 +129,7 @@ class HttpRequest:
                 )
             try:
                 if keep is not None:
-                    await self._body.worked(keep)
+                    await self._body.run(keep)
             finally:
                 self._body.release()
 
@@ -238,7 +238,7 @@ class HttpRequest:
                 await self._generate(identity)
             case "count":
                 exchange = await self._read_exchange(count=True)
-                await self._response.send_json(await self._body.worked(exchange.count_body))
+                await self._response.send_json(await self._body.run(exchange.count_body))
             case "request":
                 await self._response.send_json(service.log.request(identity, endpoint.name))
             case _:
@@ -262,7 +262,7 @@ class HttpRequest:
         )
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
-            whole = await service.state.run(continued_body(identity, sent), body.worked)
+            whole = await service.state.run(continued_body(identity, sent), body.run)
         self._memory = service.memories.of(identity) if is_long(self._protocol, whole) else None
 
         def read() -> Exchange:
@@ -285,14 +285,14 @@ class HttpRequest:
                 )
             return exchange
 
-        return await body.worked(read)
+        return await body.run(read)
 
     # ── generating ───────────────────────────────────────────────────────────
 
     async def _generate(self, identity: str) -> None:
         """Answer with a reply of a model."""
         exchange = await self._read_exchange()
-        request = await self._service.state.run(restored_request(exchange, identity), self._body.worked)
+        request = await self._service.state.run(restored_request(exchange, identity), self._body.run)
         self._watching: asyncio.TimerHandle | asyncio.Task[None] | None
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
@@ -329,13 +329,13 @@ class HttpRequest:
             await self._response.fail(await self._failure(exchange, error), self._protocol)
             return
         if exchange.lacks_counts(reply):
-            await self._body.worked(lambda: exchange.tokens)
+            await self._body.run(lambda: exchange.tokens)
         self._note(exchange, reply)
         content = exchange.whole(reply)
         await self._keep(exchange, reply, identity)
         await self._response.send(200, content, [JSON])
 
-    async def _prepared(
+    async def _prepare(
         self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool
     ) -> tuple[AsyncStream, AbstractAsyncContextManager[Admitted]]:
         """Return the call of the model, not sent yet, and a context in which the limits of the key let it be sent.
@@ -364,18 +364,18 @@ class HttpRequest:
             worst = None if rights is None else service.admission.worst_case(rights, call.plan)
             return call, content_fingerprint(call.plan.content, self._memory), worst
 
-        call, parts, worst = await self._body.worked(prepare)
+        call, parts, worst = await self._body.run(prepare)
         plan = call.plan
         self._request_monitor.ask(plan)
         self._conversation, self._prefix, note = service.conversations.follow(self._identity, plan, parts)
         if note is not None:  # the endpoint's cache cannot serve the beginning of the conversation
             exchange.notes.append(note)
         exchange.notes += [note for note in plan.notes if note not in exchange.notes]
-        return call, service.admission.admitted(caller, plan, worst, lambda: exchange.tokens)
+        return call, service.admission.reservation(caller, plan, worst, lambda: exchange.tokens)
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
-        call, limits = await self._prepared(exchange, messages, options, stream=False)
+        call, limits = await self._prepare(exchange, messages, options, stream=False)
         async with limits as admitted, call:
             self._begin_call(admitted, call)
             reply = admitted.reply = await call.complete()
@@ -428,7 +428,7 @@ class HttpRequest:
 
     async def _send_events(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Send the events of a call as they arrive, and return its reply."""
-        stream, limits = await self._prepared(exchange, messages, options, stream=True)
+        stream, limits = await self._prepare(exchange, messages, options, stream=True)
         async with limits as admitted, stream:
             self._begin_call(admitted, stream)
             async for events in stream.batches():
@@ -447,9 +447,9 @@ class HttpRequest:
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
         state = self._service.state
-        await state.run(keep_turn(exchange, reply, identity), self._body.worked)
+        await state.run(keep_turn(exchange, reply, identity), self._body.run)
         if server_api(self._protocol).kept_replies is not None:
-            await state.run(keep_response(identity, exchange, reply), self._body.worked)
+            await state.run(keep_response(identity, exchange, reply), self._body.run)
 
     async def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
         """Return the answer to an error of a call."""
@@ -461,7 +461,7 @@ class HttpRequest:
         self._entry.charged = error.meaning.charged
         tokens = 0
         if isinstance(error, ContextTooLong):
-            tokens = await self._body.worked(lambda: exchange.tokens)
+            tokens = await self._body.run(lambda: exchange.tokens)
         return self._failure_of(error, exchange.model, tokens, exchange.body)
 
     def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0, body: Any = None) -> Failure:

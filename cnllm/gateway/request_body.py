@@ -70,7 +70,7 @@ class RequestBody:
             body = None if kept is None else read_remembered_body(content, protocol, kept, len(content))
             return read_body(content, self.notes) if body is None else body
 
-        return await self.worked(read)
+        return await self.run(read)
 
     async def content(self, limit: int, busy_status: int) -> bytes:
         """Return the bytes. Raises `ClientGone`, and `RequestFailed` for too many, late or compressed ones.
@@ -117,7 +117,7 @@ class RequestBody:
         finally:
             timer.cancel()
 
-    async def worked(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
         """Return the result of work on this body. Work on a long one is done in a thread: others go on meanwhile."""
         if not self._is_long:
             return work()

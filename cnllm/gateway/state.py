@@ -103,7 +103,7 @@ class State:
     def store(self) -> AsyncStore:
         """Return the store, opened at its first use: after a fork of the server."""
         if self._open is None:
-            store = _opened(self._store)
+            store = _open_if_url(self._store)
             self._open = store if isinstance(store, AsyncStore) else AsyncStore(store)
         return self._open
 
@@ -142,7 +142,7 @@ class SyncState:
         if self._open is None:
             with self._lock:
                 if self._open is None:
-                    self._open = _opened(self._store)
+                    self._open = _open_if_url(self._store)
         return self._open
 
     def run(self, steps: Steps[T]) -> T:
@@ -165,7 +165,7 @@ class SyncState:
             self._open.close()
 
 
-def _opened(store: Any) -> Any:
+def _open_if_url(store: Any) -> Any:
     """Return a store; a URL, or None for the memory of this process, is opened."""
     return open_store(store) if store is None or isinstance(store, str) else store
 

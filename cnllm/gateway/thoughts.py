@@ -245,11 +245,11 @@ def _with_author(message: Message, turn: TurnRecord) -> Message:
     """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
     parts = message.parts
     if any(type(part) in _BLOCKS for part in parts):
-        parts = tuple([_owned(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
+        parts = tuple([_add_author(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 
 
-def _owned(part: Opaque | Media | Text, turn: TurnRecord) -> Part:
+def _add_author(part: Opaque | Media | Text, turn: TurnRecord) -> Part:
     """Return a part with the author in its seal, if the seal is from the author's protocol."""
     seal = part.seal
     if seal is None or seal.provider or seal.protocol != turn.protocol:

@@ -115,7 +115,7 @@ class Keyring:
         key_id, nonce = self._sealing, os.urandom(_NONCE)
         cipher = self._cipher(key_id)
         assert cipher is not None
-        sealed = cipher.encrypt(nonce, content, _associated(key_id, identity))
+        sealed = cipher.encrypt(nonce, content, _associated_data(key_id, identity))
         return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).rstrip(b"=").decode()
 
     def open(self, identity: str, token: str) -> bytes | None:
@@ -131,7 +131,7 @@ class Keyring:
         from cryptography.exceptions import InvalidTag
 
         try:
-            content = cipher.decrypt(data[_ID : _ID + _NONCE], data[_ID + _NONCE :], _associated(key_id, identity))
+            content = cipher.decrypt(data[_ID : _ID + _NONCE], data[_ID + _NONCE :], _associated_data(key_id, identity))
         except InvalidTag:
             return None
         return content[1:] if content[:1] == _PLAIN else _decompress(content) if content[:1] == _ZLIB else None
@@ -169,7 +169,7 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=_ID, person=b"cnllm key id").digest()
 
 
-def _associated(key_id: bytes, identity: str) -> bytes:
+def _associated_data(key_id: bytes, identity: str) -> bytes:
     return PREFIX.encode() + key_id + identity.encode("utf-8", "surrogatepass")
 
 
@@ -287,13 +287,13 @@ class DefaultKeys:
 
     def seal(self, identity: str, payload: bytes) -> str:
         """Return a token."""
-        return self._loaded().seal(identity, payload)
+        return self._load_keys().seal(identity, payload)
 
     def open(self, identity: str, token: str) -> bytes | None:
         """Return the payload of a token; None for one that these keys did not seal."""
-        return self._loaded().open(identity, token)
+        return self._load_keys().open(identity, token)
 
-    def _loaded(self) -> TokenKeys:
+    def _load_keys(self) -> TokenKeys:
         """Return the keys."""
         with self._lock:
             if self._keys is None:

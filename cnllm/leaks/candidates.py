@@ -64,13 +64,13 @@ def read_block(
         calls, others = grammars.read(leak, opener, block, tools or {})
     except grammars.NotOffered as error:
         if trims and error.calls:
-            return _stripped(raw, block, opener, error.calls, str(error) if tools is not None else "")
+            return _strip_block(raw, block, opener, error.calls, str(error) if tools is not None else "")
         return str(error)
     except grammars.NotACall as error:
         return str(error)
     problem = "; ".join(f"no call: {piece}" for piece in others)
     if tools is None or leak.then != "recover":
-        return _stripped(raw, block, opener, calls, problem)
+        return _strip_block(raw, block, opener, calls, problem)
     unknown = [call.name for call in calls if call.name not in tools]
     lacking = [call.name for call in calls if call.arguments == {} and (tools.get(call.name) or {}).get("required")]
     known = [call for call in calls if call.name in tools and call.name not in lacking]
@@ -83,12 +83,12 @@ def read_block(
         bare_calls = tuple(call.name for call in known if call.arguments == {}) if is_bare else ()
         return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
     if unknown and not lacking and trims:
-        return _stripped(raw, block, opener, calls, unknown_problem)
+        return _strip_block(raw, block, opener, calls, unknown_problem)
     reason = missing_problem or unknown_problem or "there is no call in it"
     return BlockReading(BlockResult(raw, [], reason, remove=False), calls)
 
 
-def _stripped(raw: str, block: str, opener: str, calls: list[ParsedCall], problem: str) -> BlockReading:
+def _strip_block(raw: str, block: str, opener: str, calls: list[ParsedCall], problem: str) -> BlockReading:
     """Return the reading of a block that gives no call and is removed."""
     # A word between two markers may be a text about them.
     word = raw[len(opener) :].partition("<")[0].strip()

@@ -411,7 +411,7 @@ class LeakFilter:
         """Return a block at the end of the text with the closer that it lacks; None where more may be missing."""
         if self._tools and grammars.has_begun(leak, opener, block):
             return None  # it would be a call with other arguments than were meant
-        return grammars.completed(leak, opener, block, self._tools or {})
+        return grammars.complete_block(leak, opener, block, self._tools or {})
 
     def _later_opener(self, raw: str, leak: Markup) -> int:
         """Return the start of the last opener in a block; 0 where none follows the first, or where a value holds it."""

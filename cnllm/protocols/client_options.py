@@ -10,7 +10,7 @@ from typing import Any
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note
-from cnllm.types.client_data import EMPTY, ClientData, counted
+from cnllm.types.client_data import EMPTY, ClientData, count_text
 from cnllm.types.tools import WebSearch
 
 __all__ = ["KeyCounts", "client_options"]
@@ -52,7 +52,7 @@ def client_options(
         ]
     did = "left out: cnllm sends it on no wire"
     return out, [
-        Note("key-foreign", "tools" if path.startswith("tools") else "messages", counted(path, count), did)
+        Note("key-foreign", "tools" if path.startswith("tools") else "messages", count_text(path, count), did)
         for path, count in dropped.items()
     ]
 

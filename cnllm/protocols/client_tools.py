@@ -150,7 +150,7 @@ def allow_tools(
     options["tools"] = [tool for tool in offered if _is_allowed(tool, names, kinds)]
     options["tool_choice"] = "required" if choice.get("mode") == "required" else "auto"
     if not options["tools"] and (choice["tools"] or options["tool_choice"] == "required"):
-        shown = _listed(offered) or "there are none"
+        shown = _list_labels(offered) or "there are none"
         raise ValueError(f"{place}.tools: none of them is among the tools: {shown}")
     if not options["tools"]:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
@@ -162,11 +162,11 @@ def narrowed_note(place: str, offered: Sequence[Any], kept: Sequence[Any]) -> li
     """Return a note on the tools that a choice among some does not allow; nothing where it allows all."""
     allowed = set(map(id, kept))
     others = [tool for tool in offered if id(tool) not in allowed]
-    did = f"only what it allows is offered, without {_listed(others)}"
+    did = f"only what it allows is offered, without {_list_labels(others)}"
     return [Note("tool-choice", "tool_choice", place, did)] if others else []
 
 
-def _listed(tools: Sequence[Any]) -> str:
+def _list_labels(tools: Sequence[Any]) -> str:
     """Return the labels of the first tools."""
     return ", ".join(map(_label, tools[:_MOST_NAMES])) + ", …" * (len(tools) > _MOST_NAMES)
 

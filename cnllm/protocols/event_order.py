@@ -171,7 +171,7 @@ class EventOrder:
         """Return the events that wait, because no more come."""
         out: list[Event] = []
         while self._held:
-            out += self._end_unsealed() if self._kind is not None else []
+            out += self._end_without_seal() if self._kind is not None else []
             self._calls = []
             out += self._release()
         return out
@@ -209,12 +209,12 @@ class EventOrder:
         match event:
             case TextDelta() | ReasoningDelta():
                 kind = _KINDS[type(event)]
-                out = [] if self._kind in (None, kind) else self._end_unsealed()
+                out = [] if self._kind in (None, kind) else self._end_without_seal()
                 self._kind = kind
                 self._pieces.append(event.text)
                 return [*out, event]
             case ToolCallStart(index=index):
-                out = [] if self._kind is None else self._end_unsealed()
+                out = [] if self._kind is None else self._end_without_seal()
                 self._calls.append(index)
                 self._arguments[index] = JsonPieces()
                 return [*out, event]
@@ -233,10 +233,10 @@ class EventOrder:
                 return self._end(event)
         return [event]
 
-    def _end_unsealed(self) -> list[Event]:
+    def _end_without_seal(self) -> list[Event]:
         """Return the end of the open part, whose seal is not known."""
         part: Part = Reasoning("") if self._kind is Reasoning else Text("")
-        return [self._ended(self._count, replace(part, text=self._close()))]
+        return [self._end_part(self._count, replace(part, text=self._close()))]
 
     def _complete_calls(self) -> list[Event]:
         """Return the ends of calls in the order in which the calls began."""
@@ -252,16 +252,16 @@ class EventOrder:
             return [event]
         if self._kind is type(part):
             text = self._close()
-            return [self._ended(event.index, part if part.text == text else replace(part, text=text))]
+            return [self._end_part(event.index, part if part.text == text else replace(part, text=text))]
         kind = _DELTAS[type(part)]
         if part.text and part.text not in self._delivered.text(kind):  # it came in no deltas
             self._delivered.add(kind, [part.text])
-            return [kind(part.text), self._ended(event.index, part)]
+            return [kind(part.text), self._end_part(event.index, part)]
         if part.text and (part.seal is None or part.seal in self._seals):
             return []  # a part that has ended already
-        return [self._ended(event.index, replace(part, text="") if part.text else part)]
+        return [self._end_part(event.index, replace(part, text="") if part.text else part)]
 
-    def _ended(self, index: int, part: Part) -> BlockEnd:
+    def _end_part(self, index: int, part: Part) -> BlockEnd:
         """Return the end of a part."""
         self._count += 1
         if part.seal is not None:

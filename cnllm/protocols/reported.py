@@ -268,7 +268,7 @@ def counts_reader(flags: Flags) -> CountsReader:
                 output = None if "reasoning" in unknown else output
                 input = None if unknown - {"reasoning"} else input
         if total is None and input is not None and output is not None:
-            total = _bounded(input + output)
+            total = _bound(input + output)
         return Usage(input, output, total, reasoning, cached, written, hourly)
 
     return read
@@ -286,10 +286,10 @@ def _places(paths: UsagePaths) -> dict[str, list[_Place]]:
 
 def _plus(count: int | None, addition: int | None) -> int | None:
     """Return a count plus another one, if both are known."""
-    return count if count is None or addition is None else _bounded(count + addition)
+    return count if count is None or addition is None else _bound(count + addition)
 
 
-def _bounded(count: int) -> int | None:
+def _bound(count: int) -> int | None:
     """Return a sum; None where it is larger than a count can be."""
     return count if count <= LARGEST_COUNT else None
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from cnllm.types.tools import WebSearch
 
-__all__ = ["EMPTY", "ClientData", "counted"]
+__all__ = ["EMPTY", "ClientData", "count_text"]
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values of keys that say nothing: to leave one out needs no note."""
 
 
-def counted(path: str, count: int) -> str:
+def count_text(path: str, count: int) -> str:
     """Return the path of a key, with how often it stands in a request."""
     return path if count == 1 else f"{path} ({count} times)"
 

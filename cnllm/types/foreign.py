@@ -113,7 +113,7 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
     if isinstance(data.get("candidates"), list) and data["candidates"]:
         return foreign_messages(data["candidates"][0].get("content") or {})
     if isinstance(data.get("output"), list):
-        return _merged(message for item in data["output"] for message in foreign_messages(item))
+        return _merge(message for item in data["output"] for message in foreign_messages(item))
     if isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE:
         return _by_type(data, _ROLE_BY_TYPE[kind.lower()])
     if is_item(data):
@@ -182,7 +182,7 @@ def _split(role: Role, parts: list[Part], name: Any = None) -> list[Message]:
     return out
 
 
-def _merged(messages: Iterable[Message]) -> list[Message]:
+def _merge(messages: Iterable[Message]) -> list[Message]:
     """Return the messages of one response, with its neighbours of the assistant in one."""
     out: list[Message] = []
     for message in messages:
@@ -314,7 +314,7 @@ def _block_parts(block: Any) -> list[Part]:
         part = item_part(data, _parts_of)
         return [part] if type(part) is not Reasoning or part.text or part.seal else []
     if kind in _REASONING:
-        text = data.get(_REASONING[kind]) or _joined([*data.get("content", ()), *data.get("summary", ())])
+        text = data.get(_REASONING[kind]) or _join([*data.get("content", ()), *data.get("summary", ())])
         return [Reasoning(text)] if isinstance(text, str) and text else []
     if kind in _FILES and (media := _file(kind, data)) is not None:
         return [media]
@@ -322,7 +322,7 @@ def _block_parts(block: Any) -> list[Part]:
     return [Opaque(part.data, FOREIGN) if isinstance(part, Opaque) and part.seal is None else part for part in known]
 
 
-def _joined(items: Iterable[Any]) -> str:
+def _join(items: Iterable[Any]) -> str:
     """Join the texts of a list of blocks."""
     return "\n\n".join(str(item["text"]) for item in items if isinstance(item, Mapping) and item.get("text"))
 

@@ -64,12 +64,12 @@ def message_block(block: Mapping[str, Any], read: ReadContent) -> Part:
         return Reasoning(text, _seal("anthropic-messages", rest) if any(rest.values()) else None)
     if kind == "tool_use":
         call = call_of(rest.pop("id", None), rest.pop("name", None), rest.pop("input", None))
-        return _sealed(call, "anthropic-messages", rest)
+        return _add_seal(call, "anthropic-messages", rest)
     if kind == "tool_result":
         content, id = rest.pop("content", None), rest.pop("tool_use_id", None)
         parts = [Opaque(part.data) if type(part) is Opaque else part for part in _content(content, read)]
         result = result_of(_id(id), parts, None, error=bool(rest.pop("is_error", False)))
-        return _sealed(result, "anthropic-messages", rest, own=False)
+        return _add_seal(result, "anthropic-messages", rest, own=False)
     return own_block(block)
 
 
@@ -112,7 +112,7 @@ def gemini_part(part: Mapping[str, Any]) -> Part | None:
             return Reasoning(text, seal) if is_thought else Text(text, seal)
         case {"functionCall": Mapping() as call}:
             found = call_of(call.get("id"), call.get("name"), call.get("args"))
-            return found if seal is None else _sealed(found, "gemini", seal.data)
+            return found if seal is None else _add_seal(found, "gemini", seal.data)
         case {"functionResponse": Mapping() as result}:
             return _response(result)
         case {"inlineData": Mapping() as blob}:
@@ -181,7 +181,7 @@ def _seal(protocol: str, data: Any) -> Seal:
     return Seal(protocol, "", ANY_MODEL, data)
 
 
-def _sealed(part: Sealable, protocol: str, data: dict[str, Any], *, own: bool = True) -> Sealable:
+def _add_seal(part: Sealable, protocol: str, data: dict[str, Any], *, own: bool = True) -> Sealable:
     """Return a part with the keys that it has beside its own, if any. With `own` they came from the endpoint."""
     if not data:
         return part

@@ -648,14 +648,14 @@ def test_a_failure_is_logged_once_another_one_at_once_and_its_end(
     monkeypatch.setattr("cnllm.gateway.store.items.time.monotonic", lambda: now[0])
     caplog.set_level(logging.INFO, "cnllm.gateway")
     log = FailureLog()
-    log.worked()
+    log.log_recovery()
     for seconds, failure in ((0, "full"), (1, "full"), (2, "locked"), (59, "locked"), (70, "locked")):
         now[0] = 1000.0 + seconds
-        log.failed(failure)
+        log.log_failure(failure)
     assert log.failure == "locked"
-    log.worked()
-    log.worked()
-    log.failed("locked")
+    log.log_recovery()
+    log.log_recovery()
+    log.log_failure("locked")
     lines = [record.getMessage() for record in caplog.records]
     begin = "the gateway's store fails, and requests go on without state: "
     end = "the gateway's store works again"

@@ -13,7 +13,7 @@ from examples import SHARE, share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.leaks.grammars import NotACall, ParsedCall, completed, ends_inside_value, may_begin, read
+from cnllm.leaks.grammars import NotACall, ParsedCall, complete_block, ends_inside_value, may_begin, read
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup
 
@@ -79,7 +79,7 @@ def test_a_section_whose_last_call_has_no_end_is_not_completed(data: st.DataObje
     rule, opener, block = writers.channels(meant, data.draw)
     [closer] = rule.close
     body = block[: block.rindex(closer)] if closer in block else block
-    assert completed(rule, opener, body[: body.rindex("<|close|>")], tools) is None
+    assert complete_block(rule, opener, body[: body.rindex("<|close|>")], tools) is None
 
 
 # ── what is written is read ──────────────────────────────────────────────────

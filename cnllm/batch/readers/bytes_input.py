@@ -135,7 +135,7 @@ class BytesInput:
     def _raw(self) -> BinaryIO:
         if self._copy is not None:
             self._copy.seek(0)
-            return _shared(self._copy)
+            return _share(self._copy)
         if not self.is_stdin:
             file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
             mode = os.fstat(file.fileno()).st_mode
@@ -147,7 +147,7 @@ class BytesInput:
             buffer = getattr(sys.stdin, "buffer", None)
             if buffer is None:
                 raise CnllmError("stdin is closed", hint="name a file, or pipe the rows in")
-            self._stdin = _shared(buffer)
+            self._stdin = _share(buffer)
             if self._stdin.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
                 self._stdin = cast(BinaryIO, gzip.open(self._stdin))  # noqa: SIM115 - `close` does
         return self._stdin
@@ -162,7 +162,7 @@ def _as_utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
         text.detach()  # it would close the file, which has an owner
 
 
-def _shared(file: BinaryIO) -> BinaryIO:
+def _share(file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_SharedFile(file)))
 
 

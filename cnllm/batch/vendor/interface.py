@@ -125,19 +125,19 @@ def discounted_price(price: Price, factor: float) -> Price:
 
     Where a reply says that a batch was charged, these are the prices.
     """
-    values = {name: _scaled(getattr(price, name), factor) for name in price.__struct_fields__ if name not in _KEPT}
+    values = {name: _scale(getattr(price, name), factor) for name in price.__struct_fields__ if name not in _KEPT}
     discounted = replace(price, **values)
     rates = service_rates(discounted, None)[0]
     return replace(discounted, service={**(discounted.service or {}), _BATCH: dict(rates)})
 
 
-def _scaled(value: Any, factor: float) -> Any:
+def _scale(value: Any, factor: float) -> Any:
     if type(value) in (int, float):
         return round(value * factor, 12)
     if isinstance(value, list | tuple):
-        return [_scaled(item, factor) for item in value]
+        return [_scale(item, factor) for item in value]
     if isinstance(value, dict):
-        return {name: item if name in _NO_PRICES else _scaled(item, factor) for name, item in value.items()}
+        return {name: item if name in _NO_PRICES else _scale(item, factor) for name, item in value.items()}
     return value
 
 

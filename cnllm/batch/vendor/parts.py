@@ -90,7 +90,7 @@ class VendorParts:
             found.add(seq)
         return found
 
-    def reserved(self) -> int:
+    def highest_cost(self) -> int:
         """Return the most that all waiting rows can cost, in units."""
         return int(self._state.execute("SELECT total(cost) FROM part_rows")[0][0])
 

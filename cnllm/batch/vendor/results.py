@@ -217,13 +217,13 @@ class ResultCollector:
         run.
         """
         waiting = {row.number: row for row in self._parts.rows_of(part)}
-        matched = self._matched(waiting)
+        matched = self._match_rows(waiting)
         while group := tuple(islice(matched, _CHUNK)):
             self._write(results, group, state)
             await asyncio.sleep(0)
         self._parts.advance(part, FETCHED)
 
-    def _matched(self, waiting: dict[int, WaitingRow]) -> Iterator[tuple[InputRow | None, WaitingRow]]:
+    def _match_rows(self, waiting: dict[int, WaitingRow]) -> Iterator[tuple[InputRow | None, WaitingRow]]:
         """Yield the waiting rows with those of the input; rows that the input no longer has come last."""
         if not waiting:
             return

@@ -177,16 +177,16 @@ class Collector:
 
     # ── calls ────────────────────────────────────────────────────────────────
 
-    def named(self, events: list[Event]) -> list[Event]:
+    def rename_calls(self, events: list[Event]) -> list[Event]:
         """Return events with the callers' names of the tools, and whether a call is excluded."""
-        return [self._named_start(event) if type(event) is ToolCallStart else event for event in events]
+        return [self._rename_start(event) if type(event) is ToolCallStart else event for event in events]
 
-    def called(self, name: str) -> str:
+    def caller_name(self, name: str) -> str:
         """Return the caller's name of a tool."""
         return self._names.get(name, name)
 
-    def _named_start(self, start: ToolCallStart) -> Event:
-        name = self.called(start.name)
+    def _rename_start(self, start: ToolCallStart) -> Event:
+        name = self.caller_name(start.name)
         is_excluded = self._rules is not None and self._rules.exclusion(name) is not None
         extra = self.calls.all[start.index].extra if self._begins_whole else None
         if not is_excluded and name == start.name and not extra:
@@ -199,12 +199,12 @@ class Collector:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
         self.calls.ids.reply = self.id
-        events = self.named(self.calls.feed(_replace_surrogates(items), whole=whole))
+        events = self.rename_calls(self.calls.feed(_replace_surrogates(items), whole=whole))
         return events, self.calls.all[count:]
 
     def finish_calls(self) -> list[Event]:
         """End the last call; return the events of what waited for it."""
-        return self.named(self.calls.finish()) if self.calls.all else []
+        return self.rename_calls(self.calls.finish()) if self.calls.all else []
 
     def start_call(self, call: CallBuilder) -> list[Event]:
         """Add a call that was found in a text; return the events of its beginning."""
@@ -212,7 +212,7 @@ class Collector:
         self.calls.ids.reply = self.id
         self.calls.add(call)
         self.calls.start(call, out)
-        return self.named(out)
+        return self.rename_calls(out)
 
     def finish(self, notes: Iterable[Note]) -> list[Event]:
         """Add the notes about the whole reply; return their events, and those of citations that waited for it."""
@@ -234,7 +234,7 @@ class Collector:
         for call in self.calls.all:
             if call.started:
                 self.calls.start(call, out)
-        out = self.named(out)
+        out = self.rename_calls(out)
         out += map(CitationAdded, self.citations.all)
         return [*out, ExtraAdded(dict(self.extra))] if self.extra else out
 
@@ -288,7 +288,7 @@ class Citations:
             new
             for item in waiting
             if item.offset is not None
-            for new in self.add(_placed(item.citation, item.offset, length))
+            for new in self.add(_place(item.citation, item.offset, length))
         ]
 
     def settle_all(self, text: str) -> list[Citation]:
@@ -302,7 +302,7 @@ class Citations:
                 quote = item.quote or ""  # an empty one has no place
                 start = text.find(quote)
                 end = start + len(quote)
-            out += self.add(_placed(item.citation, start, end))
+            out += self.add(_place(item.citation, start, end))
         return out
 
     @property
@@ -311,7 +311,7 @@ class Citations:
         return bool(self._waiting)
 
 
-def _placed(citation: Citation, start: int, end: int) -> Citation:
+def _place(citation: Citation, start: int, end: int) -> Citation:
     """Return a citation with a place; without one where nothing is at that place."""
     known = 0 <= start < end
     return replace(citation, start=start if known else None, end=end if known else None)

@@ -35,7 +35,7 @@ __all__ = [
     "reported_counts",
     "service_rates",
     "tier_rates",
-    "uncounted",
+    "uncounted_tokens",
 ]
 
 
@@ -264,7 +264,7 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
             assert isinstance(rate, int | float)
             total.amount += tokens * exact_rate(rate)
     total.amount /= MILLION
-    if extra := uncounted(usage):
+    if extra := uncounted_tokens(usage):
         total.miss("uncounted", extra * exact_rate(max(filter(_is_rate, rates.values()), default=0)) / MILLION)
     _miss_invalid(total, usage, rates, price, facts)
     if facts.is_cut or usage.output is None or "output" in facts.invalid:
@@ -312,7 +312,7 @@ def _miss_difference(
         total.miss(name, tokens * max(max(known) - known[0], _ZERO) / MILLION)
 
 
-def uncounted(usage: Usage) -> int:
+def uncounted_tokens(usage: Usage) -> int:
     """Return the most tokens that the total, or a part, has beyond the input and the output that were reported."""
     if usage.input is None or usage.output is None:
         return 0

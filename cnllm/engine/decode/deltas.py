@@ -53,7 +53,7 @@ class _Channel:
             case "either":
                 return self._either(text)
             case _:
-                return self._undeclared(text)
+                return self._infer_mode(text)
 
     def _snapshot(self, text: str) -> str:
         last = self._last
@@ -86,7 +86,7 @@ class _Channel:
             self.restart = before + text
         return text
 
-    def _undeclared(self, text: str) -> str:
+    def _infer_mode(self, text: str) -> str:
         assert self._sizes is not None
         last, self._last = self._last, text
         if not text.startswith(last):

@@ -148,7 +148,7 @@ def _add_text(text: str, key: str, facts: ErrorFacts, depth: int, room: list[int
         return
     if key in _CODE_KEYS:
         facts.codes.add(text.lower())
-    before, inner = _embedded(text)
+    before, inner = _find_embedded(text)
     if inner is not None:
         if before:
             facts.texts.append(before)
@@ -167,7 +167,7 @@ def _is_sentence(text: str) -> bool:
     return text.count(" ") >= 2 or len(_CJK.findall(text)) >= 4
 
 
-def _embedded(text: str) -> tuple[str, Any]:
+def _find_embedded(text: str) -> tuple[str, Any]:
     """Return the text before an object that is written into a text, and the object; None where there is none."""
     match = _OBJECT.search(text)
     if match is None:
@@ -227,7 +227,7 @@ def find_sentence(data: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str
 
 def _sentence_in_text(text: str, paths: tuple[str, ...], depth: int) -> str:
     """Return the sentence in a text, also in JSON that the text contains."""
-    before, inner = _embedded(text[: _MAX_TEXT * 8]) if "{" in text or text[:1] == "[" else (text, None)
+    before, inner = _find_embedded(text[: _MAX_TEXT * 8]) if "{" in text or text[:1] == "[" else (text, None)
     if inner is not None:
         sentence = find_sentence(inner, paths, depth + 1)
         if not sentence and not before:

@@ -19,7 +19,7 @@ from cnllm.engine.decode.cost import (
     is_off_peak,
     possible_rates,
     reported_counts,
-    uncounted,
+    uncounted_tokens,
 )
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
@@ -125,7 +125,7 @@ class Meter:
     def _plain_cost(self, usage: Usage, created: float | None, extra: Mapping[str, Any]) -> Cost | None:
         """Return the cost of a reply whose price depends on its minute and its input alone; None for any other."""
         input, output, cached = usage.input, usage.output, usage.cached or 0
-        if self._plain_rates is None or not input or not output or uncounted(usage) > 0:
+        if self._plain_rates is None or not input or not output or uncounted_tokens(usage) > 0:
             return None
         if usage.cache_write or usage.cache_write_1h:
             return None

@@ -73,7 +73,7 @@ class AnswerCall(Stage):
 
     def is_next(self, call: CallBuilder) -> bool:
         """Whether a call that begins is the answer."""
-        return self._index is None and self._collected.called(call.name) == self._name
+        return self._index is None and self._collected.caller_name(call.name) == self._name
 
     def index(self, at: int) -> int:
         """Return the index for the reader of a call."""
@@ -110,7 +110,7 @@ class AnswerCall(Stage):
             for call in collected.calls.all:
                 if call.started and call.at in self._indexes:
                     collected.calls.start(call, again)
-            out += self.events(collected.named(again))
+            out += self.events(collected.rename_calls(again))
         parts.gather_text()
 
     def settle(self, settled: ReplyDecision, out: list[Event]) -> ReplyDecision:

@@ -130,11 +130,11 @@ class ThinkTags(Stage):
             self._state = "plain"
             return text
         if len(text) - len(rest) <= self._tags.longest:  # do not wait through endless white space
-            if (tag := self._opened(rest)) is not None:
+            if (tag := self._opening_tag(rest)) is not None:
                 self._raw.append(text[: len(text) - len(rest)] + tag)
                 self._state = "inside"
                 return rest[len(tag) :]
-            if (tag := self._closed(rest)) is not None:
+            if (tag := self._closing_tag(rest)) is not None:
                 self._state = "after"
                 return rest[len(tag) :]
             if self._may_open(rest) or self._may_close(rest):
@@ -147,11 +147,11 @@ class ThinkTags(Stage):
         rest = text.lstrip()
         if self._raw:
             self._raw.append(text[: len(text) - len(rest)])
-        elif (tag := self._opened(rest)) is not None:
+        elif (tag := self._opening_tag(rest)) is not None:
             self._raw.append(tag)
             self._state = "inside"
             return rest[len(tag) :]
-        if (tag := self._closed(rest)) is not None:
+        if (tag := self._closing_tag(rest)) is not None:
             return rest[len(tag) :]
         if rest and (self._may_close(rest) or (not self._raw and self._may_open(rest))):
             self.pending = rest
@@ -164,7 +164,7 @@ class ThinkTags(Stage):
         if self._is_open and not self._raw:
             rest = text.lstrip()
             if len(text) - len(rest) <= self._tags.longest:
-                if (tag := self._opened(rest)) is not None:  # the model wrote the tag, not the template
+                if (tag := self._opening_tag(rest)) is not None:  # the model wrote the tag, not the template
                     self._raw.append(text[: len(text) - len(rest)] + tag)
                     return rest[len(tag) :]
                 if self._may_open(rest):
@@ -185,7 +185,7 @@ class ThinkTags(Stage):
         self._state = "after"
         return text[end:]
 
-    def _opened(self, text: str) -> str | None:
+    def _opening_tag(self, text: str) -> str | None:
         """Return the opening tag at the start of a text, and remember its closing tag, which alone ends the block."""
         openers = self._tags.openers
         if openers is None or (match := openers.match(text)) is None:
@@ -193,7 +193,7 @@ class ThinkTags(Stage):
         self._close = Markers.copy(self._tags.pairs[openers.markers[match[2]]])
         return text[: match[1]]
 
-    def _closed(self, text: str) -> str | None:
+    def _closing_tag(self, text: str) -> str | None:
         """Return the closing tag at the start of a text outside a block. The caller removes it."""
         if not self._spare or (match := self._tags.closers.match(text)) is None:  # further ones stay in the text
             return None

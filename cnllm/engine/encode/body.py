@@ -21,7 +21,7 @@ from cnllm.protocols import wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch, ReasoningFlags
 from cnllm.types import Message, Note, Reasoning
-from cnllm.types.client_data import counted
+from cnllm.types.client_data import count_text
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
@@ -178,7 +178,7 @@ def limit_cache_marks(plan: Plan) -> Plan:
         return plan
     for block in surplus:
         del block[CACHE_MARK]
-    note = Note("cache-mark", "protocol", counted(CACHE_MARK, len(surplus)), _MARK_DID, plan.model.where("protocol"))
+    note = Note("cache-mark", "protocol", count_text(CACHE_MARK, len(surplus)), _MARK_DID, plan.model.where("protocol"))
     return replace(plan, content=_encode(body), notes=[*plan.notes, note])
 
 

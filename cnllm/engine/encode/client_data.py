@@ -28,7 +28,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
 from cnllm.tools import Tool
 from cnllm.types import Note
-from cnllm.types.client_data import ClientData, counted
+from cnllm.types.client_data import ClientData, count_text
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import SEARCH
 
@@ -119,7 +119,7 @@ def _inner_notes(body: ClientData, model: Model) -> list[Note]:
     for (path, meaning), count in body.inner_keys.items():
         if meaning is None or not table.has_inner(meaning):
             flag = "tools" if path.startswith("tools") else "messages"
-            notes.append(_left_out(flag, counted(path, count), body.protocol))
+            notes.append(_left_out(flag, count_text(path, count), body.protocol))
     return notes
 
 

@@ -46,7 +46,7 @@ def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, l
     flags = reasoning or ReasoningFlags()
     if option is None:
         return _NO_CHANGE
-    if flags.effort is not None and (flags.effort.at is None or not _declared(flags.effort)):
+    if flags.effort is not None and (flags.effort.at is None or not _declared_levels(flags.effort)):
         flags = replace(flags, effort=None)  # a place without words says nothing
     if option == 0 and type(option) is int:
         option = "off"
@@ -119,14 +119,16 @@ def _effort_value(level: str, effort: Effort, ledger: Ledger, *, note: bool = Tr
     value = getattr(effort, level)
     if value is None:
         position = LEVELS.index(level)
-        nearest = min(_declared(effort), key=lambda name: (abs(LEVELS.index(name) - position), -LEVELS.index(name)))
+        nearest = min(
+            _declared_levels(effort), key=lambda name: (abs(LEVELS.index(name) - position), -LEVELS.index(name))
+        )
         value = getattr(effort, nearest)
     if note and value.lower() != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, value):
         value = level
     return ((effort.at, value),)
 
 
-def _declared(effort: Effort) -> list[str]:
+def _declared_levels(effort: Effort) -> list[str]:
     """Return the levels for which the endpoint has a word."""
     return [name for name in LEVELS if getattr(effort, name) is not None]
 

@@ -19,7 +19,7 @@ from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
 from cnllm.schemas.subschemas import children
 from cnllm.types.checks import short_text
-from cnllm.types.client_data import counted
+from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import Function, without_mark
 
@@ -80,7 +80,7 @@ def _drop_repeated(options: RequestOptions, ledger: Ledger) -> RequestOptions:
             tools[place] = tool
     for place, count in counts.items():
         if count > 1:
-            ledger.note("tool-repeated", "tools", counted(str(place), count), "sent once")
+            ledger.note("tool-repeated", "tools", count_text(str(place), count), "sent once")
     return replace(options, tools=tuple(tools.values()))
 
 
@@ -211,7 +211,7 @@ def _note_lost_keys(tools: tuple[Function, ...], ledger: Ledger) -> None:
     )
     for key, count in counts.items():
         code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
-        ledger.note(code, "tools", counted(f"tools[].{key}", count), "left out: the wire has no place for it")
+        ledger.note(code, "tools", count_text(f"tools[].{key}", count), "left out: the wire has no place for it")
 
 
 def _without_search(tools: tuple[Function, ...], ledger: Ledger) -> tuple[Function, ...]:

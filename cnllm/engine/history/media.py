@@ -72,7 +72,7 @@ def drop_unreadable(
         for part in message.parts:
             if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
                 sent = reader.read(part, index, takes_blocks=message.role not in SYSTEM_ROLES)
-                parts += sent if by_model else _named(sent, model)
+                parts += sent if by_model else _name_media(sent, model)
             elif type(part) is ToolResult and (part.media or part.blocks):
                 parts.append(reader.read_result(part, index))
             else:
@@ -80,12 +80,12 @@ def drop_unreadable(
         is_same = len(parts) == len(message.parts) and all(
             new is old for new, old in zip(parts, message.parts, strict=True)
         )
-        out.append((index, message if is_same else replace(message, parts=_spaced(parts, message.parts))))
+        out.append((index, message if is_same else replace(message, parts=_separate_texts(parts, message.parts))))
     note_lost_marks(reader.lost_marks, ledger)
     return out
 
 
-def _named(parts: Sequence[Part], model: Model, *, in_result: bool = False) -> list[Part]:
+def _name_media(parts: Sequence[Part], model: Model, *, in_result: bool = False) -> list[Part]:
     """Return parts with a line before each medium that has a name for which the wire has no field.
 
     One that came over the same wire goes back with its fields.
@@ -107,7 +107,7 @@ def note_lost_marks(count: int, ledger: Ledger) -> None:
         ledger.count("cache-mark", "messages.fields", CACHE_MARK, "left out", count)
 
 
-def _spaced(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
+def _separate_texts(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
     """Return the parts with an empty line around each new text: some endpoints get the texts of a message as one."""
     known = set(map(id, before))
     out: list[Part] = []
@@ -241,7 +241,7 @@ class _MediaForms:
         for part in result_parts(result):
             new = [part] if isinstance(part, Text) else self._read_inside(part, index)
             has_lines = has_lines or (type(part) is not Text and Text in map(type, new))
-            named = _named(new, self._model, in_result=True) if self._result_media and not is_own else new
+            named = _name_media(new, self._model, in_result=True) if self._result_media and not is_own else new
             has_names = has_names or len(named) > len(new)
             sent += named
         new_result = with_content(result, sent)
@@ -398,7 +398,7 @@ def _without_result_media(message: Message, index: int, model: Model, moved: lis
             for block in _sealed_content(part):
                 _note_lost_keys(block, ledger)
             head = Text(f"From the result of {part.name or part.id}:")
-            moved += _spaced([head, *_named(part.media, model)], ())
+            moved += _separate_texts([head, *_name_media(part.media, model)], ())
             part = replace(part, media=(), text=part.text or _SEE_NEXT)
         parts.append(part)
     return replace(message, parts=tuple(parts))
@@ -413,7 +413,7 @@ def _without_media(message: Message, index: int, model: Model, moved: list[Part]
     subject = f"messages[{index}] by {message.role} holds {', '.join(dict.fromkeys(map(_noun, media)))}"
     ledger.note("media-moved", "messages", subject, "put into a user message after it")
     head = Text("From your answer:" if is_answer else "From the system message:")
-    moved += _spaced([head, *_named(media, model)], ())
+    moved += _separate_texts([head, *_name_media(media, model)], ())
     ids = set(map(id, media))
     parts = [part for part in message.parts if id(part) not in ids]
     if not any(type(part) is not Reasoning and (type(part) is not Text or part.text.strip()) for part in parts):

@@ -293,9 +293,9 @@ class HeldEvents:
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events to deliver now."""
-        return list(self._passed(events))
+        return list(self._filter(events))
 
-    def _passed(self, events: Sequence[Event]) -> Iterator[Event]:
+    def _filter(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
             match event:
                 case Restarted():
@@ -319,9 +319,9 @@ class HeldEvents:
         notes: list[Event] = [NoteAdded(note) for note in last.notes if note not in first.notes]
         if last.message == first.message:
             return [*notes, *self.events]
-        return [*notes, *self._replaced(first, last)]
+        return [*notes, *self._correct(first, last)]
 
-    def _replaced(self, first: Reply, last: Reply) -> Iterator[Event]:
+    def _correct(self, first: Reply, last: Reply) -> Iterator[Event]:
         """Yield the rest of a corrected reply."""
         yield from (e for e in self.events if type(e) in (TextDelta, ReasoningDelta, NoteAdded))
         yield from text_events(last.reasoning[len(first.reasoning) :], last.text[len(first.text) :])

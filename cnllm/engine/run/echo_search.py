@@ -127,9 +127,9 @@ class EchoFilter:
                 if index not in self._indexes:
                     count = sum(number is not None for number in self._indexes.values())
                     self._indexes[index] = None if name == self._name else count
-                return self._numbered(event, index)
+                return self._renumber(event, index)
             case ToolCallDelta(index=index) | ToolCallEnd(index=index):
-                return self._numbered(event, index)
+                return self._renumber(event, index)
             case BlockEnd(index=index) if self._parts:
                 return replace(event, index=index + self._parts)
             case NoteAdded(note=note) if note in self._notes:
@@ -143,7 +143,7 @@ class EchoFilter:
                 return None
         return event
 
-    def _numbered(self, event: Any, index: int) -> Event | None:
+    def _renumber(self, event: Any, index: int) -> Event | None:
         """Return an event of a call with the call's number among the visible ones; None for a call of the search."""
         number = self._indexes.get(index)
         return None if number is None else event if number == index else replace(event, index=number)

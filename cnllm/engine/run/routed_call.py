@@ -246,7 +246,7 @@ class RoutedCall(Call):
                 continue
             if self._closing:
                 yield FinalEvents(self._closing)
-            return self._with_spent(reply)
+            return self._add_cost(reply)
 
     def _take_note(self, failed: str, error: CnllmError) -> None:
         """Put into the plan of the target that takes over why it does."""
@@ -255,7 +255,7 @@ class RoutedCall(Call):
         self.plan = self._call.plan = replace(self._call.plan, notes=[*self._call.plan.notes, note])
         self._new_notes = [note]
 
-    def _with_spent(self, reply: Reply) -> Reply:
+    def _add_cost(self, reply: Reply) -> Reply:
         """Return the reply with what the failed attempts cost, where that is known."""
         self._state.succeed(self._target.key)
         if self._on_turn is not None:
@@ -306,7 +306,7 @@ class RoutedCall(Call):
                     steps.close()
                     if self._has_content:
                         yield FinalEvents(events)
-                    raise self._counted(
+                    raise self._add_cost_to_error(
                         StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
                     )
                 if kind is FinalEvents:
@@ -317,10 +317,10 @@ class RoutedCall(Call):
                     answer = yield events
                     if limit is not None and not self._has_content and self._clock() - begin >= limit - _TOLERANCE:
                         steps.close()
-                        raise self._counted(Timeout(f"no token came within {limit:g} s"))
+                        raise self._add_cost_to_error(Timeout(f"no token came within {limit:g} s"))
                 continue
             if kind is Send and limit is not None:
-                answer = yield Send(_limited(effect.plan, limit - (self._clock() - begin)))
+                answer = yield Send(_limit_wait(effect.plan, limit - (self._clock() - begin)))
                 if isinstance(answer, tuple) and answer[0] < 300:
                     has_deadline = True
                     yield SetReadDeadline(max(limit - (self._clock() - begin), 0.001))
@@ -333,12 +333,12 @@ class RoutedCall(Call):
             if kind is Sleep:
                 if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
                     steps.close()
-                    raise self._counted(effect.error)
+                    raise self._add_cost_to_error(effect.error)
                 retries += 1
                 begin += effect.seconds
             answer = yield effect
 
-    def _counted(self, error: CnllmError) -> CnllmError:
+    def _add_cost_to_error(self, error: CnllmError) -> CnllmError:
         """Return an error of the current target with the costs of its earlier attempts."""
         self._call.add_attempts(error)
         return error
@@ -365,14 +365,14 @@ class RoutedCall(Call):
             failed, broken = self._target.model.name, self._call.plan
             joined = None
             if broken.prefill is not None:
-                joined = yield from self._prefilled(turn)
+                joined = yield from self._prefill_reply(turn)
             # A target may have delivered more text before it failed, too: the next one goes on from there.
             while joined is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
                 held = yield UseTarget(self._target.number, self.plan)
                 if held:
                     yield FinalEvents(held)
                 if self.plan.prefill is not None:
-                    joined = yield from self._prefilled(turn)
+                    joined = yield from self._prefill_reply(turn)
                 else:
                     joined = yield from self._follow(self._call.plan, Follower(self._partial.text))
             if joined is not None:
@@ -388,7 +388,7 @@ class RoutedCall(Call):
     def _listing(self) -> str:
         return "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
 
-    def _prefilled(self, turn: Message) -> Generator[Effect, Any, Reply | None]:
+    def _prefill_reply(self, turn: Message) -> Generator[Effect, Any, Reply | None]:
         """Let the current target go on from the beginning of the reply; return the whole reply, None if it did not."""
         assert self._partial is not None
         plan: Plan | None = None
@@ -425,7 +425,7 @@ class RoutedCall(Call):
                     effect = type(effect)(passed)
                 elif type(effect) is Sleep and effect.error is not None:
                     if not may_wait(effect.error, effect.seconds, retries):
-                        raise self._counted(effect.error)
+                        raise self._add_cost_to_error(effect.error)
                     retries += 1
                 answer = yield effect
             rest = texts.end()
@@ -471,7 +471,7 @@ def _reason(error: CnllmError) -> str:
     return f"{kind}: {status}{error.message}"
 
 
-def _limited(plan: Plan, seconds: float) -> Plan:
+def _limit_wait(plan: Plan, seconds: float) -> Plan:
     """Return a plan whose response begins in time."""
     timeouts, seconds = plan.timeouts, max(seconds, 0.001)
     if timeouts.first_byte is not None and timeouts.first_byte <= seconds:

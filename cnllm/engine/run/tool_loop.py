@@ -388,7 +388,7 @@ class Loop:
 
     # ── execution of the calls ───────────────────────────────────────────────
 
-    def _decoded(self, call: ToolCall) -> ToolCall:
+    def _decode_call(self, call: ToolCall) -> ToolCall:
         """Return the form of a call that is executed, and note where it differs."""
         decoded = self._rules.decode_call(call)
         if decoded is not call:
@@ -402,7 +402,7 @@ class Loop:
 
         This holds also where the run is cancelled or fails meanwhile.
         """
-        calls = [self._decoded(call) for call in reply.tool_calls]
+        calls = [self._decode_call(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
         seconds: list[float | None] = [None] * len(calls)
         execute = ExecuteCalls([], [], [])

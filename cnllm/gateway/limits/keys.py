@@ -123,7 +123,7 @@ class Rights(Struct, frozen=True):
         currency, input, output = self.key.assumed_price
         return Price(currency=currency, input=input, output=output)
 
-    def priced(self, reply: Reply, known: Price | None) -> Reply:
+    def with_price(self, reply: Reply, known: Price | None) -> Reply:
         """Return a reply with its cost by the price that the key assumes, where none is known."""
         price = self.price(known)
         if price is None or reply.cost is not None or price is known:

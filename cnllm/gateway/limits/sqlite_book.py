@@ -133,7 +133,7 @@ class SqliteBook:
             query = query.replace("LIKE", "NOT LIKE")
         rows = self._run(lambda file: file.rows(query, f"{team_digest('')}%")) or []
         times = _clock(), time.time()
-        return self._checked(
+        return self._check_records(
             lambda: [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
         )
 
@@ -197,9 +197,9 @@ class SqliteBook:
                 self._file = DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
                 self._id = file_id(self.path)
             file = self._file
-            return self._checked(lambda: work(file))
+            return self._check_records(lambda: work(file))
 
-    def _checked(self, work: Callable[[], T]) -> T:
+    def _check_records(self, work: Callable[[], T]) -> T:
         """Return the result of work. Raise `CnllmError` for a record that cannot be read."""
         try:
             return work()

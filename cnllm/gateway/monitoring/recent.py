@@ -91,10 +91,10 @@ def record_of(
     name = {"key": hide_secrets(entry["key"], needles)} if "key" in entry else {}  # of a key, and no key
     return {
         "entry": hide_secrets(entry, needles) | name,
-        "sent": _bounded(hide_secrets(sent, needles)),
-        "upstream": _bounded(hide_secrets(upstream, needles)),
+        "sent": _shorten_body(hide_secrets(sent, needles)),
+        "upstream": _shorten_body(hide_secrets(upstream, needles)),
         "address": None if address is None else redact_url(address, needles),
-        "reply": _bounded(hide_secrets(reply, needles)),
+        "reply": _shorten_body(hide_secrets(reply, needles)),
     }
 
 
@@ -120,7 +120,7 @@ def hide_secrets(value: Any, secrets: tuple[str, ...], depth: int = 0) -> Any:
     return value
 
 
-def _bounded(value: Any) -> Any:
+def _shorten_body(value: Any) -> Any:
     """Return a body; one that is too large as its beginning."""
     content = msgspec.json.encode(value)
     if len(content) <= _LARGEST:

@@ -65,12 +65,12 @@ def parse_scrape(text: str, time: float) -> Scrape:
 
 def rows(now: Scrape, before: Scrape | None = None) -> list[tuple[str, ...]]:
     """Return a row for each model that was called, and one for all. A speed needs an earlier scrape."""
-    models = sorted({labels["model"] for labels, _ in _generated(now) if labels.get("model")})
+    models = sorted({labels["model"] for labels, _ in _generate_samples(now) if labels.get("model")})
     found = [_row(model, model, now, before) for model in models]
     return [*found, _row(_TOTAL, None, now, before)]
 
 
-def _generated(scrape: Scrape) -> Iterable[tuple[Mapping[str, str], float]]:
+def _generate_samples(scrape: Scrape) -> Iterable[tuple[Mapping[str, str], float]]:
     samples = scrape.samples.get("cnllm_requests_total", ())
     return (sample for sample in samples if sample[0].get("verb") == "generate")
 

@@ -294,7 +294,7 @@ class FailureLog:
         self._logged: str | None = None
         self._logged_at = 0.0
 
-    def failed(self, failure: str) -> None:
+    def log_failure(self, failure: str) -> None:
         """Log a failure, unless the last line said the same within a minute."""
         self.failure = failure
         now = time.monotonic()
@@ -302,7 +302,7 @@ class FailureLog:
             self._logged, self._logged_at = failure, now
             _log.warning("the gateway's store fails, and requests go on without state: %s", failure)
 
-    def worked(self) -> None:
+    def log_recovery(self) -> None:
         """Log the end of a failure."""
         if self.failure is not None:
             self.failure = self._logged = None

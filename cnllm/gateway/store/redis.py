@@ -76,9 +76,9 @@ class RedisStore(StateStore):
         try:
             result = self._scripts[script](keys=[PREFIX], args=arguments)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the request goes on
-            self._server.failed(error)
+            self._server.log_failure(error)
             return None
-        self._server.worked()
+        self._server.log_recovery()
         return result
 
     def _keep_item(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
@@ -114,7 +114,7 @@ class _Server:
         self._is_probing = True
         return True
 
-    def failed(self, error: Exception) -> None:
+    def log_failure(self, error: Exception) -> None:
         """Log a failure. One of the connection begins a pause, or doubles it."""
         from redis.exceptions import ConnectionError, TimeoutError
 
@@ -123,13 +123,13 @@ class _Server:
                 self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LAST_PAUSE)
                 self._next_attempt = time.monotonic() + self._pause
             self._is_probing = False
-        self.failures.failed(describe_error(self._url, error))
+        self.failures.log_failure(describe_error(self._url, error))
 
-    def worked(self) -> None:
+    def log_recovery(self) -> None:
         """Log the end of a failure."""
         self._pause = 0.0
         self._is_probing = False
-        self.failures.worked()
+        self.failures.log_recovery()
 
 
 def describe_error(url: str, error: Exception) -> str:

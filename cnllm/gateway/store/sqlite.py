@@ -150,10 +150,10 @@ class SqliteStore(StateStore):
             except CnllmError as error:
                 if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                     self._locked_until = time.monotonic() + _PAUSE_SECONDS
-                self._failures.failed(error.message)
+                self._failures.log_failure(error.message)
                 return otherwise
             if writes:  # a full disk can be read
-                self._failures.worked()
+                self._failures.log_recovery()
             return result
 
     def _current(self) -> DatabaseFile:

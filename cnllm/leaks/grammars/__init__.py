@@ -41,7 +41,7 @@ __all__ = [
     "NotACall",
     "NotOffered",
     "ParsedCall",
-    "completed",
+    "complete_block",
     "ends_inside_value",
     "goes_on",
     "has_begun",
@@ -161,7 +161,7 @@ def read_whole(leak: Markup, text: str, tools: Mapping[str, Mapping[str, Any] | 
     raise NotACall(reason)
 
 
-def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:
+def complete_block(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:
     """Return a block at the end of a text with the closer that it lacks; None if its body is not complete.
 
     A server that uses the closer as a stop text removes it, or leaves the beginning of it.

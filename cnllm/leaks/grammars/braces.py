@@ -84,7 +84,7 @@ class _ValueReader:
 
     def _key(self, position: int) -> tuple[str, int]:
         """Return (a key, the start of its value)."""
-        if quoted := self._quoted(position):
+        if quoted := self._read_quoted(position):
             key, position = quoted
             position = skip_space(self._text, position)
             if self._text.startswith(":", position):
@@ -93,7 +93,7 @@ class _ValueReader:
             return match[1].strip(), skip_space(self._text, match.end())
         raise NotACall("the text in the place of a key is not a key")
 
-    def _quoted(self, position: int) -> tuple[str, int] | None:
+    def _read_quoted(self, position: int) -> tuple[str, int] | None:
         """Return (a text between quotes, its end); None where no quote stands at a position."""
         opening = self._quote.match(self._text, position)
         if opening is None:
@@ -105,7 +105,7 @@ class _ValueReader:
 
     def _value(self, key: str, position: int, depth: int) -> tuple[Any, int]:
         """Return (the value at a position, its end)."""
-        if quoted := self._quoted(position):
+        if quoted := self._read_quoted(position):
             return quoted
         if self._text[position : position + 1] in _CLOSERS:
             return self.container(position, depth + 1)

@@ -44,7 +44,7 @@ def _as_invoke(body: str, words: tuple[str, ...]) -> str | None:
     return f'<{namespace[1] if namespace else ""}{_WORDS[0]} name="{name[0]}">{parameters}'
 
 
-def _closed(text: str) -> str:
+def _close_tags(text: str) -> str:
     """Return a text with the closing tags that models forget before the next parameter, which begins a line."""
     return _NEXT.sub(r"\n</\1>\n", text)
 
@@ -54,7 +54,7 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     text = _as_invoke(body, words)
     if text is None:
         return False
-    return all(invoke.ends_inside_value("", each, _WORDS, closers) for each in (text, _closed(text)))
+    return all(invoke.ends_inside_value("", each, _WORDS, closers) for each in (text, _close_tags(text)))
 
 
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:

@@ -102,7 +102,7 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
             wire[text_place(reasoning) or "reasoning"] = text
         case "tags":
             opening, closing = (reasoning.tags or ["", ""])[:2]
-            tagged = "".join(_tagged(t, opening, closing) for t in thoughts)
+            tagged = "".join(_tagged_block(t, opening, closing) for t in thoughts)
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:
             parts = [part for thought in thoughts for part in _reasoning_parts(thought, reasoning.part, reasoning)]
@@ -136,7 +136,7 @@ def _reasoning_parts(thought: Reasoning, kind: str, rules: ReasoningFlags) -> li
     return [{"type": kind, kind: forms.get(rules.part_form, [{"type": "text", "text": thought.text}])}]
 
 
-def _tagged(thought: Reasoning, opening: str, closing: str) -> str:
+def _tagged_block(thought: Reasoning, opening: str, closing: str) -> str:
     """Return the tagged block as received, or a new one."""
     if thought.seal is not None and type(thought.seal.data) is str:
         return thought.seal.data

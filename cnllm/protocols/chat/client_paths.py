@@ -184,17 +184,17 @@ def turn_writer(flags: Flags) -> Callable[[dict[str, Any]], dict[str, Any]] | No
         """Translate a message."""
         if turn["role"] == "tool":
             places = {"tool_call_id": paths.result_id, "content": paths.result_text}
-            return _moved({**turn, "role": paths.result_role}, places)
+            return _move_keys({**turn, "role": paths.result_role}, places)
         if turn["role"] != "assistant":
             return turn
         if "tool_calls" in turn:
             turn = {**turn, "tool_calls": [_wire_call(call, paths) for call in turn["tool_calls"]]}
-        return _moved(turn, moved)
+        return _move_keys(turn, moved)
 
     return write
 
 
-def _moved(turn: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
+def _move_keys(turn: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
     """Return a message with some keys at other paths, in the same order."""
     out: dict[str, Any] = {}
     for key, value in turn.items():
