@@ -64,7 +64,7 @@ def drop_unreadable(
     Text files are sent as text, and with `reads_pdfs` PDFs as well. A line stands for what has no text. In the newest
     message of the user that is an error, unless the caller allows it.
     """
-    reader = _MediaForms(model, flags, ledger, _newest_index(turns), reads_pdfs)
+    reader = _MediaForms(model, flags, ledger, _newest_index(turns), reads_pdfs=reads_pdfs)
     out: list[Turn] = []
     for index, message in turns:
         by_model = message.role == "assistant"
@@ -203,7 +203,7 @@ class _MediaForms:
     `newest` is the index of the message in which nothing may be left out.
     """
 
-    def __init__(self, model: Model, flags: Flags, ledger: Ledger, newest: int | None, reads_pdfs: bool) -> None:
+    def __init__(self, model: Model, flags: Flags, ledger: Ledger, newest: int | None, *, reads_pdfs: bool) -> None:
         self._model = model
         self._flags = flags
         self._wire = find_wire(model.protocol)
