@@ -23,10 +23,8 @@ def has_index(choice: dict[str, Any], position: int, index: Any) -> bool:
     return position == 0 if own is None else bool(own == index)
 
 
-def reply_index(choices: Sequence[Any], *, whole: bool) -> Any:
-    """Return the index of the choice that is the reply: 0, or in a whole body without it that of the first choice."""
-    if not whole:
-        return 0
+def reply_index(choices: Sequence[Any]) -> Any:
+    """Return the index of the choice of a whole body that is the reply: 0, or without it that of the first choice."""
     found = [(position, choice) for position, choice in enumerate(choices) if type(choice) is dict]
     if not found or any(has_index(choice, position, 0) for position, choice in found):
         return 0

@@ -111,9 +111,10 @@ class ChatDecoder:
                 out += add_counts(self._counts, usage, flags)
         is_read = False
         choices = choices if type(choices) is list else []
-        index = reply_index(choices, whole=whole)
+        index = reply_index(choices) if whole else 0
         for position, choice in enumerate(choices):
-            is_first = type(choice) is dict and has_index(choice, position, index)
+            is_usual = type(choice) is dict and choice.get("index") == index
+            is_first = is_usual or (type(choice) is dict and has_index(choice, position, index))
             if is_first and (not is_read or (not whole and _is_empty(choice))):
                 is_read = True  # one more with the same index is another candidate
                 self._choice(choice, out, whole=whole)

@@ -82,7 +82,7 @@ class GeminiDecoder:
                 yield ExtraPiece(key, value)
         is_read = False
         candidates = candidates if type(candidates) is list else []
-        index = reply_index(candidates, whole=whole)
+        index = reply_index(candidates) if whole else 0
         for position, candidate in enumerate(candidates):
             is_first = type(candidate) is dict and has_index(candidate, position, index)
             if is_first and (not is_read or (not whole and not candidate.get("content"))):
