@@ -25,6 +25,7 @@ from cnllm import (
     engine,
 )
 from cnllm.protocols import PROTOCOLS
+from cnllm.types import ExtraAdded
 
 Json = dict[str, Any]
 REGISTRY = Registry.load()
@@ -465,3 +466,19 @@ def test_sources_of_what_an_answer_repeats_are_its_sources(key: str) -> None:
         [own] = engine.encode_reply("gemini", reply)["candidates"]
         assert own["citationMetadata"] == {key: both}
         assert "groundingMetadata" not in own
+
+
+def test_an_event_has_the_sources_of_its_chunk_and_the_last_one_all() -> None:
+    """So that a stream of many chunks takes time and bytes in its own size."""
+    pages = [{"startIndex": n, "endIndex": n + 1, "uri": f"https://example.org/{n}"} for n in range(9)]
+    chunks: list[Json] = [
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}, "citationMetadata": {"citations": [page]}}]}
+        for page in pages
+    ]
+    odd = {"candidates": [{"content": {"parts": []}, "citationMetadata": "none"}]}
+    stop = {"candidates": [{"finishReason": "STOP"}]}
+    events, reply = read_stream(endpoint("gemini"), [*chunks, stop])
+    found = [event.extra["citationMetadata"]["citations"] for event in events if isinstance(event, ExtraAdded)]
+    assert found == [*([page] for page in pages), pages]
+    assert reply.extra["citationMetadata"] == {"citations": pages}
+    assert read_stream(endpoint("gemini"), [*chunks, odd, stop])[1].finish == "stop"

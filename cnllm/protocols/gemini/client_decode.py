@@ -55,7 +55,7 @@ _READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 class GeminiDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_about", "_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_open_call")
+    __slots__ = ("_about", "_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_lists", "_open_call")
 
     reads_all = False
 
@@ -63,6 +63,7 @@ class GeminiDecoder:
         self._flags = flags
         self._has_finish = False
         self._about: dict[str, Any] = {}  # keys of the candidate that are not decoded, so far
+        self._lists: dict[tuple[str, str], dict[str, Any]] = {}  # the items of lists in these, so far, by their content
         self._counts: dict[str, Any] = {}  # so far
         self._is_derived = False  # the count of the answer is the rest of the total, until the next counts come
         self._call_count = 0
@@ -93,9 +94,14 @@ class GeminiDecoder:
                 yield Note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
-    def end(self) -> tuple[()]:
-        """Return nothing: each part comes at once."""
-        return ()
+    def end(self) -> list[Piece]:
+        """Return the lists of data about the answer with the items of all chunks: each has its own, or all so far."""
+        whole: dict[str, Any] = {}
+        for (key, name), items in self._lists.items():
+            known = whole.get(key, self._about[key])
+            if type(known) is dict and (every := [*items.values()]) != known.get(name):
+                whole[key] = {**known, name: every}
+        return [Annotations(whole)] if whole else []
 
     def _candidate(self, candidate: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
         """Decode one candidate."""
@@ -106,12 +112,14 @@ class GeminiDecoder:
             yield from self._part(part, whole=whole)
         if other_keys := {k: v for k, v in candidate.items() if k not in _READ and v is not None}:
             for key, value in other_keys.items():  # the searches may come in one chunk, and what they found in another
-                if type(value) is dict and type(known := self._about.get(key)) is dict:
-                    value = _merged(known, value)
+                if type(value) is dict:
+                    self._collect_items(key, value)
+                    known = self._about.get(key)
+                    value = {**known, **value} if type(known) is dict else value
                 self._about[key] = other_keys[key] = value
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
             yield from _citations(candidate.get("groundingMetadata"), other_keys.get("groundingMetadata"))
-            yield from _recited(candidate.get("citationMetadata"))
+            yield from _recitations(candidate.get("citationMetadata"))
         yield from (ExtraPiece(key, value) for key in _ABOUT if (value := candidate.get(key)))
         yield from _logprobs(candidate.get("logprobsResult"))
         reason = candidate.get("finishReason")
@@ -124,6 +132,12 @@ class GeminiDecoder:
             message = candidate.get("finishMessage")
             if type(message) is str and message and finish.kind == "error":
                 yield Fault({"message": message, "status": reason})
+
+    def _collect_items(self, key: str, data: dict[str, Any]) -> None:
+        """Collect the items of lists, except for those that are named by their places."""
+        for name, items in data.items():
+            if name not in _NUMBERED and type(items) is list:
+                self._lists.setdefault((key, name), {}).update((repr(item), item) for item in items)
 
     def _prompt_blocked(self, feedback: Any) -> Iterator[Piece]:
         """Give the reason why a prompt was blocked: then there are no candidates."""
@@ -248,19 +262,7 @@ def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piec
         yield OpaquePiece(part)
 
 
-def _merged(known: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of two chunks. A list of the later one may hold all items so far, or new ones alone.
-
-    Lists whose items are named by their places are not joined.
-    """
-    out = {**known, **value}
-    for key, items in value.items():
-        if key not in _NUMBERED and type(items) is list and type(earlier := known.get(key)) is list:
-            out[key] = [*earlier, *(item for item in items if item not in earlier)]
-    return out
-
-
-def _recited(metadata: Any) -> Iterator[Piece]:
+def _recitations(metadata: Any) -> Iterator[Piece]:
     """Give the sources of pieces of an answer that repeat them. Their places are counted in bytes."""
     for key in ("citations", "citationSources"):
         items = metadata.get(key) if type(metadata) is dict else None
