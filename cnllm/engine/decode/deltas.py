@@ -167,14 +167,14 @@ class Surrogates(Stage):
     def feed(self, item: Item) -> list[Item]:
         """Return text with whole characters."""
         if type(item) is TextPiece or type(item) is ReasoningPiece:
-            return [item] if self.is_idle and item.text.isascii() else self._joined(item)
+            return [item] if self.is_idle and item.text.isascii() else self._join(item)
         if type(item) is Restart:
             self._halves[TextPiece] = "" if item.text else self._halves[TextPiece]
             self._halves[ReasoningPiece] = "" if item.thought else self._halves[ReasoningPiece]
             self._look()
         return [item]
 
-    def _joined(self, item: TextPiece | ReasoningPiece) -> list[Item]:
+    def _join(self, item: TextPiece | ReasoningPiece) -> list[Item]:
         """Return a piece behind the half that waits; half of a character at its end waits for the next piece."""
         read = self._halves[type(item)] + item.text
         whole = _without_half(read)

@@ -10,7 +10,6 @@ The same code serves a stream and a whole body, on every wire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
-from cnllm.engine.decode.stage import Ending, Item, Restart, Stage
+from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, next_places
 from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import Then, text_calls
 from cnllm.engine.decode.think_tags import ThinkTags
@@ -122,7 +121,7 @@ class ReplyBuilder:
         self._at_calls = 0 if calls is None else self._stages.index(calls)
         behind += [stage for stage in (around, self._stops) if stage is not None]
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
-        self._next_text, self._next_thought = _next_places(tuple(map(type, self._stages)))
+        self._next_text, self._next_thought = next_places(tuple(map(type, self._stages)))
 
     # ── what the parser asks ─────────────────────────────────────────────────
 
@@ -459,19 +458,6 @@ class ReplyBuilder:
             return reply if self._parsed is None else msgspec.structs.replace(reply, parsed=self._parsed)
         citations = [msgspec.structs.replace(citation, start=None, end=None) for citation in reply.citations]
         return msgspec.structs.replace(reply, parsed=self._parsed, citations=citations)
-
-
-@lru_cache(maxsize=64)
-def _next_places(stages: tuple[type[Stage], ...]) -> tuple[list[int], list[int]]:
-    """Return for each place in a row, and for its end, the first place from there on where a stage reads.
-
-    The first list is for text of the answer, the second for the reasoning.
-    """
-    texts, thoughts = [len(stages)], [len(stages)]
-    for place in range(len(stages) - 1, -1, -1):
-        texts.insert(0, place if stages[place].reads_text else texts[0])
-        thoughts.insert(0, place if stages[place].reads_thought else thoughts[0])
-    return texts, thoughts
 
 
 def reply_builder(model: Model, tools: Sequence[Any] | None, plan: Plan | None) -> ReplyBuilder:

@@ -6,13 +6,15 @@ rest. It may hold text back until it is certain, and give notes, and calls that 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import Piece, ReasoningPiece, TextPiece
 
-__all__ = ["TAGGED", "Ending", "Item", "Restart", "Stage", "removal", "text_piece"]
+__all__ = ["TAGGED", "Ending", "Item", "Restart", "Stage", "next_places", "removal", "text_piece"]
 
 TAGGED = "(tags)"
 """The field of reasoning that stands between tags in the answer, beside the names of fields."""
@@ -53,8 +55,8 @@ class Stage:
     """Whether plain text of the reasoning that goes on may pass by for now."""
 
     def feed(self, item: Item) -> list[Item]:
-        """Return what becomes of an item."""
-        raise NotImplementedError
+        """Return what becomes of an item; itself where the stage leaves it as it is."""
+        return [item]
 
     def release(self) -> list[Item]:
         """Return what is held back only because a part of the reply was open that is over now."""
@@ -73,3 +75,16 @@ def text_piece(text: str, *, in_reasoning: bool) -> TextPiece | ReasoningPiece:
 def removal(text: str, reason: str) -> str:
     """Say how much was removed, and why."""
     return f"removed from the text ({len(text)} characters): {reason}"
+
+
+@lru_cache(maxsize=64)
+def next_places(stages: tuple[type[Stage], ...]) -> tuple[list[int], list[int]]:
+    """Return for each place in a row, and for its end, the first place from there on where a stage reads.
+
+    The first list is for text of the answer, the second for the reasoning.
+    """
+    texts, thoughts = [len(stages)], [len(stages)]
+    for place in range(len(stages) - 1, -1, -1):
+        texts.insert(0, place if stages[place].reads_text else texts[0])
+        thoughts.insert(0, place if stages[place].reads_thought else thoughts[0])
+    return texts, thoughts
