@@ -1,8 +1,8 @@
-"""Read what an endpoint reports about a reply, on any wire: finish reasons, errors and token counts."""
+"""Read what an endpoint reports about a reply, on any wire: finish reasons, errors, indexes and token counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -22,17 +22,21 @@ __all__ = [
     "ReplyStart",
     "add_counts",
     "as_count",
+    "as_index",
     "count_pieces",
     "counts_reader",
     "find_fault",
     "finish_kind",
     "finish_word",
+    "has_index",
     "is_error",
     "key_name",
     "known_keys",
     "merge_counts",
+    "number_text",
     "other_counts",
     "read_finish",
+    "reply_index",
 ]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
@@ -50,6 +54,7 @@ _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
 _LAST = 1_000  # behind every path
+_MAX_DIGITS = 9  # of an index that is written as text
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
 _Place = tuple[int, int, str | None]
 """The index of a count in `_COUNTS`, the rank of a path among those of the count, and the path behind its first key."""
@@ -146,9 +151,34 @@ def is_error(value: Any) -> bool:
 
 def finish_word(value: Any) -> str:
     """Return a finish reason as text, a number as its digits; "" where there is none."""
-    if type(value) is str:
-        return value if value.strip() else ""
-    return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else ""
+    text = number_text(value)
+    return text if type(text) is str and text.strip() else ""
+
+
+def number_text(value: Any) -> Any:
+    """Return a number, true or false as text: servers that parse an answer as JSON send them bare."""
+    return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else value
+
+
+def as_index(value: Any) -> Any:
+    """Return an index, as a number where it is one in a text; None for a list or an object."""
+    if type(value) is str and len(value) <= _MAX_DIGITS and value.isascii() and value.isdigit():
+        return int(value)
+    return None if type(value) in (list, dict) else value
+
+
+def has_index(choice: dict[str, Any], position: int, index: Any) -> bool:
+    """Whether a choice has this index. One without an index has it as the first of its list."""
+    own = as_index(choice.get("index"))
+    return position == 0 if own is None else bool(own == index)
+
+
+def reply_index(choices: Sequence[Any]) -> Any:
+    """Return the index of the choice of a whole body that is the reply: 0, or without it that of the first choice."""
+    found = [(position, choice) for position, choice in enumerate(choices) if type(choice) is dict]
+    if not found or any(has_index(choice, position, 0) for position, choice in found):
+        return 0
+    return as_index(found[0][1].get("index"))
 
 
 def read_finish(value: Any, flags: Flags) -> FinishWord | None:

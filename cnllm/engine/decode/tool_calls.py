@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.protocols.identifiers import ReplyIds
-from cnllm.protocols.indexes import as_index
+from cnllm.protocols.reported import as_index
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 from cnllm.types.lenient_json import JsonNesting, arguments_text
 

@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from cnllm.jsonpath import get_first
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.indexes import has_index, reply_index
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
@@ -38,8 +35,11 @@ from cnllm.protocols.pieces import (
 from cnllm.protocols.reported import (
     add_counts,
     find_fault,
+    has_index,
     is_error,
+    number_text,
     read_finish,
+    reply_index,
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
@@ -220,11 +220,11 @@ class ChatDecoder:
                 value = "".join(_detail_text(item) for item in value)
             elif type(value) is dict:
                 value = _detail_text(value)
-            value = _number_text(value)
+            value = number_text(value)
             if not has_reasoning and type(value) is str and value:  # equal fields count once
                 has_reasoning = self._has_reasoning = True
                 out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
-        content = _number_text(message.get("content"))
+        content = number_text(message.get("content"))
         if type(content) is str:
             if content:
                 self._content(content, out)
@@ -256,7 +256,7 @@ class ChatDecoder:
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
         part_type = self._flags.reasoning.part if self._flags.reasoning else None
-        for part in map(_number_text, parts):
+        for part in map(number_text, parts):
             if type(part) is str:
                 if part:
                     self._content(part, out)
@@ -268,7 +268,7 @@ class ChatDecoder:
                 out.append(Details([part]))
                 if text := "".join(_detail_text(p) for p in inner):
                     out.append(ReasoningPiece(text, "content"))
-            elif type(text := _number_text(part.get("text"))) is str:
+            elif type(text := number_text(part.get("text"))) is str:
                 if text:
                     self._content(text, out)
             else:
@@ -297,11 +297,6 @@ class ChatDecoder:
         extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
         out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
-
-
-def _number_text(value: Any) -> Any:
-    """Return a number, true or false as text: servers that parse an answer as JSON send them bare."""
-    return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else value
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:

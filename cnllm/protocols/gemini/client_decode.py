@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
-from cnllm.protocols.indexes import has_index, reply_index
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
@@ -38,7 +37,15 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import as_count, count_pieces, find_fault, merge_with_notes, read_finish
+from cnllm.protocols.reported import (
+    as_count,
+    count_pieces,
+    find_fault,
+    has_index,
+    merge_with_notes,
+    read_finish,
+    reply_index,
+)
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 

@@ -14,7 +14,6 @@ import msgspec
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.indexes import as_index
 from cnllm.protocols.pieces import (
     ANOTHER,
     ANSWERED,
@@ -35,7 +34,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import ReplyStart, add_counts, find_fault, read_finish
+from cnllm.protocols.reported import ReplyStart, add_counts, as_index, find_fault, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types.lenient_json import arguments_text
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.jsonpath import get
-from cnllm.protocols.indexes import as_index
 from cnllm.protocols.pieces import (
     REFUSED,
     CallEnd,
@@ -28,7 +27,7 @@ from cnllm.protocols.pieces import (
     TextPiece,
     WholeText,
 )
-from cnllm.protocols.reported import ReplyStart, read_finish
+from cnllm.protocols.reported import ReplyStart, as_index, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 from cnllm.types.tools import custom_arguments
