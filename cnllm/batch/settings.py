@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["AllowanceOptions", "BatchOptions", "BatchSettings", "Changed", "Requests", "make_settings"]
 
 Unsure = Literal["ask", "skip"]
-"""What becomes of rows of which nobody knows whether they were answered."""
+"""What a run does with rows that were sent and have no answer: ask them again, or skip them."""
 Changed = Literal["stop", "keep", "redo"]
-"""What becomes of finished rows that were asked differently."""
+"""What a run does with finished rows whose request is another one now: stop, keep the answer, or ask again."""
 GroupBy = Literal["prefix"]
 
 Requests = str | os.PathLike[str] | Iterable[Any]

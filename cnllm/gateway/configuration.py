@@ -80,7 +80,7 @@ class Configuration:
                     gateway.suspend(self.suspended)
                 for untrusted in settings.untrusted.values():
                     raise untrusted
-                self._make(settings)  # what is wrong in them shows here, before anything changes
+                self._make(settings)  # raises for a fault in the files, before anything changes
                 self._keep(settings.limits)
                 if gateway is not None:
                     gateway.use(settings.registry, keys=settings.keys, limited_keys=settings.limits)

@@ -158,7 +158,7 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
         return Endpoint("models", path_protocol(path, headers))
     if rest.startswith("/models/"):
         if method == "POST":
-            return None  # nobody makes a model: the name ends with a call that is not there (`:embedContent`)
+            return None  # no protocol posts to a model: the path ends with a call that is missing (`:embedContent`)
         return Endpoint("model", path_protocol(path, headers), rest.removeprefix("/models/"))
     if rest.startswith("/requests/"):
         return Endpoint("request", NO_WIRE, rest.removeprefix("/requests/"))

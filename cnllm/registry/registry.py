@@ -232,7 +232,7 @@ class Registry:
         try:
             return not names.isdisjoint(self._current_layers.extends_chain("providers", provider))
         except RegistryError:
-            return True  # what uses the provider names the fault
+            return True  # `endpoint` raises the error, with the line of the file
 
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""
