@@ -220,11 +220,14 @@ class ChatDecoder:
                 value = "".join(_detail_text(item) for item in value)
             elif type(value) is dict:
                 value = _detail_text(value)
-            value = number_text(value)
+            if type(value) is not str:
+                value = number_text(value)
             if not has_reasoning and type(value) is str and value:  # equal fields count once
                 has_reasoning = self._has_reasoning = True
                 out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
-        content = number_text(message.get("content"))
+        content = message.get("content")
+        if type(content) is not str:
+            content = number_text(content)
         if type(content) is str:
             if content:
                 self._content(content, out)
