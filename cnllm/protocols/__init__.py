@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -202,7 +202,7 @@ FastDecoder = Callable[[bytes], tuple[str, str | int | None] | None]
 reasoning, None for the answer, or the index of the call whose arguments the piece continues."""
 
 
-class UsualMessage(NamedTuple):
+class UsualMessage(Struct, frozen=True):
     """A whole reply of the usual form: texts, complete calls as (id, name, arguments), and what is known of it."""
 
     text: str

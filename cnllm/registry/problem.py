@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -81,7 +81,7 @@ def dotted_path(path: list[str]) -> str:
     return ".".join(f'"{k}"' if "/" in k or "." in k or "+" in k else k for k in path)
 
 
-class ValueProblem(NamedTuple):
+class ValueProblem(Struct, frozen=True):
     """The path of a value, what is wrong with it, and, where that is known, the value or the line that was meant."""
 
     path: list[str]

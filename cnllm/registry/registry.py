@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
@@ -24,7 +26,7 @@ _WIDE_SECTIONS = frozenset(("defaults", "protocols", "families"))
 """The sections of a file whose flags hold for providers that the file does not name."""
 
 
-class SiteGroup(NamedTuple):
+class SiteGroup(Struct, frozen=True):
     """The sites of a vendor that may serve a model whose name has no provider, that of `Registry.resolve` first.
 
     `default` is the provider of `Registry.resolve`; None where it finds several. `listed` are the sites for which the

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.config import keys, paths
 from cnllm.errors import CnllmError
@@ -28,7 +28,7 @@ AskSite = Callable[[str, Sequence[Model]], str | None]
 provider; None where nobody answers."""
 
 
-class _Choice(NamedTuple):
+class _Choice(Struct, frozen=True):
     """A provider, and the reason for it in words; "" where nothing was chosen."""
 
     provider: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.decode.meter import meter_of
@@ -239,7 +240,7 @@ class Collector:
         return [*out, ExtraAdded(dict(self.extra))] if self.extra else out
 
 
-class _Waiting(NamedTuple):
+class _Waiting(Struct, frozen=True):
     """A citation whose place is known when its text is complete.
 
     It is for the text from `offset` to the end of what has come, or for the bytes of `quote` in the whole answer.
