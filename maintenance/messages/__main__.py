@@ -9,6 +9,7 @@ the catalogue and run this again. A message that stays as it is has itself as it
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from maintenance.messages.catalogue import catalogue_bytes, catalogues, translations
@@ -17,6 +18,8 @@ from maintenance.messages.extract import messages
 
 def main() -> int:
     """Write the catalogues and return 1 where a message has no translation."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser("python -m maintenance.messages", description=__doc__, formatter_class=raw).parse_args()
     missing = 0
     for path in catalogues():
         known = translations(path)

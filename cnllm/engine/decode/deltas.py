@@ -124,10 +124,10 @@ class Deltas(Stage):
         """Take note of short texts that passed by while it is undecided what pieces are."""
         channel = self._thought if in_reasoning else self._text
         for text in texts:
-            if channel.mode is None:
-                channel.new(text)
-        if channel.mode is not None:
-            self.undecided.discard(in_reasoning)
+            channel.new(text)
+            if channel.mode is not None:
+                self.undecided.discard(in_reasoning)
+                return
 
     def feed(self, item: Item) -> list[Item]:
         """Return the new text; where all of it was misread, the right one behind a restart."""
