@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli import client_factory, default_model
-from cnllm.cli.output import errors, stdio
+from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.format import count
 from cnllm.config import settings_files
 from cnllm.config.settings import LogMode
@@ -54,7 +54,7 @@ class TurnLog:
         """Print which conversation goes on: its id, model, time and first words. One without turns prints nothing."""
         if self._store is None or self._conversation is None or not self._conversation.turns():
             return
-        from cnllm.cli.output import terminal, transcript
+        from cnllm.cli.output import transcript
 
         last = self._store.summary(self._conversation.id)
         words = " ".join(last.prompt.split())

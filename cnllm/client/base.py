@@ -30,7 +30,7 @@ from cnllm.types import Message, Note, Quote, checks
 from cnllm.types.message_memory import LONG, MessageMemory
 from cnllm.types.messages import as_messages
 from cnllm.types.parts import SYSTEM_ROLES
-from cnllm.types.policy import Limits, Retry, Timeouts
+from cnllm.types.policy import Fallback, Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
     from cnllm.types.messages import Messages
-    from cnllm.types.policy import Fallback
 
 __all__ = ["BaseClient", "is_httpx_transport"]
 
@@ -98,8 +97,6 @@ class BaseClient(Generic[AnyTransport]):
         self._memory: MessageMemory | None = MessageMemory()
         self._call_starts: dict[str, deque[Start]] = {}  # by model: how the last calls began, for quotes
         if fallback is not None:
-            from cnllm.types.policy import Fallback
-
             self._fallback = Fallback.of(fallback)
         self._closed = False
         self._on_event = check_callback(on_event)
@@ -333,8 +330,6 @@ class BaseClient(Generic[AnyTransport]):
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""
-        from cnllm.types.policy import Fallback
-
         given = options.get("fallback")
         rules = self._fallback if given is None else Fallback.of(given)
         return rules if rules is not None and rules.targets else None

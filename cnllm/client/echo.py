@@ -9,6 +9,7 @@ secret of fewer than eight characters is not removed, because that would damage 
 from __future__ import annotations
 
 import contextlib
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,7 @@ from cnllm.client.secret_filter import (
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
+from cnllm.schemas.python_types import python_type
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -312,10 +314,6 @@ def _rebuilt(parsed: Any, plain: Any) -> Any:
         return type(parsed).model_validate(plain)
     if isinstance(parsed, list | tuple | set | frozenset | dict):
         raise TypeError("the types of its items are not known")
-    import json
-
-    from cnllm.schemas.python_types import python_type
-
     return python_type(type(parsed)).model_validate_json(json.dumps(plain))
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from cnllm.batch.readers.bytes_input import BytesInput, name_damage
 from cnllm.batch.rows import Content, Id, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
@@ -198,8 +199,6 @@ def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        from cnllm.config.distribution import install_command
-
         raise CnllmError(
             f"{path}: pyarrow reads Parquet, and is not installed", hint=install_command("parquet")
         ) from error

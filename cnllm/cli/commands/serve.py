@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -385,8 +386,6 @@ def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyR
 
 def _start_log(log: str | None) -> None:
     """Send the log to a file or to stderr."""
-    import logging
-
     from cnllm.gateway.access_log import LineHandler
 
     logger = logging.getLogger("cnllm.gateway")
