@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS, mark:
 BUSY_SECONDS = 5.0
 """Seconds that a writer waits for other writers, unless it sets its own."""
 _TRY_MILLISECONDS = 5
+_CHECKPOINT_SECONDS = 0.1  # that the end of a checkpoint waits for readers and writers
 
 
 class DatabaseFile:
@@ -135,16 +137,20 @@ class DatabaseFile:
         steps: Sequence[Step] | None = None,
         threads: bool = False,
         busy_seconds: float | None = None,
+        checkpoints: bool = True,
     ) -> None:
         """Open or create the file of these tables: those of conversations, unless `mark` and `steps` name others.
 
-        With `threads` any thread may use it, one at a time. A write waits `busy_seconds` for other processes.
+        With `threads` any thread may use it, one at a time. A write waits `busy_seconds` for other processes. Without
+        `checkpoints` no write moves the log of writes into the file: the owner calls `checkpoint`.
         """
         self.path = path
         self._mark = mark
         self._steps = STEPS if steps is None else steps
         self._threads = threads
         self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
+        self._checkpoints = checkpoints
+        self._waits = True
         self._generation = generation()
         with self._translate_errors():
             files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
@@ -190,6 +196,9 @@ class DatabaseFile:
         SQLite's own wait tries again after up to 100 ms. Beside processes that write all the time it can be late each
         time, so this one tries again every few milliseconds.
         """
+        if not self._waits:
+            connection.execute("BEGIN IMMEDIATE")
+            return
         deadline = time.monotonic() + self._busy_seconds
         connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
         try:
@@ -202,6 +211,41 @@ class DatabaseFile:
                         raise
         finally:
             connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Let what follows fail at once where another process or connection is in its way."""
+        with self._translate_errors():
+            self._current_connection().execute("PRAGMA busy_timeout = 0")
+        self._waits = False
+        try:
+            yield
+        finally:
+            self._waits = True
+            with self._translate_errors():
+                self._current_connection().execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
+
+    @property
+    def log_size(self) -> int:
+        """Return the bytes of the log of writes beside the file."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except FileNotFoundError:
+            return 0
+
+    def checkpoint(self) -> None:
+        """Move the log of writes into the file, and empty it, where no other process is in the way.
+
+        Any thread may do so while another one uses the file: most of it is moved while others write, and only the rest
+        makes them wait.
+        """
+        address = f"{self.path.absolute().as_uri()}?mode=rw"  # of a file that is there
+        with (
+            self._translate_errors(),
+            closing(sqlite3.connect(address, timeout=_CHECKPOINT_SECONDS, uri=True)) as connection,
+        ):
+            for mode in ("PASSIVE", "TRUNCATE"):
+                connection.execute(f"PRAGMA wal_checkpoint({mode})")
 
     def close(self) -> None:
         """Close the connection. Without this call no data is lost."""
@@ -221,6 +265,8 @@ class DatabaseFile:
     def _prepare(self) -> None:
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         self._connection.execute("PRAGMA synchronous = NORMAL")
+        if not self._checkpoints:
+            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
         version, newest = schema_version(self._connection), len(self._steps)
         if version > newest:
             raise CnllmError(

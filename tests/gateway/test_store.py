@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import sqlite3
 import stat
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -338,6 +340,78 @@ def test_turns_that_are_kept_at_once_share_a_transaction(tmp_path: Path) -> None
 
     at_once, one_by_one = (asyncio.run(main(tmp_path / f"{at_once}.db", at_once=at_once)) for at_once in (True, False))
     assert at_once * 5 < one_by_one
+
+
+def test_a_file_that_nobody_holds_is_written_without_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.gateway.store.sqlite._SLOW_SECONDS", math.inf)  # also where this machine is busy
+    path = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        store = AsyncStore(SqliteStore(path))
+        before = threading.active_count()
+        assert await awaited(store, "keep_turn", "me", turn("a"), ["call"], None)
+        assert turn_by_call(SqliteStore(path), "me", "call") == turn("a"), "committed, for every process"
+        assert await async_turn_by_call(store, "me", "call") == turn("a")
+        assert threading.active_count() == before
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_file_that_another_process_holds_makes_one_request_wait_and_not_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cnllm.gateway.store.sqlite._BUSY_SECONDS", 60.0)
+    path = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        store = AsyncStore(SqliteStore(path))
+        assert await awaited(store, "keep_turn", "me", turn("a"), ["a"], None)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        kept = asyncio.ensure_future(awaited(store, "keep_turn", "me", turn("b"), ["b"], None))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not kept.done(), "the loop went on before the write did"
+        other.execute("COMMIT")
+        other.close()
+        assert await kept
+        assert await async_turn_by_call(store, "me", "b") == turn("b")
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_after_a_slow_write_the_next_ones_take_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.gateway.store.sqlite._SLOW_SECONDS", -1.0)
+
+    async def main() -> None:
+        store = AsyncStore(SqliteStore(tmp_path / "gateway.db"))
+        before = threading.active_count()
+        for number in range(3):
+            assert await awaited(store, "keep_turn", "me", turn(str(number)), [str(number)], None)
+            assert (threading.active_count() > before) is (number > 0)
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_log_of_writes_is_moved_into_the_file_while_requests_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.db"
+    log = path.with_name(f"{path.name}-wal")
+
+    async def main() -> None:
+        store, sizes = AsyncStore(SqliteStore(path)), [0]
+        while sizes[-1] >= sizes[-2:][0]:  # it grows
+            name = str(len(sizes))
+            assert await awaited(store, "keep_turn", "me", turn(name, size=50_000), [name], None)
+            sizes.append(log.stat().st_size)
+            assert len(sizes) < 2_000, "100 MB were written, and the log has all of them"
+        assert max(sizes) > 3_000_000
+        assert await async_turn_by_call(store, "me", "1") == turn("1", size=50_000)
+        await store.aclose()
+
+    asyncio.run(main())
 
 
 def test_each_turn_of_a_transaction_has_its_own_outcome(tmp_path: Path) -> None:

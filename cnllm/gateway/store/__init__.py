@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 from typing import Any
@@ -33,6 +33,7 @@ from cnllm.gateway.store.items import (
     StoreFailure,
     TurnRecord,
     Turns,
+    WouldWait,
     decode_turn,
     encode_turn,
 )
@@ -97,6 +98,10 @@ def check_store(url: str) -> None:
 # ── the methods of a store, awaited ──────────────────────────────────────────
 
 
+Outcome = tuple[Any, Exception | None]
+"""The result of a call, or its error."""
+
+
 class StoreCall(Struct, frozen=True):
     """A method of a store to call."""
 
@@ -156,9 +161,10 @@ class AsyncStore:
 
 
 class _Group:
-    """The operations of one event loop on a store that blocks: what comes while others run is carried out together.
+    """The operations of one event loop on a store that may block: what comes at the same time is carried out together.
 
-    So requests that end at the same time share one transaction, which each of them awaits.
+    So requests that end at the same time share one transaction, which each of them awaits. It needs no thread where the
+    store need not wait.
     """
 
     def __init__(
@@ -182,42 +188,53 @@ class _Group:
         return future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry out what waits, in the thread."""
+        """Carry out what waits: at once, or in the thread."""
         begun, self._waiting = self._waiting, []
         calls = [call for call, _ in begun]
+        futures = [future for _, future in begun]
+        if all(call.method != "close" for call in calls):
+            results = self._store.attempt(functools.partial(_carry_out, self._store, calls))
+            if results is not None:
+                self._is_busy = False
+                _give_out(futures, results)
+                if self._store.needs_checkpoint:
+                    self._executor().submit(self._store.checkpoint)
+                return
         try:
             job = loop.run_in_executor(self._executor(), _carry_out, self._store, calls)
         except RuntimeError as error:  # the process ends
             self._is_busy = False
-            for _, future in begun:
-                if not future.done():
-                    future.set_exception(error)
+            _give_out(futures, [(None, error)] * len(futures))
             return
-        job.add_done_callback(functools.partial(self._end, loop, [future for _, future in begun]))
+        job.add_done_callback(functools.partial(self._end, loop, futures))
 
     def _end(
         self,
         loop: asyncio.AbstractEventLoop,
         futures: list[asyncio.Future[Any]],
-        job: asyncio.Future[list[tuple[Any, Exception | None]]],
+        job: asyncio.Future[list[Outcome]],
     ) -> None:
         """Give the results out, and go on with what came meanwhile."""
         failure = asyncio.CancelledError() if job.cancelled() else job.exception()
-        results = [(None, failure)] * len(futures) if failure is not None else job.result()
-        for future, (result, error) in zip(futures, results, strict=True):
-            if future.done():  # its request was given up
-                continue
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+        _give_out(futures, [(None, failure)] * len(futures) if failure is not None else job.result())
         if self._waiting:
             self._begin(loop)
         else:
             self._is_busy = False
 
 
-def _carry_out(store: StateStore, calls: list[StoreCall]) -> list[tuple[Any, Exception | None]]:
+def _give_out(futures: list[asyncio.Future[Any]], results: Sequence[tuple[Any, BaseException | None]]) -> None:
+    """Give each future its result or its error."""
+    for future, (result, error) in zip(futures, results, strict=True):
+        if future.done():  # its request was given up
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+def _carry_out(store: StateStore, calls: list[StoreCall]) -> list[Outcome]:
     """Return the results of calls, or their errors. The turns are kept together, before the rest."""
     turns = [call.arguments for call in calls if call.method == "keep_turn"]
     kept, failure = _outcome(StoreCall("keep_turns", (turns,)), store) if turns else ([], None)
@@ -225,9 +242,11 @@ def _carry_out(store: StateStore, calls: list[StoreCall]) -> list[tuple[Any, Exc
     return [(next(outcomes, None), failure) if call.method == "keep_turn" else _outcome(call, store) for call in calls]
 
 
-def _outcome(call: StoreCall, store: StateStore) -> tuple[Any, Exception | None]:
-    """Return the result of a call, or its error, which is raised where the call is awaited."""
+def _outcome(call: StoreCall, store: StateStore) -> Outcome:
+    """Return the result of a call, or its error, which is raised where the call is awaited. Raises `WouldWait`."""
     try:
         return call.on(store), None
+    except WouldWait:
+        raise
     except Exception as error:  # noqa: BLE001
         return None, error

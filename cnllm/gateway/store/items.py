@@ -7,9 +7,9 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +26,7 @@ __all__ = [
     "StoreFailure",
     "TurnRecord",
     "Turns",
+    "WouldWait",
     "call_key",
     "check_of",
     "decode_turn",
@@ -44,6 +45,7 @@ _RESPONSE = b"response"
 
 _REPEAT_SECONDS = 60.0
 _log = logging.getLogger("cnllm.gateway")
+T = TypeVar("T")
 
 
 class TurnRecord(Struct, frozen=True):
@@ -179,6 +181,10 @@ def decode_turn(blob: bytes) -> TurnRecord | None:
         return None
 
 
+class WouldWait(Exception):
+    """Work on a store would have to wait, in a place where nothing may."""
+
+
 # ── stores ───────────────────────────────────────────────────────────────────
 class Item(NamedTuple):
     """A turn, a response, or (without a digest) the mark of an ambiguous key, and the keys that find it."""
@@ -198,6 +204,22 @@ class StateStore(ABC):
     """
 
     threads: int
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """Return the result of work with this store, if it need not wait for a disk, a thread or a process, else None.
+
+        Work that began may be done again.
+        """
+        return None
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether `checkpoint` has something to do, which may take long."""
+        return False
+
+    def checkpoint(self) -> None:
+        """Move what was written to where it stays, if that is due. Others may use the store meanwhile."""
+        return
 
     @property
     @abstractmethod

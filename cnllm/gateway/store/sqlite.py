@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, check_of, item_size
+from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, WouldWait, check_of, item_size
 from cnllm.store.file import DatabaseFile
 from cnllm.system import files
 from cnllm.system.processes import fork_safe
@@ -72,6 +73,11 @@ _PAUSE_SECONDS = 2.0
 
 _CHECK_SECONDS = 60.0
 
+_LOG_BYTES = 4_000_000
+"""Bytes of the log of writes from which on it is moved into the file: SQLite's own bound."""
+_SLOW_SECONDS = 0.01  # of work without a wait, after which the disk counts as slow
+_SLOW_PAUSE_SECONDS = 10.0
+
 T = TypeVar("T")
 _log = logging.getLogger("cnllm.gateway")
 
@@ -101,12 +107,15 @@ class SqliteStore(StateStore):
         self.path = Path(path).expanduser() if path is not None else store_path()
         self._bounds = bounds or StoreBounds()
         self._clock = clock
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())
         self._failures = FailureLog()
         self._locked_until = 0.0
         self._next_check = 0.0
         self._file: DatabaseFile | None = None
         self._id: tuple[int, int] | None = None
+        self._waits = True  # for other threads and processes
+        self._slow_until = 0.0
+        self._log_bound: float = _LOG_BYTES
         with self._lock:
             self._open()
 
@@ -127,6 +136,42 @@ class SqliteStore(StateStore):
         """Delete the item under a key, and its bytes. Return whether there was one; None for a failure."""
         return self._run(lambda file: self._delete_item(file, key), None)
 
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """Return the result of work with this store, if it need not wait for a disk, a thread or a process, else None.
+
+        A write goes to the system's memory. Where that took long, the disk is slow, and none is tried for a while.
+        """
+        begin = time.monotonic()
+        if begin < self._slow_until or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            self._waits = False
+            with self._current().without_waiting():
+                return work()
+        except (WouldWait, CnllmError):
+            return None
+        finally:
+            self._waits = True
+            self._lock.release()
+            if (end := time.monotonic()) - begin > _SLOW_SECONDS:
+                self._slow_until = end + _SLOW_PAUSE_SECONDS
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether the log of writes should be moved into the file."""
+        file = self._file
+        return file is not None and file.log_size >= self._log_bound
+
+    def checkpoint(self) -> None:
+        """Move the log of writes into the file, if that is due. What others hold up is tried when the log has grown."""
+        file = self._file
+        if file is None or not self.needs_checkpoint:
+            return
+        self._log_bound = math.inf
+        with contextlib.suppress(CnllmError):
+            file.checkpoint()
+        self._log_bound = file.log_size + _LOG_BYTES
+
     def close(self) -> None:
         """Close the file. A later call opens it again."""
         with self._lock:
@@ -144,23 +189,34 @@ class SqliteStore(StateStore):
                 except CnllmError as error:
                     if not _is_damage(error):
                         raise
+                    self._require_time()
                     self._close()
                     self._set_aside(error)
                     result = work(self._current())
             except CnllmError as error:
                 if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    self._require_time()
                     self._locked_until = time.monotonic() + _PAUSE_SECONDS
                 self._failures.log_failure(error.message)
                 return otherwise
             if writes:  # a full disk can be read
                 self._failures.log_recovery()
+                if self._waits:
+                    self.checkpoint()
             return result
 
     def _current(self) -> DatabaseFile:
         """Return the open file. One that was deleted or replaced meanwhile is opened anew."""
-        if self._file is not None and self._id != files.file_id(self.path):
-            self._close()
-        return self._file or self._open()
+        if self._file is not None and self._id == files.file_id(self.path):
+            return self._file
+        self._require_time()
+        self._close()
+        return self._open()
+
+    def _require_time(self) -> None:
+        """Raise `WouldWait` where nothing may take long."""
+        if not self._waits:
+            raise WouldWait
 
     def _open(self) -> DatabaseFile:
         self._id = None
@@ -175,7 +231,9 @@ class SqliteStore(StateStore):
         return file
 
     def _database(self) -> DatabaseFile:
-        return DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
+        return DatabaseFile(
+            self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS, checkpoints=False
+        )
 
     def _close(self) -> None:
         if self._file is not None:
@@ -234,6 +292,7 @@ class SqliteStore(StateStore):
         """Raise `_Damage` for a file of broken structure. Its pages are read at most once a minute."""
         now = time.monotonic()
         if now >= self._next_check:
+            self._require_time()
             self._next_check = now + _CHECK_SECONDS
             if file.rows("PRAGMA quick_check(1)") != [("ok",)]:
                 raise _Damage(f"{self.path}: its tables are damaged", hint="move it to another place")
