@@ -311,12 +311,9 @@ def _with_table(text: str, path: Sequence[str], literal: str) -> str:
     ]
     if not numbers:
         return f"{text}\n{block}" if text.strip() else block
-    position = text.find("\n", line_start(text, max(numbers))) + 1
-    while position < len(text):
-        end = text.find("\n", position) + 1
-        if text[position:end].lstrip()[:1] in ("", "[", "#") and not text[position:end].startswith(" "):
-            break
-        position = end
+    begin = line_start(text, max(numbers))
+    last = next(statement for statement in statements(text) if statement.begin >= begin)
+    position = text.find("\n", last.end) + 1
     return f"{text[:position]}\n{block}{text[position:]}"
 
 

@@ -189,7 +189,9 @@ def _short_lines(line: str) -> list[str]:
     if line[start : start + 1] == "{" and not _QUOTED.search(line):
         lists = [begin + line[begin:end].index(" = ") + 3 for begin, end in items(line, start) if line[end - 1] == "]"]
         start = max(lists, key=lambda begin: value_end(line, begin) - begin, default=start)
-    members = [line[begin:end] for begin, end in items(line, start)] if line[start : start + 1] == "[" else []
+    if line[start : start + 1] != "[" or not _is_whole(line[start : value_end(line, start)]):
+        return []
+    members = [line[begin:end] for begin, end in items(line, start)]
     if len(members) < 2:
         return []
     indent = " " * (len(line) - len(line.lstrip()))
@@ -202,6 +204,15 @@ def _short_lines(line: str) -> list[str]:
     return [line[: start + 1], *rows, indent + line[value_end(line, start) - 1 :]]
 
 
+def _is_whole(value: str) -> bool:
+    """Whether a value ends on its line: a list may go on behind it."""
+    try:
+        parse_toml(f"value = {value}")
+    except ValueError:
+        return False
+    return True
+
+
 def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]]:
     """Return the tables; those of sources that fit on a line are one of the layer that they belong to."""
     owners: dict[tuple[str, ...], list[_Statement]] = {}
@@ -212,7 +223,8 @@ def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]
         owner = owners.get(head[:-1]) if head[-1:] == ("sources",) else None
         keys = [one for one in table if one.is_key]
         line = _short_line(keys)
-        has_comment = "#" in "".join(one.text for one in table[: 1 + len(keys)])
+        size = 1 + max((n for n, one in enumerate(table) if one.is_key), default=0)  # blank lines stand between keys
+        has_comment = "#" in "".join(one.text for one in table[:size])
         if owner is None or head in divided or not keys or has_comment or "\n" in line or len(line) > _WIDEST_SOURCES:
             out.append(table)
             if _is_layer(head):
@@ -220,7 +232,7 @@ def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]
             continue
         place = 1 + max(n for n, one in enumerate(owner) if one.keys)
         owner.insert(place, _Statement(line, ("sources", *(keys[0].keys if len(keys) == 1 else ()))))
-        out[-1] += table[1 + len(keys) :]  # the lines before the next table
+        out[-1] += table[size:]  # the lines before the next table
     return out
 
 

@@ -214,3 +214,15 @@ def test_odd_texts_of_toml_are_formatted(text: str, formatted: str) -> None:
 def test_changed_lines_have_their_numbers() -> None:
     text = "a = 1\nlonger = 2\n\n\n\nb = 3\n"
     assert list(changed_lines(text, format_toml(text, "x"))) == [(1, "a      = 1"), (4, None), (5, None)]
+
+
+def test_a_blank_line_between_citations_is_no_form_that_cannot_be_kept() -> None:
+    text = '[providers.a]\nextends = "b"\n[providers.a.sources]\n\nx = ["keys"]\n\ny = ["limits"]\n\n# below\n'
+    out = format_toml(text, "x.toml")
+    assert out == '[providers.a]\nextends = "b"\nsources = { x = ["keys"], y = ["limits"] }\n\n# below\n'
+
+
+def test_a_long_line_whose_list_goes_on_behind_it_stays_as_it_is() -> None:
+    long = ", ".join(f'"a long text number {number}"' for number in range(20))
+    text = f"[providers.a]\nkeys = [{long}, [\n  1,\n]]\n"
+    assert kept(text) == text

@@ -102,6 +102,13 @@ def test_a_source_of_the_file_is_cited_by_its_name() -> None:
         assert tomllib.loads(out)["sources"] == tomllib.loads(FILE)["sources"]
 
 
+def test_a_model_goes_behind_a_value_of_several_lines_with_comments_in_it() -> None:
+    text = '[providers.a]\nkeys = [\n# the one of the team\n  "K",\n]\n# below\n\n[aliases]\n'
+    out = set_value(text, ["models", "a/m", "id"], "m")
+    assert changed(text, out) == ["+", '+[models."a/m"]', '+id = "m"']
+    assert tomllib.loads(out)["providers"] == {"a": {"keys": ["K"]}}
+
+
 def test_a_file_in_its_form_keeps_it() -> None:
     text = format_toml(FILE, "f")
     for flag, value in (("price.input", 0.7), ("reasoning.default", "on"), ("tool_choice.otherwise", "error")):
