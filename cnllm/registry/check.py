@@ -124,7 +124,7 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Valu
             )
         elif cls is RegistryFile and key == "models" and type(value) is dict:
             for model, table in value.items():
-                if "/" in model:
+                if all(model.partition("/")):
                     yield from _check_value(table, Table, [*key_path, model])
                 else:
                     yield unnamed_model(model, table)
@@ -431,7 +431,9 @@ def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[ValueP
 
 
 def unnamed_model(name: str, table: Any) -> ValueProblem:
-    """Return the fault of a model whose name has no provider: its head lacks quotes, or the provider."""
+    """Return the fault of a model whose name lacks the provider or the id: its head lacks quotes, or one of them."""
+    if "/" in name:
+        return ValueProblem(["models", name], f'{dotted_path(["models", name])}: a model is named "provider/id"')
     keys = [name]
     flags = _fields(Table).keys()
     while type(table) is dict and table and not flags & table.keys():

@@ -50,6 +50,8 @@ TYPOS = [
     (6, "[models.home/m]", "a name with a slash stands in quotes", LINES[5]),
     (6, "[models.home.m]", "in quotes", LINES[5]),
     (6, "[models.m]", "in quotes", '[models."PROVIDER/m"]'),
+    (6, '[models."home/"]', 'a model is named "provider/id"', ""),
+    (6, '[models."/m"]', 'a model is named "provider/id"', ""),
     (6, '[model."home/m"]', "models", LINES[5]),
     (6, '[[models."home/m"]]', "must be a table, not a list", ""),
     (6, '[models."hom/m"]', "Did you mean 'home'?", ""),
