@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 from jsonschema.exceptions import ValidationError
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import lookup_recursive_ref
 
 from cnllm.schemas.patterns import Pattern, compile_pattern
@@ -67,11 +68,14 @@ def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
 def _count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: the values in its schema and instance, and its errors."""
     is_per_item = name in _PER_ITEM
+    is_reference = name in ("$ref", "$dynamicRef")
     least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
     counts_value = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         """Run the keyword and count its work."""
+        if is_reference and type(value) is not str:  # draft 4 takes it, and has no word for it
+            raise Unresolvable(ref=value)
         work = validator.format_checker
         steps = least
         if counts_value and (type(value) is list or type(value) is dict):

@@ -243,6 +243,8 @@ def _compile(encoded: bytes) -> _Compiled:
     from cnllm.schemas.keywords import bounded_validator, undecided_patterns
 
     schema = json.loads(encoded)
+    if type(schema.get("$schema", "")) is not str:
+        raise ValueError("schema is not a JSON Schema: $.$schema is not a text")
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     if not is_usual(schema):
         older = () if "$schema" in schema else (jsonschema.Draft7Validator, jsonschema.Draft4Validator)

@@ -79,6 +79,12 @@ def test_arguments_that_cannot_be_checked_are_not_executed_and_the_model_hears_w
     assert "they cannot be checked: it takes more than 50000 steps. Send fewer or simpler values." in said
 
 
+def test_a_reference_that_is_no_text_is_the_schemas_fault() -> None:
+    for reference in (5, None, ["a"]):
+        with pytest.raises(UnusableSchema, match="which is not in it"):
+            validation_errors({"a": 1}, {"properties": {"a": {"$ref": reference}}})
+
+
 def test_a_schema_without_end_is_the_schemas_fault() -> None:
     for schema in ({"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {"not": {"$ref": "#"}}):
         with pytest.raises(UnusableSchema, match="refers to itself without end"):

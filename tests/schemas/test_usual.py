@@ -106,7 +106,8 @@ def test_a_long_schema_is_checked_without_a_validator() -> None:
 
 def test_what_is_not_usual_is_still_refused() -> None:
     wrong: list[dict[str, Any]] = [{"type": "text"}, {"required": "a"}, {"properties": {"a": {"pattern": "("}}}]
-    for schema in [*wrong, {"anyOf": []}, {"minLength": -1}, {"type": []}, {"$schema": DIALECTS[1], "items": []}]:
+    wrong += [{"anyOf": []}, {"minLength": -1}, {"type": []}, {"$schema": DIALECTS[1], "items": []}, {"$schema": 5}]
+    for schema in wrong:
         with pytest.raises(ValueError, match="schema is not a JSON Schema"):
             undecided_patterns(schema)
 
