@@ -68,8 +68,9 @@ class BatchSession:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
     def __init__(self, settings: BatchSettings) -> None:
-        if settings.out.is_symlink():  # the file has one state, whatever its name
-            settings = replace(settings, out=Path(os.path.realpath(settings.out)))
+        out = settings.out
+        if out.is_symlink() and (out.is_file() or not out.exists()):  # the file has one state, whatever its name
+            settings = replace(settings, out=Path(os.path.realpath(out)))
         self.settings = settings
         self.total: int | None = None
         self._running: VendorPhase | Runner | None = None

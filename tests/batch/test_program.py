@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree
@@ -114,6 +115,14 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
         machine.run("batch", source, "-m", "home/m", "-o", out, "--key-env", "MISSING_KEY").fails(2, "holds no key")
         assert server.log == []
     assert not Path(out).exists()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").is_symlink(), reason="stdout has no name here")
+def test_a_pipe_behind_a_link_is_named_as_the_user_named_it(machine: Machine, tmp_path: Path) -> None:
+    command = machine.command("batch", str(rows(tmp_path, prompts(2))), "-m", "glm-4.7", "-o", "/dev/stdout")
+    ended = subprocess.run([*command, "--simulate"], env=machine.env, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "/dev/stdout is a device or a pipe" in ended.stderr
 
 
 def test_the_cap_of_the_command_line(machine: Machine, tmp_path: Path) -> None:
