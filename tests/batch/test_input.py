@@ -279,6 +279,14 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path, kind: str, damage: str) ->
         open_reader(path).count()
 
 
+@pytest.mark.parametrize("name", ["in.csv", "in.txt"])
+def test_a_file_with_the_mark_of_an_encoding_that_it_does_not_have_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes("a\n一".encode("utf-16")[:-1])
+    with pytest.raises(CnllmError, match=rf"{name}: it is not utf-16-le") as raised:
+        list(open_reader(tmp_path / name, PromptTemplate("{a}") if name == "in.csv" else None).rows())
+    assert raised.value.hint == "--encoding E names another one"
+
+
 def test_a_damaged_gzip_file_on_stdin_is_named(tmp_path: Path) -> None:
     data = gzip.compress("".join(json.dumps(row) + "\n" for row in prompts(3000)).encode())
     (tmp_path / "in.gz").write_bytes(data[:-200])

@@ -30,6 +30,8 @@ def name_damage(name: str) -> Iterator[None]:
     """Raise `CnllmError` with the name of a file that cannot be read to its end."""
     try:
         yield
+    except UnicodeDecodeError as error:  # of UTF-16 and UTF-32: a byte of no character has no place in their text
+        raise CnllmError(f"{name}: it is not {error.encoding}", hint="--encoding E names another one") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CnllmError(f"{name}: {reason}", hint="is it whole?") from error
