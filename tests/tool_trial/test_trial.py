@@ -141,6 +141,15 @@ def test_an_endpoint_that_refuses_is_asked_once(tmp_path: Path, status: int) -> 
     assert not done.stdout
 
 
+def test_a_model_without_a_key_is_a_wrong_call_and_the_others_are_tried(tmp_path: Path) -> None:
+    with serving() as (url, bodies):
+        done = verify(tmp_path, url, models=("zai/glm-4.7", "local/m"))
+    assert (done.returncode, bool(bodies)) == (2, True)
+    assert "zai/glm-4.7: no key for zai" in done.stderr
+    assert "keys set ZAI_API_KEY" in done.stderr
+    assert "local/m over" in done.stdout
+
+
 def test_a_request_that_fails_later_is_that_task_s_problem(tmp_path: Path) -> None:
     with serving(lambda task, turn: 400 if task == "enum" else turn) as (url, _):
         done = verify(tmp_path, url, "--json")

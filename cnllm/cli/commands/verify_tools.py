@@ -10,6 +10,7 @@ from cnllm.cli.language.messages import localize
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
+from cnllm.errors import CnllmError
 from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
     reports = []
     status = errors.WHOLE
     for model in models:
-        report = _try(registry, model, allowance, simulate=simulate)
+        try:
+            report = _try(registry, model, allowance, simulate=simulate)
+        except CnllmError as error:
+            errors.print_error(f"{model.name}: {error.message}", error.hint)
+            status = errors.worst_status(status, errors.exit_status(error))
+            continue
         reports.append(report)
         if report.failed is not None:
             errors.print_error(f"{report.model} did not answer: {report.failed}")
@@ -65,7 +71,7 @@ def print_plan() -> int:
 
 def _try(registry: Registry, model: Model, allowance: TrialAllowance, *, simulate: bool) -> TrialReport:
     """Try one model."""
-    api_key = None if simulate else client_factory.read_key(model, None)
+    api_key = None if simulate else probe_target.of_model(model).api_key
 
     def open_client(transport: Any) -> Client:
         return Client(registry, transport, simulate=simulate, api_key=api_key)
