@@ -131,8 +131,8 @@ def test_json_is_the_same_in_every_language(machine: Machine, args: tuple[str, .
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("models", "show", "glm-4.7"), ("接口", "可开关，默认开启", "输入 0.6，输出 2.2", "（每百万 token）")),
-        (("models", "list", "--provider", "deepseek"), ("模型", "价格/百万 token", "文本", "可开关")),
+        (("models", "show", "glm-4.7"), ("接口", "可开关，默认开启", "（每百万 token）", "\n  不支持 ")),
+        (("models", "list", "--provider", "deepseek"), ("模型", "价格/百万 入/出", "文本", "可开关")),
         (("call", "--quote", "-m", "glm-4.7", "hi"), ("没有发送任何请求", "（通常误差在 ", "费用：至少")),
         (("logs", "list"), ("轮数", "模拟")),
         (("keys", "list"), ("密钥来自", "这个文件")),

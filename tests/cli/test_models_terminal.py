@@ -31,9 +31,9 @@ def screen(machine: Machine, *args: str, rows: int = 24, columns: int = 80, **en
     return text.replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("columns", [80, 100])
-def test_every_line_fits_and_every_id_is_whole(machine: Machine, columns: int) -> None:
-    text = screen(machine, "--all", columns=columns, PAGER="cat")
+@pytest.mark.parametrize(("columns", "lang"), [(80, "C.UTF-8"), (80, "zh_CN.UTF-8"), (100, "C.UTF-8")])
+def test_every_line_fits_and_every_id_is_whole(machine: Machine, columns: int, lang: str) -> None:
+    text = screen(machine, "--all", columns=columns, PAGER="cat", LANG=lang)
     lines = text.splitlines()
     assert [line for line in lines if display_width(line) > columns] == []
     provider, names = "", set()

@@ -115,7 +115,9 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
         ("released", str(status.released) if status and status.released else ""),
         ("shutdown", str(status.shutdown) if status and status.shutdown else ""),
         ("status", localize_word(status.is_) + localize(since) + localize(use) if status and status.is_ else ""),
-        *_states(model),
+        ("can", _capabilities(model, True)),
+        ("cannot", _capabilities(model, False)),
+        ("unknown", _capabilities(model, None)),
         *[(localize_word("note"), localize(f"{note.said}: {note.did}")) for note in model.notes],
     ]
     title = f" · {flags.title}" if flags.title else ""
@@ -145,12 +147,11 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
     return ", ".join(words)
 
 
-def _states(model: Model) -> list[tuple[str, str]]:
+def _capabilities(model: Model, can: bool | None) -> str:
+    """Return what a model can do, or cannot, or what is unknown of it."""
     from cnllm.model_facts.capabilities import capabilities
 
-    states = capabilities(model).items()
-    words = (("can", True), ("cannot", False), ("unknown", None))
-    return [(word, ", ".join(name for name, state in states if state.value is value)) for word, value in words]
+    return ", ".join(name for name, state in capabilities(model).items() if state.value is can)
 
 
 def _keys(names: list[str] | None) -> str:
