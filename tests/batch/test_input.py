@@ -282,7 +282,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path, kind: str, damage: str) ->
 @pytest.mark.parametrize("name", ["in.csv", "in.txt"])
 def test_a_file_with_the_mark_of_an_encoding_that_it_does_not_have_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes("a\n一".encode("utf-16")[:-1])
-    with pytest.raises(CnllmError, match=rf"{name}: it is not utf-16-le") as raised:
+    with pytest.raises(CnllmError, match=rf"{name}: it is not in utf-16-le") as raised:
         list(open_reader(tmp_path / name, PromptTemplate("{a}") if name == "in.csv" else None).rows())
     assert raised.value.hint == "--encoding E names another one"
 

@@ -31,7 +31,7 @@ def name_damage(name: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:  # of UTF-16 and UTF-32: a byte of no character has no place in their text
-        raise CnllmError(f"{name}: it is not {error.encoding}", hint="--encoding E names another one") from error
+        raise CnllmError(f"{name}: it is not in {error.encoding}", hint="--encoding E names another one") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CnllmError(f"{name}: {reason}", hint="is it whole?") from error
