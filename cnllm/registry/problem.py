@@ -72,7 +72,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return the most similar of the right words as a question, or ""."""
     import difflib
 
-    matches = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f". Did you mean '{matches[0]}'?" if matches else ""
 
 

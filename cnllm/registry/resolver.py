@@ -59,7 +59,9 @@ class Resolver:
         own_protocol = _declared_protocol(layers)
         wire = protocol or own_protocol
         if not isinstance(wire, str):
-            raise self.layers.error(["providers", provider], f"providers.{provider} names no protocol")
+            protocols = ", ".join(self.layers.names("protocols"))
+            message = f"providers.{provider} names no protocol; it is one of {protocols}"
+            raise self.layers.error(["providers", provider], message)
         if wire == own_protocol and wire not in self.layers.names("protocols"):
             raise self._unknown_protocol(wire, layers)
         self._require_protocol(provider, wire, own_protocol)
@@ -210,7 +212,7 @@ class Resolver:
                 continue
             provider, id = _split(aliases[alias])
             if provider not in self.layers.names("providers"):
-                raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{provider}/{id}'")
+                raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{aliases[alias]}'")
             if document.builtin:
                 provider, id = self._apply_preference(aliases[alias])
             return provider, id, alias

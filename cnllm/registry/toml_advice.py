@@ -97,6 +97,8 @@ def _line_repairs(line: str) -> Iterator[tuple[str, str]]:
         yield "a table in braces has no comma before its end", re.sub(r",\s*}", " }", line)
     if re.search(r"=>|:=|==", line):
         yield "a value follows a single =", re.sub(r"=>|:=|==", "=", line, count=1)
+    if (code := _code(line)).endswith(","):
+        yield "a line has no comma at its end", code[:-1] + _comment(line)
     yield from _number_repairs(line)
     yield from _pair_repairs(line)
     if line.count('"') % 2:

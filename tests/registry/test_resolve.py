@@ -236,7 +236,7 @@ def test_a_wire_the_endpoint_does_not_speak_is_refused(registry: Registry, proto
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ('[providers.h]\nbase_url = "http://h"\n', 1, "names no protocol"),
+        ('[providers.h]\nbase_url = "http://h"\n', 1, "names no protocol; it is one of .*openai-chat"),
         (
             '[providers.h]\nbase_url = "http://h"\nprotocol = "openai-chatt"\n',
             3,
@@ -255,6 +255,11 @@ def test_an_endpoint_without_a_wire_is_told_with_its_line(
     with pytest.raises(RegistryError, match=said) as caught:
         registry.resolve("home/x" if "home/x" in text else "h/x")
     assert told(caught.value).line == line
+
+
+def test_an_alias_of_no_provider_is_told_as_it_is_written(files: Files) -> None:
+    with pytest.raises(RegistryError, match=r"alias 'm' names no model: 'glm-4\.77'\n"):
+        files.load('[aliases]\nm = "glm-4.77"\n').resolve("m")
 
 
 # ── the built-in file ────────────────────────────────────────────────────────
