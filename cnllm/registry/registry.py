@@ -62,6 +62,10 @@ class Registry:
         self._lock = fork_safe(RLock())  # no thread may store results of old files beside new ones
         self._set_documents(documents)
 
+    def __repr__(self) -> str:
+        files = ", ".join(str(document.path) for document in self._documents)
+        return f"<Registry {len(self._layers.names('providers'))} providers: {files}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a registry cannot be copied; load its files anew: Registry.load()")
 

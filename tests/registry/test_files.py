@@ -64,6 +64,11 @@ def test_paths_given_to_load_stand_instead_of_the_users(files: Files, monkeypatc
     assert output(Registry.load(two, three)) == 3
 
 
+def test_the_repr_has_the_number_of_providers_and_the_files(files: Files) -> None:
+    registry = files.load(HOME)
+    assert repr(registry) == f"<Registry {len(registry.providers)} providers: {', '.join(registry.files)}>"
+
+
 def test_a_file_may_have_windows_line_ends_and_no_last_one(files: Files) -> None:
     path = files.write(limit(4).replace("\n", "\r\n").rstrip().encode())
     model = Registry.load(path).resolve("home/x")
