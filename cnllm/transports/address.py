@@ -63,7 +63,7 @@ class Address(Struct, frozen=True):
             return errors.connect_timeout(self.host, seconds)
         if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
             return errors.unsupported_url(f"{self.scheme}://{self.name}")
-        return errors.connect_failed(self.host, str(error) or type(error).__name__)
+        return errors.connect_failed(self.name, str(error) or type(error).__name__)
 
 
 class Destination(Struct, frozen=True):

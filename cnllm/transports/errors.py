@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
@@ -105,12 +106,16 @@ def no_free_connection(host: str, seconds: float | None) -> Timeout:
 _UNKNOWN_NAME = re.compile(r"\[Errno (-\d+|8|11001)\]")  # of getaddrinfo, on Linux, macOS and Windows
 
 
-def connect_failed(host: str, reason: str) -> TransportError:
-    """Return the error of a refused connection, an unknown host or an untrusted certificate."""
-    hint = "check the address, and that the server runs" if is_loopback(host) else "check the address and the network"
+def connect_failed(name: str, reason: str) -> TransportError:
+    """Return the error of a refused connection, an unknown host or an untrusted certificate.
+
+    `name` is the host with its port, where that is not the usual one.
+    """
+    is_local = is_loopback(urlsplit(f"//{name}").hostname or "")
+    hint = "check the address, and that the server runs" if is_local else "check the address and the network"
     if _UNKNOWN_NAME.search(reason):
         reason, hint = "its name cannot be resolved", "is the address right, and is there a network?"
-    return _unsent(TransportError(f"no connection to {host}: {reason}", retryable=True, hint=hint))
+    return _unsent(TransportError(f"no connection to {name}: {reason}", retryable=True, hint=hint))
 
 
 def _unsent(error: Sent) -> Sent:

@@ -234,7 +234,7 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     elif isinstance(error, httpx.ProxyError) and proxy is not None:
         return errors.proxy_refused(host, proxy, reason)
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        result = errors.connect_failed(host, reason)
+        result = errors.connect_failed(httpx.URL(plan.url).netloc.decode("ascii"), reason)
     else:
         result = errors.error_before_status(host, reason, began=_response_began(error))
     return result if proxy is None else errors.name_proxy(result, proxy)

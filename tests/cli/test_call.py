@@ -284,7 +284,7 @@ def test_nothing_came_and_1(machine: Machine, script: list[Step]) -> None:
 
 def test_nobody_listens_and_1(machine: Machine) -> None:
     machine.overlay("http://127.0.0.1:9/v1")
-    machine.run(*CALL, "hi").fails(1, "no connection to 127.0.0.1")
+    machine.run(*CALL, "hi").fails(1, "no connection to 127.0.0.1:9: ")
 
 
 def test_time_runs_out(machine: Machine) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -218,6 +219,7 @@ def test_a_refused_connection_is_tried_again(make: Make, monkeypatch: pytest.Mon
 def test_a_connection_that_is_refused_for_good(client: Driver, naps: list[float], verb: str) -> None:
     with Peer(refuses=True) as peer, pytest.raises(cnllm.TransportError, match="no connection to 127") as caught:
         ask(client, verb, at(peer))
+    assert f"no connection to {urlsplit(peer.url).netloc}: " in caught.value.message
     assert not isinstance(caught.value, cnllm.Timeout)
     assert (caught.value.retryable, caught.value.reply, len(naps)) == (True, None, 2)
 
