@@ -107,8 +107,7 @@ class Output:
             if is_new:
                 sync_folder(path.parent)
         except OSError as error:
-            hint = "name a file that can be written" if not path.parent.is_dir() else None
-            raise CnllmError(f"{path}: {error.strerror}", hint=hint) from error
+            raise CnllmError(f"{path}: {error.strerror}", hint="choose another -o OUT") from error
 
     def append(self, lines: Sequence[bytes]) -> list[int]:
         """Write lines at the end and put them on the disk. Return the place of each.

@@ -311,4 +311,5 @@ class BatchState:
                 hint="move it away: it is made anew from OUT, without the marks of unanswered requests",
             ) from error
         except OSError as error:
-            raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
+            message = f"{error.filename or self.path}: {error.strerror}"
+            raise CnllmError(message, hint="choose another -o OUT") from error

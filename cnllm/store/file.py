@@ -301,12 +301,12 @@ class DatabaseFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        hint = f"check the free disk space and the permissions of {self.path.parent}"
         try:
             yield
         except sqlite3.OperationalError as error:
             if _is_busy(error):
                 raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
-            hint = f"check the free disk space and the permissions of {self.path.parent}"
             raise CnllmError(f"{self.path}: {error}", hint=hint) from error
         except sqlite3.ProgrammingError as error:  # the caller's fault, and not the file's
             raise CnllmError(
@@ -317,7 +317,7 @@ class DatabaseFile:
                 f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one"
             ) from error
         except OSError as error:
-            raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
+            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=hint) from error
 
 
 def _keep_forever(connection: sqlite3.Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree
@@ -123,6 +124,13 @@ def test_a_pipe_behind_a_link_is_named_as_the_user_named_it(machine: Machine, tm
     ended = subprocess.run([*command, "--simulate"], env=machine.env, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "/dev/stdout is a device or a pipe" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files, not even from root")
+def test_a_folder_that_takes_no_files_is_told_with_what_to_do(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Hi\n")
+    done = machine.run("batch", str(tmp_path / "in.txt"), "-m", "glm-4.7", "-o", "/proc/out.jsonl", "--simulate")
+    done.fails(2, "out.jsonl.state: ", "choose another -o OUT")
 
 
 def test_the_cap_of_the_command_line(machine: Machine, tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def test_with_nothing_kept_each_says_so(machine: Machine) -> None:
     machine.run("logs", "export", "abc").fails(2, "abc", "cnllm logs list")
 
 
+def test_a_folder_that_cannot_be_made_is_named_with_what_to_check(machine: Machine) -> None:
+    (machine.home / "a-file").write_text("")
+    done = machine.run("logs", "list", env={"CNLLM_DATA_DIR": str(machine.home / "a-file" / "x")})
+    done.fails(2, "a-file", "the permissions of")
+
+
 def test_list_shows_the_last_first(kept: Machine) -> None:
     lines = kept.run("logs", "list").out.splitlines()
     assert lines[0].split() == ["ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT"]
