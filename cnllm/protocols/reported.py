@@ -17,6 +17,7 @@ from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
+    "Candidates",
     "CountsReader",
     "InvalidCounts",
     "ReplyStart",
@@ -28,7 +29,6 @@ __all__ = [
     "find_fault",
     "finish_kind",
     "finish_word",
-    "has_index",
     "is_error",
     "key_name",
     "known_keys",
@@ -36,7 +36,6 @@ __all__ = [
     "number_text",
     "other_counts",
     "read_finish",
-    "reply_index",
 ]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
@@ -167,18 +166,58 @@ def as_index(value: Any) -> Any:
     return None if type(value) in (list, dict) else value
 
 
-def has_index(choice: dict[str, Any], position: int, index: Any) -> bool:
-    """Whether a choice has this index. One without an index has it as the first of its list."""
+class Candidates:
+    """Picks the candidate that is the reply: the one with index 0, or the first one where none has that index.
+
+    In a stream that is known at its end: until then the other candidates wait.
+    """
+
+    __slots__ = ("_is_found", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_found = False
+        self._waiting: list[dict[str, Any]] = []
+
+    def pick(
+        self, choices: Any, is_empty: Callable[[dict[str, Any]], bool], *, whole: bool
+    ) -> tuple[list[dict[str, Any]], list[Any]]:
+        """Return the candidates of a chunk, or of a body, that are the reply, and the indexes of those left out."""
+        found: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
+        index = _first_index(choices) if whole and type(choices) is list else 0
+        for position, choice in enumerate(choices if type(choices) is list else ()):
+            if type(choice) is not dict:
+                continue
+            # One more with the same index is another candidate.
+            if _index(choice, position) == index and (not found or (not whole and is_empty(choice))):
+                found.append(choice)
+            else:
+                others.append(choice)
+        if found and not self._is_found:
+            self._is_found = True
+            others, self._waiting = [*self._waiting, *others], []
+        elif not self._is_found:
+            self._waiting += others
+            others = []
+        return found, [choice.get("index") for choice in others]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Return the candidates that are the reply because no other one came."""
+        waiting, self._waiting = self._waiting, []
+        index = _first_index(waiting)
+        return [choice for choice in waiting if _index(choice, 0) == index]
+
+
+def _index(choice: dict[str, Any], position: int) -> Any:
+    """Return the index of a candidate: its own, or its position in the list."""
     own = as_index(choice.get("index"))
-    return position == 0 if own is None else bool(own == index)
+    return position if own is None else own
 
 
-def reply_index(choices: Sequence[Any]) -> Any:
-    """Return the index of the choice of a whole body that is the reply: 0, or without it that of the first choice."""
-    found = [(position, choice) for position, choice in enumerate(choices) if type(choice) is dict]
-    if not found or any(has_index(choice, position, 0) for position, choice in found):
-        return 0
-    return as_index(found[0][1].get("index"))
+def _first_index(choices: Sequence[Any]) -> Any:
+    """Return the index of the candidate that is the reply: 0, or that of the first where none has it."""
+    indexes = [_index(choice, position) for position, choice in enumerate(choices) if type(choice) is dict]
+    return indexes[0] if indexes and 0 not in indexes else 0
 
 
 def read_finish(value: Any, flags: Flags) -> FinishWord | None:

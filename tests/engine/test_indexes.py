@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import Model, engine
+from cnllm import Model, StreamCut, engine
 
 from .test_counted_once import models, read
 
@@ -105,6 +105,36 @@ def test_the_only_choice_of_a_body_is_the_reply_whatever_its_index(models: dict[
         reply = engine.parse_response(models[protocol], 200, {}, json.dumps(body).encode())
         assert (reply.text, reply.finish) == ("Hello", "stop")
         assert "choice-dropped" not in [note.code for note in reply.notes]
+
+
+@pytest.mark.parametrize("index", [1, "1", 7])
+def test_the_only_choice_of_a_stream_is_the_reply_whatever_its_index(models: dict[str, Model], index: Any) -> None:
+    chat = [choice(index, content="Hel"), choice(8, content="another"), choice(index, content="lo")]
+    gemini = [{"candidates": [{**candidate(index, text), "finishReason": None}]} for text in ("Hel", "lo")]
+    for protocol, stream in (
+        (CHAT, [{"id": "x", "choices": []}, *chat, choice(index, "stop")]),
+        (GEMINI, [*gemini, {"candidates": [candidate(index, "")]}]),
+    ):
+        for size in (0, 1):
+            reply = read(models[protocol], stream, size)
+            assert (reply.text, reply.finish) == ("Hello", "stop")
+    with pytest.raises(StreamCut) as caught:
+        read(models[GEMINI], gemini)
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == "Hello"
+
+
+def test_the_choice_with_the_usual_index_is_the_reply_although_another_came_first(models: dict[str, Model]) -> None:
+    chunks = [choice(1, content="B"), choice(0, content="A"), choice(1, "stop"), choice(0, "stop")]
+    reply = read(models[CHAT], chunks)
+    assert (reply.text, reply.finish) == ("A", "stop")
+    assert [note.said for note in reply.notes if note.code == "choice-dropped"] == ["choice 1"]
+
+
+def test_a_candidate_without_an_index_is_no_other_one(models: dict[str, Model]) -> None:
+    chunks = [{"candidates": [candidate(index, text)]} for index, text in ((1, "B"), (None, "A"), (1, "b"))]
+    assert read(models[GEMINI], chunks).text == "A"
+    assert read(models[GEMINI], [chunks[1]]).text == "A"
 
 
 def candidate(index: Any, text: str) -> dict[str, Any]:

@@ -33,13 +33,12 @@ from cnllm.protocols.pieces import (
     WholeText,
 )
 from cnllm.protocols.reported import (
+    Candidates,
     add_counts,
     find_fault,
-    has_index,
     is_error,
     number_text,
     read_finish,
-    reply_index,
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
@@ -71,6 +70,7 @@ class ChatDecoder:
         self._plain_keys, self._choice_keys = _answer_keys(flags)
         self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
+        self._candidates = Candidates()
         self._is_answered = False  # a choice came
         self._has_answer = False  # text or a call came
         self._has_calls = self._has_reasoning = False  # a call came, reasoning in a field came
@@ -109,25 +109,20 @@ class ChatDecoder:
             usage = get_first(data, flags.usage.at if flags.usage else None)
             if type(usage) is dict:
                 out += add_counts(self._counts, usage, flags)
-        is_read = False
-        choices = choices if type(choices) is list else []
-        index = reply_index(choices) if whole else 0
-        for position, choice in enumerate(choices):
-            is_usual = type(choice) is dict and choice.get("index") == index
-            is_first = is_usual or (type(choice) is dict and has_index(choice, position, index))
-            if is_first and (not is_read or (not whole and _is_empty(choice))):
-                is_read = True  # one more with the same index is another candidate
-                self._choice(choice, out, whole=whole)
-            elif type(choice) is dict:
-                dropped = f"choice {choice.get('index', position)!r}"
-                out.append(Note("choice-dropped", "n", dropped, "left out: the first choice is the reply"))
+        found, left_out = self._candidates.pick(choices, _is_empty, whole=whole)
+        for choice in found:
+            self._choice(choice, out, whole=whole)
+        for index in left_out:
+            out.append(Note("choice-dropped", "n", f"choice {index!r}", "left out: the first choice is the reply"))
         if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
 
     def end(self) -> list[Piece]:
-        """Return the spoken answer, as far as it came."""
+        """Return the only choice, if its index is another one, and the spoken answer, as far as it came."""
         out: list[Piece] = []
+        for choice in self._candidates.rest():
+            self._choice(choice, out, whole=False)
         self._end_audio(out)
         return out
 

@@ -38,13 +38,12 @@ from cnllm.protocols.pieces import (
     TextPiece,
 )
 from cnllm.protocols.reported import (
+    Candidates,
     as_count,
     count_pieces,
     find_fault,
-    has_index,
     merge_with_notes,
     read_finish,
-    reply_index,
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
@@ -62,12 +61,16 @@ _READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 class GeminiDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_about", "_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_lists", "_open_call")
+    __slots__ = (
+        *("_about", "_call_count", "_candidates", "_counts", "_flags", "_has_finish", "_is_derived"),
+        *("_lists", "_open_call"),
+    )
 
     reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
+        self._candidates = Candidates()
         self._has_finish = False
         self._about: dict[str, Any] = {}  # keys of the candidate that are not decoded, so far
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}  # the items of lists in these, so far, by their content
@@ -88,27 +91,25 @@ class GeminiDecoder:
         for key in ("modelStatus", "promptFeedback"):
             if value := data.get(key):
                 yield ExtraPiece(key, value)
-        is_read = False
-        candidates = candidates if type(candidates) is list else []
-        index = reply_index(candidates) if whole else 0
-        for position, candidate in enumerate(candidates):
-            is_first = type(candidate) is dict and has_index(candidate, position, index)
-            if is_first and (not is_read or (not whole and not candidate.get("content"))):
-                is_read = True  # one more with the same index is another candidate
-                yield from self._candidate(candidate, whole=whole)
-            elif type(candidate) is dict:
-                dropped = f"candidate {candidate.get('index', position)!r}"
-                yield Note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
+        found, left_out = self._candidates.pick(candidates, _is_empty, whole=whole)
+        for candidate in found:
+            yield from self._candidate(candidate, whole=whole)
+        for index in left_out:
+            yield Note("choice-dropped", "n", f"candidate {index!r}", "left out: the first candidate is the reply")
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
     def end(self) -> list[Piece]:
-        """Return the lists of data about the answer with the items of all chunks: each has its own, or all so far."""
+        """Return the only candidate, if its index is another one, and the lists of data about the answer.
+
+        Of the lists each chunk has its own items, or all so far: here they have the items of all chunks.
+        """
+        out = [piece for candidate in self._candidates.rest() for piece in self._candidate(candidate, whole=False)]
         whole: dict[str, Any] = {}
         for (key, name), items in self._lists.items():
             known = whole.get(key, self._about[key])
             if type(known) is dict and (every := [*items.values()]) != known.get(name):
                 whole[key] = {**known, name: every}
-        return [Annotations(whole)] if whole else []
+        return [*out, Annotations(whole)] if whole else out
 
     def _candidate(self, candidate: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
         """Decode one candidate."""
@@ -248,6 +249,11 @@ class GeminiDecoder:
                 self._is_derived = True
         yield from notes
         yield from count_pieces(counts, self._flags, usage)
+
+
+def _is_empty(candidate: dict[str, Any]) -> bool:
+    """Whether a candidate holds nothing of an answer; it may hold a finish reason."""
+    return not candidate.get("content")
 
 
 def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piece]:
