@@ -166,6 +166,13 @@ SHAPES: dict[str, tuple[str, Make]] = {
         RESPONSES,
         lambda n: [CALL_BEGINS] + [arguments("delta", delta="xyz" * 20) + arguments("done", arguments="x")] * n,
     ),
+    "a text and its end": (
+        RESPONSES,
+        lambda n: [
+            event(f"output_text.{kind}", output_index=0, item_id="m0", **{key: " word" * size})
+            for kind, key, size in [("delta", "delta", 40), ("done", "text", 1)] * n
+        ],
+    ),
     "thoughts": (
         RESPONSES,
         lambda n: [

@@ -57,6 +57,7 @@ from cnllm.types import (
 from cnllm.types.lenient_json import break_off, decode_arguments, replace_surrogates
 
 _COUNTED = (TextPiece, ReasoningPiece, CallPieces)
+_MAX_SPACE = 64  # characters at both ends of a text that a repetition may lack
 
 __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
 
@@ -329,14 +330,17 @@ class ReplyBuilder:
         self._release(out)
         parts = self.collected.parts
         size = parts.text.size if part is None else parts.text_size(part)
-        if not self.is_idle or self._is_text_changed or (part is None and len(whole) <= size):
+        if not self.is_idle or self._is_text_changed:
+            return
+        if len(whole) <= size:
+            # A much shorter one is not compared: there may be many, and each comparison reads all pieces.
+            is_short = len(whole) + _MAX_SPACE < size / 2
+            if part is not None and (is_short or not parts.text_of(part).lstrip().startswith(whole.strip())):
+                subject = f"{size} characters in pieces, others in the whole text"
+                out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
             return
         text = parts.text.whole() if part is None else parts.text_of(part)
-        if len(whole) <= size:
-            if not text.strip().startswith(whole.strip()):
-                subject = f"{len(text)} characters in pieces, others in the whole text"
-                out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
-        elif whole.startswith(text) and (part is None or parts.is_last(part)):
+        if whole.startswith(text) and (part is None or parts.is_last(part)):
             self._put(whole[len(text) :], out, in_reasoning=False)
         elif len(whole.strip()) > len(text.strip()):
             before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
