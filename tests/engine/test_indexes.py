@@ -86,6 +86,21 @@ def test_pieces_of_two_calls_with_indexes_in_text_come_to_their_own_call(
     assert not reply.incomplete
 
 
+@pytest.mark.parametrize("begins", ["", "{}", SECOND[:2]])
+@pytest.mark.parametrize("id", [{}, {"id": "cg"}])
+def test_a_piece_without_a_name_at_a_new_index_goes_on_with_the_open_call(
+    models: dict[str, Model], begins: str, id: dict[str, str]
+) -> None:
+    rest = SECOND.removeprefix(begins)
+    tail = [
+        choice(0, tool_calls=[{"index": 1, "function": {"arguments": piece}, **id}]) for piece in (rest[:4], rest[4:])
+    ]
+    chunks = [chat_piece(0, FIRST, name="f"), chat_piece(0, begins, name="g"), *tail, choice(0, "tool_calls")]
+    reply = read(models[CHAT], chunks, tools=TOOLS)
+    assert [(call.name, call.raw) for call in reply.tool_calls] == [("f", FIRST), ("g", SECOND)]
+    assert not reply.incomplete
+
+
 def test_an_index_that_is_text_in_some_chunks_only_is_the_same_index(models: dict[str, Model]) -> None:
     chunks = [chat_piece("0", FIRST[:4], name="f"), chat_piece(0, FIRST[4:]), choice(0, "tool_calls")]
     reply = read(models[CHAT], chunks, tools=TOOLS)
