@@ -225,6 +225,25 @@ def test_a_reply_in_which_another_begins_is_cut_there(models: dict[str, Model], 
             assert "second-reply" not in codes(reply)
 
 
+@pytest.mark.parametrize(("name", "events"), [(MESSAGES, messages("Hello", 9)), (RESPONSES, responses("Hello", 9))])
+def test_the_name_of_an_event_is_its_type_where_the_data_have_none(
+    models: dict[str, Model], name: str, events: list[Any]
+) -> None:
+    def frame(event: dict[str, Any], end: str) -> str:
+        rest = {key: value for key, value in event.items() if key != "type"}
+        return f"event: {event['type']}{end}data: {json.dumps(rest)}{end}{end}"
+
+    plan = engine.build_request(models[name], "hi", stream=True)
+    for end in ("\n", "\r\n"):
+        frames = [frame(event, end).encode() for event in events]
+        body = b"".join(frames)
+        for pieces in (frames, [body], [body[at : at + 1] for at in range(len(body))], body.splitlines(keepends=True)):
+            parser = engine.StreamParser(models[name], plan=plan)
+            for piece in pieces:
+                parser.feed(piece)
+            assert (parser.close().text, parser.close().finish) == ("Hello", "stop")
+
+
 def test_other_choices_are_left_out_with_a_note(models: dict[str, Model]) -> None:
     other = {"index": 1, "delta": {"content": "B"}}
     chunks = [{"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": "A"}}, other]}]

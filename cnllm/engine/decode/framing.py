@@ -21,6 +21,7 @@ __all__ = [
     "ErrorData",
     "JsonArrayElements",
     "JsonLines",
+    "NamedData",
     "SseParser",
     "detect_mode",
     "is_complete",
@@ -37,6 +38,7 @@ _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
 _FIELD = re.compile(rb"[A-Za-z_-]*(?::|\Z)")  # a comment is a field without a name
 _ERROR_FIELD = re.compile(rb"error:(.*)", re.IGNORECASE | re.DOTALL)
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_TYPED = (b' {"type"', b'{"type"')
 _MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n"
@@ -48,22 +50,33 @@ class ErrorData(bytes):
     __slots__ = ()
 
 
+class NamedData(bytes):
+    """The data of an event whose `name` they may not repeat."""
+
+    name: str
+
+
 class SseParser:
     """The parser of a stream: `feed` bytes in pieces of any size, and get the data of every event that became complete.
 
     The time is linear in the bytes. An event may have `limit` bytes, its unfinished line included. A longer event is
-    replaced by `TOO_LONG`, and nothing is read after it.
+    replaced by `TOO_LONG`, and nothing is read after it. With `names` data that do not begin with their type are
+    `NamedData` where the event has a name.
     """
 
-    __slots__ = ("_counted_lines", "_data", "_data_size", "_event", "_limit", "_line", "_size", "_start", "_was_cr")
+    __slots__ = (
+        *("_counted_lines", "_data", "_data_size", "_event", "_limit", "_line", "_names", "_size", "_start"),
+        "_was_cr",
+    )
 
-    def __init__(self, limit: int = sys.maxsize) -> None:
+    def __init__(self, limit: int = sys.maxsize, *, names: bool = False) -> None:
         self._limit = limit
+        self._names = names
         self._size = 0  # bytes of the unfinished event
         self._data_size = self._counted_lines = 0  # bytes in finished lines of the event, and the lines counted in it
         self._line: list[bytes] = []  # the pieces of an unfinished line
         self._data: list[bytes] | None = None  # the data lines of an unfinished event
-        self._event = b""
+        self._event = b""  # the line with the name of the event, where it says something
         self._was_cr = False
         self._start = True
 
@@ -78,7 +91,7 @@ class SseParser:
         if chunk.find(b"\r") >= 0 or self._was_cr:  # `in` costs more: it first tries whether its left is a number
             chunk = self._unify(chunk)
         if self._data is None and not self._event:
-            if not self._line and (single := _single_event(chunk)) is not None:
+            if not self._line and (single := _single_event(chunk, self._names)) is not None:
                 self._size = 0
                 return [single]
             if (events := self._plain_events(chunk)) is not None:
@@ -98,16 +111,17 @@ class SseParser:
             self._line.append(rest)
         data = before = self._data
         event = self._event
-        if data is None and not event and len(lines) != 3 and (events := _named_events(lines)) is not None:
+        if data is None and not event and len(lines) != 3 and (events := _named_events(lines, self._names)) is not None:
             self._size = len(rest)
             return events
         out: list[bytes] = []
         for line in lines:
             if not line:
-                if event:
+                if event and _is_error(event):
                     out.append(ErrorData(b"\n".join(data or ())))
                 elif data is not None:
-                    out.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    whole = data[0] if len(data) == 1 else b"\n".join(data)
+                    out.append(whole if not event or whole.startswith(_TYPED) else _with_name(whole, event))
                 data, event = None, b""
             elif line.startswith(b"data:"):
                 # JSON ignores leading white space, so the one space after the colon may stay.
@@ -116,13 +130,12 @@ class SseParser:
                 else:
                     data.append(line[5:])
             elif line.startswith(b"event:"):
-                # Other names add nothing to the data.
-                event = line if _names_error(line) and _ERROR.fullmatch(line[6:].strip()) else b""
+                event = line if self._names or _is_error(line) else b""
             elif line == b"data":
                 data = data if data is not None else []
                 data.append(b"")
             elif (stray := _stray_event(line)) is not None:
-                if event:
+                if event and _is_error(event):
                     data = [*(data or ()), line]
                     continue
                 if data is not None:
@@ -166,7 +179,7 @@ class SseParser:
 
     def closing_event(self) -> list[bytes]:
         """Return the data of an unfinished event that ends with `[DONE]`, which ends the stream. Otherwise nothing."""
-        if self._event:
+        if self._event and _is_error(self._event):
             return []
         data = self._data or []
         if self._line:
@@ -228,17 +241,25 @@ class SseParser:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _single_event(text: bytes) -> bytes | None:
+def _single_event(text: bytes, names: bool) -> bytes | None:
     """Return the data of one event with one line of data, as most servers send each; None where the text is another.
 
-    A name other than that of an error adds nothing to the data.
+    With `names` they have the name of the event where it may add something.
     """
     begin, end = 0, text.find(b"\n")
     if text[:6] == b"event:" and not _names_error(text[:end]):
         begin, end = end + 1, text.find(b"\n", end + 1)
     if end != len(text) - 2 or text[-1] != _NEWLINE or text[begin : begin + 5] != b"data:":
         return None
-    return text[begin + 5 : end]
+    data = text[begin + 5 : end]
+    return data if not (names and begin) or data.startswith(_TYPED) else _with_name(data, text[: begin - 1])
+
+
+def _with_name(data: bytes, line: bytes) -> bytes:
+    """Return data with the name in a line of their event."""
+    named = NamedData(data)
+    named.name = line[6:].strip().decode("utf-8", "replace")
+    return named
 
 
 def _stray_event(line: bytes) -> bytes | None:
@@ -252,19 +273,27 @@ def _stray_event(line: bytes) -> bytes | None:
     return None if is_field else line
 
 
-def _named_events(lines: list[bytes]) -> list[bytes] | None:
+def _named_events(lines: list[bytes], names: bool) -> list[bytes] | None:
     """Return the data of events that have a name and one line of data each; None where there are others."""
     if not len(lines) % 3 and not any(lines[2::3]):
         data = [line[5:] for line in lines[1::3] if line.startswith(b"data:")]
-        names = [line for line in lines[::3] if line.startswith(b"event:") and not _names_error(line)]
-        if len(data) == len(names) == len(lines) // 3:
-            return data
+        heads = [line for line in lines[::3] if line.startswith(b"event:") and not _names_error(line)]
+        if len(data) == len(heads) == len(lines) // 3:
+            if not names:
+                return data
+            pairs = zip(data, heads, strict=True)
+            return [line if line.startswith(_TYPED) else _with_name(line, head) for line, head in pairs]
     return None
 
 
 def _names_error(line: bytes) -> bool:
     """Whether the name of an event may be that of an error: `error`, `Error` or `ERROR`, perhaps after others."""
     return line.find(b"rror") >= 0 or line.find(b"RROR") >= 0
+
+
+def _is_error(line: bytes) -> bool:
+    """Whether the line with the name of an event names an error."""
+    return _names_error(line) and _ERROR.fullmatch(line[6:].strip()) is not None
 
 
 def detect_mode(head: bytes, *, at_end: bool = False) -> str | None:

@@ -18,6 +18,7 @@ from cnllm.engine.decode.framing import (
     ErrorData,
     JsonArrayElements,
     JsonLines,
+    NamedData,
     SseParser,
     detect_mode,
     is_complete,
@@ -83,7 +84,8 @@ class StreamParser:
         self._flags = flags
         self._builder = reply_builder(model, tools, plan)
         self._collected = self._builder.collected
-        self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(most_event)
+        # On wires whose streams end with an event each event has a type.
+        self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(most_event, names=codec.proof == "event")
         self._arrays = codec.json_arrays
         framing = flags.stream.framing if flags.stream else None
         self._lines = framing == "ndjson" and (plan is None or plan.stream)
@@ -143,7 +145,7 @@ class StreamParser:
         events = self._framing.feed(chunk)
         found = repeat(None, len(events)) if fast_decode is None else [*map(fast_decode, events)]
         for data, match in zip(events, found, strict=True):
-            if match is not None and type(data) is bytes:
+            if match is not None and type(data) is not ErrorData:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
                 if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
@@ -231,6 +233,8 @@ class StreamParser:
         if type(decoded) is not dict:
             out += self._collected.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
             return
+        if type(data) is NamedData and "type" not in decoded:
+            decoded["type"] = data.name
         if self._raw is not None:
             self._raw.append(decoded)
         if self._meter is not None:
