@@ -80,7 +80,7 @@ class LeakFilter:
         self._pending = ""
         self._failures = 0
         self._is_plain = False  # the next marker begins no block
-        self._is_refused = False  # the next marker is the opener of a block that was given up
+        self._refused_end = 0  # markers before it are text: they belong to a block that was given up
         self._text_openers: dict[str, InlineLine] = {}  # the closers of openers that are text → the line of the opener
         self._is_cut = False
         self._ends: Markers | None = None  # the closing tags of the reasoning that is open
@@ -140,6 +140,15 @@ class LeakFilter:
         self._unread += len(text)
         self._input += [(text[start : start + _WINDOW], blocks) for start in reversed(starts)]
 
+    def _refuse(self, text: str, size: int, *, blocks: bool = True) -> None:
+        """Read a text next of which the markers in the first `size` characters are text."""
+        self._read_next(text, blocks=blocks)
+        self._refused_end = self._fed - self._unread + size
+
+    def _position(self, rest: str) -> int:
+        """Return the position in the channel of a text that is the next to be read."""
+        return self._fed - self._unread - len(rest)
+
     def _read(self, *, final: bool) -> None:
         """Read all text that waits."""
         while self._input:
@@ -184,15 +193,17 @@ class LeakFilter:
             if stays is not None:
                 return self._read_tag(marker, text, end, is_text=stays)
         else:
-            self._is_plain = self._is_plain or self._is_refused or not blocks
+            is_refused = self._position(text) < self._refused_end
+            self._is_plain = self._is_plain or is_refused or not blocks
             begins = not self._is_plain and self._begins(marker, text, end, final=final)
             if begins and not self._is_quoted():
                 self._is_plain = False
                 self._open_block(self._rules[marker], text, end)
                 return text[end:]
-            alone = None if begins is None else self._alone_end(markers, index, text, end, begins=begins, final=final)
+            is_text = begins is True or is_refused
+            alone = None if begins is None else self._alone_end(markers, index, text, end, is_text=is_text, final=final)
             if alone is not None:
-                self._is_plain = self._is_refused = False
+                self._is_plain = False
                 if alone:
                     self._output.add_candidate(BlockResult(text[:alone], [], "it is not a whole call"))
                     return text[alone:]
@@ -265,10 +276,12 @@ class LeakFilter:
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
-    def _alone_end(self, markers: Markers, index: int, text: str, end: int, *, begins: bool, final: bool) -> int | None:
+    def _alone_end(
+        self, markers: Markers, index: int, text: str, end: int, *, is_text: bool, final: bool
+    ) -> int | None:
         """Return the end of the marker, or of its tag, if it is to be removed; 0 if it stays, None if unknown."""
         marker, tracker = markers.markers[index], self._tracker
-        is_text = begins or self._is_refused or self._text_openers.get(marker) is tracker.line
+        is_text = is_text or self._text_openers.get(marker) is tracker.line
         if is_text or not self._trims or tracker.follows_tick or self._is_quoted():
             return 0
         if "`" in marker:
@@ -288,7 +301,7 @@ class LeakFilter:
             markers,
             begins_block,
             self._run,
-            self._fed - self._unread - len(text),
+            self._position(text),
             prose=tracker.line.prose,
             at_start=not tracker.prose and marker not in self._rules,
             final=final,
@@ -374,8 +387,7 @@ class LeakFilter:
             self._read_next(raw[end:])
             self._complete_block(raw[:end], raw[:end], leak, opener)
         else:
-            self._is_refused = True
-            self._read_next(raw)
+            self._refuse(raw, len(opener))
 
     def _end_block(self) -> None:
         """Decide about the block that is open at the end of the text."""
@@ -404,8 +416,7 @@ class LeakFilter:
                 if self._completed(rule, raw[start : match[1]], raw[start:]) is not None:
                     self._read_next(raw[start:])
                     raw = raw[:start]
-            self._is_refused = bool(raw[len(opener) :].strip())
-            self._read_next(raw, blocks=False)
+            self._refuse(raw, len(raw) if raw[len(opener) :].strip() else 0, blocks=False)
 
     def _completed(self, leak: Markup, opener: str, block: str) -> str | None:
         """Return a block at the end of the text with the closer that it lacks; None where more may be missing."""
@@ -435,13 +446,12 @@ class LeakFilter:
         if start > 0 and raw is block:  # the opener was text, a call may begin later
             self._count_failure()
             self._read_next(raw[start:])
-            self._read_next(raw[:start], blocks=False)
+            self._refuse(raw[:start], start if raw[len(opener) : start].strip() else 0, blocks=False)
             return
         if is_certain:
             self._reject(raw, leak, found, keeps=leak.then != "strip" and self._tools is None)
         else:
-            self._is_refused = True
-            self._read_next(raw)
+            self._refuse(raw, len(opener))
 
     def _count_failure(self) -> None:
         """Count an opener without a call; after `_PATIENCE` of them the filter looks only for tags of reasoning."""

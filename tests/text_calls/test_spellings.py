@@ -437,3 +437,18 @@ def test_the_marker_at_the_end_of_a_turn_is_no_text(model: str, end: str) -> Non
 def test_a_call_may_be_spread_over_indented_lines(model: str, text: str) -> None:
     for indent in ("", " " * 4, " " * 12, "\t\t"):
         assert seen_however_cut(model, text.replace("~", f"\n{indent}"), TOOLS)[:2] == (GET, "")
+
+
+SECTION = f"<｜DSML｜function_calls>\n{DSML}\n"
+UNFINISHED = DSML.replace("get", "exec").replace("</｜DSML｜parameter>\n", "").replace("</｜DSML｜invoke>", "")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [SECTION[: SECTION.index("</") + size] for size in (1, 2, 9, 17)]
+    + [f"{SECTION}{UNFINISHED}</｜DSML｜function_calls>", f"<tool_call>\n{PAIR}\n<tool_call>\n"],
+)
+def test_a_block_that_is_no_call_keeps_all_of_its_markup(block: str) -> None:
+    model = "zai/glm-4.7" if "arg_key" in block else "deepseek/deepseek-flash"
+    calls, text, _ = seen_however_cut(model, f"I look it up.\n\n{block}", TOOLS)
+    assert (calls, text) == ([], f"I look it up.\n\n{block}")
