@@ -9,6 +9,7 @@ One rule decides about every marker, in this order:
 4. Where the grammar allows no more of what follows, the opener is text, and the text passes at once. So it is with a
    block that is not complete at the end, unless the reply was cut off.
 5. Any other marker is removed where it stands alone on a line, or at either end of the text; in a sentence it stays.
+   One that begins as a word does is text.
 
 The filter holds back only text that could still become a marker, an open block, and the text behind a block that may
 show that the block is quoted. The time is linear in the text: compiled literals skip plain text, a block is read
@@ -282,7 +283,8 @@ class LeakFilter:
         """Return the end of the marker, or of its tag, if it is to be removed; 0 if it stays, None if unknown."""
         marker, tracker = markers.markers[index], self._tracker
         is_text = is_text or self._text_openers.get(marker) is tracker.line
-        if is_text or not self._trims or tracker.follows_tick or self._is_quoted():
+        is_word = marker[0].isalnum()  # of the answer, perhaps
+        if is_text or is_word or not self._trims or tracker.follows_tick or self._is_quoted():
             return 0
         if "`" in marker:
             return end if final and not text[end:].strip() and not self._is_cut else 0

@@ -13,7 +13,7 @@ from cases import each
 
 import cnllm
 
-from .support import answers, called, read, seen_however_cut, told, tool, wire
+from .support import REGISTRY, answers, called, read, seen_however_cut, told, tool, wire
 
 TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
 GET = [("get", {"city": "Rome"})]
@@ -452,3 +452,10 @@ def test_a_block_that_is_no_call_keeps_all_of_its_markup(block: str) -> None:
     model = "zai/glm-4.7" if "arg_key" in block else "deepseek/deepseek-flash"
     calls, text, _ = seen_however_cut(model, f"I look it up.\n\n{block}", TOOLS)
     assert (calls, text) == ([], f"I look it up.\n\n{block}")
+
+
+@pytest.mark.parametrize("text", ["functools", "Use functools\n", "functools\n\nThat is it.", "The module:\nfunctools"])
+def test_a_word_that_may_begin_a_call_is_text(text: str) -> None:
+    model = REGISTRY.resolve("openai-compatible/phi-4-mini", base_url="http://127.0.0.1:1/v1")
+    assert cnllm.sanitize(model, text, TOOLS).text == text
+    assert cnllm.sanitize(model, f"functools[{JSON}]", TOOLS).text == ""
