@@ -659,6 +659,26 @@ def test_lines_of_json_are_read_the_same_in_pieces(home: Home, size: int) -> Non
     assert parser.close().text == "hi"
 
 
+@each("end", ["\n", "\r\n"])
+def test_lines_of_json_that_nobody_declared_are_a_stream_and_may_be_cut(plain: cnllm.Model, end: str) -> None:
+    lines = [json.dumps(chunk) + end for chunk in (delta(content="h"), delta(content="i"), finish("stop"))]
+    parser = engine.StreamParser(plain)
+    parser.feed("".join(lines).encode())
+    assert (parser.close().text, parser.close().finish) == ("hi", "stop")
+    for cut in ("".join(lines[:2]), "".join(lines)[:-9]):
+        parser = engine.StreamParser(plain)
+        parser.feed(cut.encode())
+        with pytest.raises(cnllm.StreamCut) as caught:
+            parser.close()
+        assert caught.value.reply is not None
+        assert caught.value.reply.text == "hi"
+    failure = json.dumps({"error": {"message": "no room", "code": 503}})
+    parser = engine.StreamParser(plain)
+    parser.feed(f"{lines[0]}{failure}{end}".encode())
+    with pytest.raises(cnllm.EndpointError, match="no room"):
+        parser.close()
+
+
 @each("start", [b"\n\xef\xbb\xbf", b" \r\n\xef\xbb\xbf", b"  ", b"\n\n"])
 @each("size", [1, 2, 3, 1000])
 def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(

@@ -371,6 +371,12 @@ class StreamParser:
             decoded = decode_lenient(body)
         except NotJson:
             decoded = None
+            if (lines := _json_lines(body)) is not None:
+                self._mode = "sse"
+                for line in lines:
+                    if not self._has_ended:
+                        self._read_event(line, out)
+                return
         if type(decoded) is not dict:
             self._collected.fault = endpoint_errors.read_fault(self._status, self._headers, body, self._flags)
             return
@@ -458,6 +464,13 @@ class StreamParser:
                 hint="try again",
                 reply=replace(error.reply, finish="cut"),
             ) from None
+
+
+def _json_lines(body: bytes) -> list[bytes] | None:
+    """Return the lines of a body that is a stream of objects, one a line; None where it is something else."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    is_stream = len(lines) > 1 and lines[0].lstrip()[:1] == b"{" and all(map(is_complete, lines[:2]))
+    return lines if is_stream else None
 
 
 def parse_response(
