@@ -74,8 +74,7 @@ class AsyncCallRun(CallDriver):
             raise public_error from error.__cause__
         finally:
             await self.close()
-            if self._watch is not None:
-                self._watch.call_ended(self.finished)
+            self._report_end()
 
     def leave(self) -> None:
         """End the call from another task, as soon as possible. No further request is sent."""

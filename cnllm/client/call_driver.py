@@ -129,6 +129,13 @@ class CallDriver:
         """Set the reply of the call."""
         self.finished = self._echo.reply(self._add_timing(reply))
 
+    def _report_end(self) -> None:
+        """Report the end of the call, with what had arrived of one that its caller closed."""
+        if self._watch is not None:
+            has_ended = self.finished is not None or self._error is not None
+            partial = None if has_ended or self._call is None else self._call.partial_reply()
+            self._watch.call_ended(self.finished, self.redact_reply(partial))
+
     def _report_retry(self, step: Sleep) -> None:
         if self._watch is not None and step.error is not None:
             self._watch.retry_scheduled(redact_error(step.error, self._echo.secrets), step.seconds)

@@ -54,8 +54,7 @@ class CallRun(CallDriver):
             raise public_error from error.__cause__
         finally:
             self.close()
-            if self._watch is not None:
-                self._watch.call_ended(self.finished)
+            self._report_end()
 
     def _carry_out(self, step: Any) -> Any:
         if self._closed:

@@ -119,7 +119,7 @@ class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     """A call ended: with a reply (`finish`), with an `error` (its class), or closed by its caller (neither).
 
     `registry` is the version of the data on the endpoint, as in `Reply.registry`. `charged` says whether a failed call
-    may be charged; `cost` is then what is known of it.
+    may be charged; `cost` is then, and for a call that was closed, what is known of it.
     """
 
     attempts: int
@@ -259,10 +259,17 @@ class Watch:
             elif note.code in _REPAIRS:
                 self.emit(Repaired, code=note.code, flag=note.flag)
 
-    def call_ended(self, reply: Reply | None) -> None:
-        """Report the end of the call: with a reply, or closed by its caller. After an error report nothing."""
-        if self._ended or reply is None:
+    def call_ended(self, reply: Reply | None, partial: Reply | None = None) -> None:
+        """Report the end of the call: with a reply, or closed by its caller. After an error report nothing.
+
+        `partial` is what had arrived of a call that was closed.
+        """
+        if self._ended or (reply is None and partial is None):
             self._end()
+            return
+        if reply is None:
+            assert partial is not None
+            self._end(usage=partial.usage, cost=partial.cost, response_model=partial.model, response_id=partial.id)
             return
         self.notes(reply.notes)
         self._end(

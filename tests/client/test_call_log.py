@@ -116,6 +116,22 @@ def test_a_tag_is_short_can_be_printed_and_is_never_sent(client: Driver, data: P
     assert "my-tag" not in str(tagged)
 
 
+def test_a_stream_that_its_reader_leaves_has_the_cost_of_what_arrived(make: Make, data: Path, tmp_path: Path) -> None:
+    script = [stream(usage(), *map(delta, "abcdef"), delta(finish="stop"))]
+    with Peer(script, script) as peer:
+        model = priced(tmp_path, peer)
+        with contextlib.closing(make(log_calls=True, api_key=TOKEN)) as client, client.stream(model, "Hi") as events:
+            next(iter(events))
+        with Client(log_calls=True, api_key=TOKEN) as plain, plain.stream(model, "Hi") as stopped:
+            next(iter(stopped))
+            left = stopped.stop()
+    assert left is not None
+    assert left.cost is not None
+    assert (left.cost.amount, left.cost.missing) == (EACH, ("output",))
+    for turn in turns():
+        assert (turn.error.type, turn.cost, turn.usage) == ("Interrupted", left.cost, left.usage)
+
+
 def test_a_program_that_does_not_close_its_client_loses_no_call(data: Path, tmp_path: Path) -> None:
     program = "import cnllm; cnllm.Client(simulate=True, log_calls=True).call('glm-4.7', 'Hi')"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env={**os.environ})
