@@ -429,19 +429,24 @@ class HttpRequest:
     async def _send_events(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Send the events of a call as they arrive, and return its reply."""
         stream, limits = await self._prepare(exchange, messages, options, stream=True)
-        async with limits as admitted, stream:
-            self._begin_call(admitted, stream)
-            async for events in stream.batches():
-                if exchange.fallback is not None:
-                    self._use_model(exchange, stream)
-                data = exchange.events(events)
-                if not data:
-                    continue
-                if self._entry.first is None:
-                    self._entry.first = time.monotonic() - self._clock
-                await self._response.write(exchange, data)
-            reply: Reply = stream.reply
-            admitted.reply = reply
+        try:
+            async with limits as admitted, stream:
+                self._begin_call(admitted, stream)
+                async for events in stream.batches():
+                    if exchange.fallback is not None:
+                        self._use_model(exchange, stream)
+                    data = exchange.events(events)
+                    if not data:
+                        continue
+                    if self._entry.first is None:
+                        self._entry.first = time.monotonic() - self._clock
+                    await self._response.write(exchange, data)
+                reply: Reply = stream.reply
+                admitted.reply = reply
+        except (asyncio.CancelledError, ClientGone):  # nobody waits for the rest, but what came is charged
+            if (left := await stream.stop()) is not None:
+                self._request_monitor.leave(left)
+            raise
         return reply
 
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:

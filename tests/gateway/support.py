@@ -44,6 +44,7 @@ class Answer:
     lost: bool = False  # the connection is closed without an answer
     torn: bool = False  # a whole reply lacks its last bytes
     counts: Json = field(default_factory=dict)  # beside those of tokens
+    beside: Json = field(default_factory=dict)  # in the first chunk
 
 
 def say(text: str, **more: Any) -> Answer:
@@ -126,7 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         base = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1, "model": "upstream"}
         for index, delta in enumerate(answer.deltas):
-            self._chunk({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+            beside = {} if index else answer.beside
+            self._chunk({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}], **beside})
             if answer.wait is not None and index == 0:
                 answer.wait.wait(20)
                 for _ in range(2000 if answer.lasts else 0):  # until the client has gone, which only writing shows

@@ -392,6 +392,19 @@ def test_a_client_that_goes_takes_all_of_its_requests_with_it(tmp_path: Path, ca
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+def test_what_had_arrived_when_a_client_went_is_counted(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    upstream = Upstream(say("Hello.", wait=go_on, beside={"usage": {"prompt_tokens": 1000}}))
+    body = {**BODIES["openai-chat"], "stream": True, "max_tokens": 100}
+    with gateway_for(upstream, tmp_path) as http:
+        with http.stream("POST", "/v1/chat/completions", json=body) as response:
+            next(response.iter_raw())
+        entry = json.loads(_ended_entry())
+        go_on.set()
+    assert (entry["outcome"], entry["usage"]) == ("the client has gone", {"input": 1000})
+    assert entry["cost"] == {"amount": "0.0006", "currency": "USD", "missing": ["output"], "at_most": "0.00082"}
+
+
 def test_a_client_that_reads_nothing_is_given_up(tmp_path: Path) -> None:
     upstream = Upstream(Answer([{"content": "x" * 100_000}] * 300))
     body = json.dumps({**BODIES["openai-chat"], "stream": True}).encode()

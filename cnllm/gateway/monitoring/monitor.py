@@ -87,6 +87,11 @@ class RequestMonitor:
         self._entry.notes = notes
         set_reply(self._entry, reply, notes)
 
+    def leave(self, reply: Reply) -> None:
+        """Take in what had arrived of a reply when its client went."""
+        self._entry.usage, self._entry.cost = reply.usage, reply.cost
+        self._entry.reply_id, self._entry.reply_model = reply.id, reply.model
+
     def end(
         self, secrets: Iterable[str], fields: Callable[[Entry], dict[str, Any]], *, is_kept: bool
     ) -> Callable[[], None] | None:
