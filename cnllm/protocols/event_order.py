@@ -283,6 +283,8 @@ class EventOrder:
 def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda text: (text,)) -> Iterator[Event]:
     """Yield the events of a whole reply, without `Finished`; `split` makes pieces of texts and of arguments."""
     calls = 0
+    if refusal := reply.extra.get("refusal"):  # it says what the texts are
+        yield ExtraAdded({"refusal": refusal})
     parts = citations_by_part(reply.message.parts, reply.citations, len(reply.text))
     for index, (part, _, citations) in enumerate(parts):
         match part:

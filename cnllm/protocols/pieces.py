@@ -20,6 +20,7 @@ __all__ = [
     "FACTS",
     "FINISH_RANKS",
     "LISTS",
+    "REFUSAL",
     "REFUSED",
     "Annotations",
     "CallEnd",
@@ -222,6 +223,8 @@ ANSWERED: Final = Mark("answered")
 """The chunk belongs to an answer."""
 REFUSED: Final = Mark("refused")
 """The model or the endpoint refused to answer."""
+REFUSAL: Final = (REFUSED, ExtraPiece("refusal", True))
+"""The model refused to answer, and the text that follows says so."""
 ENDED: Final = Mark("ended")
 """The word or the event came with which the wire ends a reply."""
 ANOTHER: Final = Mark("another")

@@ -20,6 +20,7 @@ from cnllm.types import Citation, Part, Seal, ToolCallStart
 
 __all__ = [
     "TokenField",
+    "is_refusal",
     "own_data",
     "reply_id",
     "select_keys",
@@ -42,6 +43,11 @@ def reply_id(id: str | None, prefix: str, *, is_own: bool = False) -> str:
         return id
     rest = re.sub(r"[^A-Za-z0-9_-]", "_", _FOREIGN_PREFIX.sub("", id, count=1))
     return f"{prefix}{rest or uuid4().hex}"
+
+
+def is_refusal(extra: Mapping[str, Any]) -> bool:
+    """Whether the text of a reply with these data is a refusal of the model."""
+    return extra.get("refusal") is True
 
 
 def stream_id(id: str, prefix: str) -> str:

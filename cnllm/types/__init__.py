@@ -347,8 +347,9 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     the data on the endpoint, by which the request was built and the reply was read; "" where there is no endpoint.
     `citations` are the sources that the endpoint names, in the order in which they came. `extra` holds data without a
     field of their own, by OpenAI's names: `logprobs` (a list of tokens), `service_tier`, `system_fingerprint`,
-    `stop_sequence`, and `usage`, the keys of the endpoint's usage object that `Usage` does not have (`cost`, searches,
-    tokens of sounds). Further keys about the reply have the endpoint's own names (`container`, `moderation`).
+    `stop_sequence`, `refusal` (true where the text is a refusal of the model), and `usage`, the keys of the endpoint's
+    usage object that `Usage` does not have (`cost`, searches, tokens of sounds). Further keys about the reply have the
+    endpoint's own names (`container`, `moderation`).
     """
 
     text: str

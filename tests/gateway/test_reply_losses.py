@@ -35,7 +35,7 @@ def message(*blocks: Json, stop_reason: str = "end_turn", **keys: Any) -> Json:
     return {**head, "content": list(blocks), "stop_reason": stop_reason, "usage": usage, **keys}
 
 
-def ask(client: str, target: str, reply: Json, folder: Path, *, stream: bool = False) -> httpx.Response:
+def ask(client: str, target: str, reply: Json, folder: Path, *, stream: bool = False, **keys: Any) -> httpx.Response:
     """The answer that a client gets of an endpoint that answers with a reply."""
     overlay = folder / "own.toml"
     overlay.write_text(f'[providers.own]\nprotocol = "{target}"\nbase_url = "http://127.0.0.1:9/own"\nkeys = []\n')
@@ -50,7 +50,7 @@ def ask(client: str, target: str, reply: Json, folder: Path, *, stream: bool = F
     http = http_client(registry, transport=httpx.MockTransport(answer), store=MemoryStore(), family="httpx")
     path, body = REQUESTS[client]
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    body = {"model": "own/m", **body, **({} if client == GEMINI or not stream else {"stream": True})}
+    body = {"model": "own/m", **body, **keys, **({} if client == GEMINI or not stream else {"stream": True})}
     url = "http://cnllm.invalid" + path.replace("MODEL", "own/m").replace("METHOD", method)
     response: httpx.Response = http.post(url, json=body)
     return response
@@ -100,6 +100,37 @@ def test_an_unknown_reason_of_an_incomplete_response_is_not_that_of_a_limit(
         assert '"reason":"max_output_tokens"' not in response.text
     elif not stream:
         assert "finish-unknown" in response.headers["x-cnllm-notes"]
+
+
+REFUSALS: dict[str, Json] = {
+    CHAT: {"choices": [{"index": 0, "message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}]},
+    RESPONSES: {
+        "status": "completed",
+        "output": [{"type": "message", "id": "msg_1", "content": [{"type": "refusal", "refusal": "I cannot."}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("target", REFUSALS)
+def test_a_refusal_of_the_model_has_its_field(target: str, stream: bool, schema: bool, tmp_path: Path) -> None:
+    object_format = {"type": "json_schema", "name": "answer", "schema": {"type": "object"}}
+    formats: Json = {CHAT: {"response_format": {"type": "json_schema", "json_schema": object_format}}}
+    formats[RESPONSES] = {"text": {"format": object_format}}
+    reply = {"id": "1", "model": "m", **REFUSALS[target]}
+    for client in (CHAT, RESPONSES):
+        keys = formats[client] if schema else {}
+        text = ask(client, target, reply, tmp_path, stream=stream, **keys).text
+        _, seen = read(client, text.encode())
+        assert (seen.text, seen.finish, seen.extra["refusal"]) == ("I cannot.", "content_filter", True), client
+        assert '"content":"I' not in text
+        assert '"type":"output_text"' not in text
+        assert '"finish_reason":"content_filter"' not in text
+    for client in (MESSAGES, GEMINI):
+        response = ask(client, target, reply, tmp_path, stream=stream)
+        assert read(client, response.content)[1].finish == "content_filter"
+        assert "key-foreign" not in response.headers.get("x-cnllm-notes", "")
 
 
 @pytest.mark.parametrize("stream", [False, True])

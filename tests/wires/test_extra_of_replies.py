@@ -320,7 +320,10 @@ def test_the_probabilities_of_a_refusal_are_those_of_its_tokens() -> None:
         "finish_reason": "stop",
     }
     body = json.dumps({"choices": [choice]}).encode()
-    assert engine.parse_response(endpoint("openai-chat"), 200, {}, body).extra == {"logprobs": TOKENS}
+    reply = engine.parse_response(endpoint("openai-chat"), 200, {}, body)
+    assert reply.extra == {"refusal": True, "logprobs": TOKENS}
+    told = engine.encode_reply("openai-chat", reply)["choices"][0]["logprobs"]
+    assert told == {"content": None, "refusal": TOKENS}
 
 
 def test_a_client_of_gemini_reads_why_its_prompt_was_blocked() -> None:

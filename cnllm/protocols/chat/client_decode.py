@@ -17,7 +17,7 @@ from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
     FINISH_RANKS,
-    REFUSED,
+    REFUSAL,
     CallEnd,
     CallPieces,
     CitationPiece,
@@ -240,7 +240,7 @@ class ChatDecoder:
                 self._end_audio(out)
         refusal = message.get("refusal")
         if type(refusal) is str and refusal:
-            out.append(REFUSED)
+            out += REFUSAL
             self._content(refusal, out)
         calls, old = message.get("tool_calls"), message.get("function_call")
         if not calls and type(old) is dict and (old.get("name") or old.get("arguments")):

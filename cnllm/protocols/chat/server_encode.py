@@ -15,7 +15,7 @@ import msgspec
 from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
-from cnllm.protocols.reply_fields import select_keys, stream_id, with_counts
+from cnllm.protocols.reply_fields import is_refusal, select_keys, stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
     BlockEnd,
@@ -46,7 +46,7 @@ __all__ = ["PREFIX", "REPLY_KEYS", "StreamEncoder", "media_keys", "takes_raw", "
 PREFIX = "chatcmpl-"
 _ABOUT = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices."""
-REPLY_KEYS = frozenset([*_ABOUT, "logprobs", "annotations", "finish_reason"])
+REPLY_KEYS = frozenset([*_ABOUT, "logprobs", "annotations", "finish_reason", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 
@@ -54,7 +54,8 @@ _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "cont
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply."""
     text = reply.text or (None if reply.tool_calls else "")
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    field = _field(reply.extra)
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, field: text}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
@@ -68,7 +69,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
     finish = _reason(reply.finish, reply.raw_finish, reply.extra)
     # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
-    choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra), "finish_reason": finish}
+    choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra, field), "finish_reason": finish}
     body: dict[str, Any] = {
         "id": stream_id(reply.id or "", PREFIX),
         "object": "chat.completion",
@@ -83,14 +84,24 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 
 
 def _reason(finish: str, raw: str | None, extra: dict[str, Any]) -> str:
-    """Return the finish reason: the endpoint's own word where it is one of this protocol that nobody knows."""
+    """Return the finish reason: the endpoint's own word where it is one of this protocol that nobody knows.
+
+    A refusal of the model has a field of its own, and a usual end.
+    """
+    if finish == "content_filter" and is_refusal(extra):
+        return "stop"
     is_own = finish == "length" and raw is not None and extra.get("finish_reason") == raw
     return raw if is_own and raw is not None else _FINISH.get(finish, "stop")
 
 
-def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the log probabilities of the answer's tokens; None where there are none."""
-    return {"content": extra["logprobs"], "refusal": None} if extra.get("logprobs") else None
+def _logprobs(extra: dict[str, Any], field: str) -> dict[str, Any] | None:
+    """Return the log probabilities of the answer's tokens, by its field; None where there are none."""
+    return {"content": None, "refusal": None, field: extra["logprobs"]} if extra.get("logprobs") else None
+
+
+def _field(extra: dict[str, Any]) -> str:
+    """Return the field of a message that has the text of a reply."""
+    return "refusal" if is_refusal(extra) else "content"
 
 
 def media_keys(media: list[Media]) -> dict[str, Any]:
@@ -208,7 +219,7 @@ class StreamEncoder(ServerStream):
                 self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
                 delta = select_keys(extra, ("annotations",))
-                logprobs = _logprobs(extra)
+                logprobs = _logprobs(extra, _field(self._extra))
                 return [self._chunk(delta, logprobs=logprobs)] if delta or logprobs is not None else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
@@ -290,7 +301,8 @@ class StreamEncoder(ServerStream):
         if type(key) is int:
             before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key)
             return before, b"}}]%b" % self._after
-        return self._before + (b'"content":' if key is TextDelta else b'"reasoning_content":'), self._after
+        field = "reasoning_content" if key is ReasoningDelta else _field(self._extra)
+        return b'%b"%b":' % (self._before, field.encode()), self._after
 
     def _chunk(
         self, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None

@@ -71,7 +71,7 @@ _OF_CANDIDATE = (
     *("urlContextMetadata", "continuationToken"),
 )
 _OF_REPLY = ("modelStatus", "promptFeedback")
-REPLY_KEYS = frozenset([*_OF_CANDIDATE, *_OF_REPLY, "logprobs", "logprobsResult"])
+REPLY_KEYS = frozenset([*_OF_CANDIDATE, *_OF_REPLY, "logprobs", "logprobsResult", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
 
 

@@ -150,7 +150,7 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 _ABOUT = ("stop_details", "container", "diagnostics", "context_management", "input_transformations")
-REPLY_KEYS = frozenset([*_ABOUT, "stop_sequence", "stop_reason"])
+REPLY_KEYS = frozenset([*_ABOUT, "stop_sequence", "stop_reason", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
 
 

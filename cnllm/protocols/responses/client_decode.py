@@ -19,6 +19,7 @@ from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
     FINISH_RANKS,
+    REFUSAL,
     REFUSED,
     CallEnd,
     ExtraPiece,
@@ -217,7 +218,7 @@ def _text_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> I
 
 def _refusal_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a refusal."""
-    yield REFUSED
+    yield from REFUSAL
     yield from _text_delta(data, flags, records)
 
 
@@ -234,7 +235,7 @@ def _text_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> It
         return
     yield ANSWERED
     if is_refusal:
-        yield REFUSED
+        yield from REFUSAL
     record, index = records.find("message", data), _index(data)
     yield from whole_text(record, index, text, records)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cnllm.jsonpath import get
 from cnllm.protocols.pieces import (
-    REFUSED,
+    REFUSAL,
     CallEnd,
     CallPieces,
     CitationPiece,
@@ -252,7 +252,7 @@ def _message(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -
                 yield OpaquePiece({**item, "content": [part]})
             continue
         if is_refusal:
-            yield REFUSED
+            yield from REFUSAL
         yield from whole_text(record, index, text, records)
         if index not in record.logprobs and type(tokens := part.get("logprobs")) is list and tokens:
             record.logprobs.add(index)

@@ -14,7 +14,7 @@ from typing import Any
 from cnllm.protocols.reply_fields import with_counts
 from cnllm.types import Usage
 
-__all__ = ["ending", "failure_code", "is_refusal", "response_resource", "usage_counts"]
+__all__ = ["ending", "failure_code", "response_resource", "usage_counts"]
 
 _REPEATED: dict[type | tuple[type, ...], dict[str, Any]] = {
     (int, float): {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
@@ -96,7 +96,7 @@ def ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
     }
 
 
-def is_refusal(finish: str, raw: str | None) -> bool:
+def _is_refusal(finish: str, raw: str | None) -> bool:
     """Whether the model itself refused: the endpoint reports a normal end. Such a reply is complete."""
     return finish == "content_filter" and raw in ("completed", "stop")
 
@@ -106,7 +106,7 @@ def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
     match finish:
         case "length":
             return "incomplete", {"reason": "max_output_tokens"}
-        case "content_filter" if not is_refusal(finish, raw):
+        case "content_filter" if not _is_refusal(finish, raw):
             return "incomplete", {"reason": "content_filter"}
         case "error":
             return "failed", None

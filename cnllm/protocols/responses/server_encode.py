@@ -9,8 +9,8 @@ from typing import Any
 from cnllm.protocols import ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import own_data, reply_id, select_keys, stream_id
-from cnllm.protocols.responses.resource import ending, failure_code, is_refusal, response_resource, usage_counts
+from cnllm.protocols.reply_fields import is_refusal, own_data, reply_id, select_keys, stream_id
+from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -60,7 +60,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         continues = bool(output) and output[-1].get("type") == "message"
         if continues and type(part) is Text and own_data(part, _PROTOCOL).get("at"):
             output[-1]["content"].append(_content(part))
-        elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
+        elif (item := _item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
             output.append(item)
         if type(part) is Text and part.text:
             _annotate(output[-1]["content"][-1], [_annotation(citation, begin) for citation in own])
@@ -106,7 +106,7 @@ _ABOUT = (
     *("prompt_cache_diagnostics", "prompt_cache_options", "prompt_cache_retention", "tool_usage"),
     "incomplete_details",
 )
-REPLY_KEYS = frozenset([*_ABOUT, "logprobs"])
+REPLY_KEYS = frozenset([*_ABOUT, "logprobs", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
 
 
@@ -124,12 +124,12 @@ def _add_logprobs(output: list[dict[str, Any]], tokens: list[Any] | None) -> Non
         texts[-1]["logprobs"] = tokens
 
 
-def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -> dict[str, Any] | None:
+def _item(part: Part, id: str, tools: ClientTools, *, refuses: bool = False) -> dict[str, Any] | None:
     """Encode a part as an item, with an id of ours if it has none."""
     match part:
         case Text():
             item_keys = own_data(part, _PROTOCOL).get("item") or {"id": f"msg_{id}", "status": "completed"}
-            content = [_content(part, is_refusal=reply is not None and is_refusal(reply.finish, reply.raw_finish))]
+            content = [_content(part, refuses=refuses)]
             return {"type": "message", "role": "assistant", **item_keys, "content": content}
         case Reasoning():
             return _reasoning(part, id)
@@ -161,11 +161,11 @@ def takes_media(media: Media) -> bool:
     return media.data is not None and media_kind(media) == "image"
 
 
-def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
+def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
     """Encode a text as a content part."""
     part_keys = own_data(part, _PROTOCOL).get("part")
     if part_keys is None:
-        part_keys = {"type": "refusal"} if is_refusal else {"annotations": [], "logprobs": []}
+        part_keys = {"type": "refusal"} if refuses else {"annotations": [], "logprobs": []}
     if part_keys.get("type") == "refusal":
         return {"type": "refusal", "refusal": part.text, **part_keys}
     return {"type": "output_text", "text": part.text, **part_keys}
@@ -291,6 +291,8 @@ class StreamEncoder(ServerStream):
         if last is None or last.kind != kind or last.done:
             out, last = self._open_item(kind)
         last.pieces.append(text)
+        if kind == "message" and is_refusal(self._extra):
+            return [*out, self._item_frame("response.refusal.delta", last, content_index=0, delta=text)]
         if kind == "message":
             delta = self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])
             return [*out, delta, *(self._write_citations() if self._citations else ())]
@@ -299,7 +301,7 @@ class StreamEncoder(ServerStream):
     def _write_logprobs(self, tokens: list[Any]) -> list[Frame]:
         """Return the frame of the tokens of the last message: they come after their text."""
         last = self._message
-        if last is None:
+        if last is None or is_refusal(self._extra):
             return []
         last.logprobs += tokens
         if last.done:  # the final response has the item with them
@@ -332,7 +334,8 @@ class StreamEncoder(ServerStream):
         id = f"{self._id}_{len(self._items)}"
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
-            event, fields = "response.content_part.added", {"content_index": 0, "part": _content(Text(""))}
+            part = _content(Text(""), refuses=is_refusal(self._extra))
+            event, fields = "response.content_part.added", {"content_index": 0, "part": part}
         else:
             item = {"type": kind, "id": f"rs_{id}", "summary": []}
             part = {"type": "summary_text", "text": ""}
@@ -346,7 +349,7 @@ class StreamEncoder(ServerStream):
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next(iter(self._open.get(kind, ())), None)
         id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
-        item = _item(part, id, self._tools)
+        item = _item(part, id, self._tools, refuses=is_refusal(self._extra))
         if item is None:
             return []
         if kind == "message" and status != "completed":
