@@ -520,6 +520,35 @@ def test_the_fee_of_a_search_is_for_each_or_for_the_request(home: Home, per: str
     assert cost.amount == Decimal(amount)
 
 
+@each(
+    "rates, expected, missing",
+    [
+        ("output = 2.0", "1.2", ("output_audio",)),
+        ("output = 0", "1", ()),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_sound_of_an_answer_is_charged_at_no_price_of_text(
+    home: Home, rates: str, expected: str, missing: tuple[str, ...], stream: bool
+) -> None:
+    details = {"audio_tokens": 400_000}
+    counts = {"prompt_tokens": 1_000_000, "completion_tokens": 500_000, "completion_tokens_details": details}
+    key = "delta" if stream else "message"
+    choice = {"index": 0, key: {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": counts}).encode()
+    model = home(more=f'price = {{ currency = "USD", input = 1.0, {rates} }}')
+    parser = engine.StreamParser(model)
+    parser.feed(b"data: %b\n\ndata: [DONE]\n\n" % body if stream else body)
+    parser.end()
+    cost = parser.close().cost
+    assert cost is not None
+    assert (cost.amount, cost.missing, cost.at_most) == (
+        Decimal(expected),
+        missing,
+        None if missing else Decimal(expected),
+    )
+
+
 @each("rate, expected", [("", "5.3"), (", cached_audio = 3.0", "4.65")])
 def test_sound_has_its_own_price_also_where_it_was_cached(home: Home, rate: str, expected: str) -> None:
     flags = 'usage.input_audio = ["prompt_tokens_details.audio_tokens"]\nusage.cached_audio = ["heard"]'

@@ -289,9 +289,14 @@ def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, fac
     if "cached" in invalid:
         names = ("input", "input_audio") if media else ("input",)
         _miss_difference(total, "cached", rest, rates, "cached", names)
-    for name, usual in (("input_audio", "input"), ("cached_audio", "cached")):
+    sounds = {
+        "input_audio": ("input", rest),
+        "cached_audio": ("cached", rest),
+        "output_audio": ("output", usage.output),
+    }
+    for name, (usual, tokens) in sounds.items():
         if media.get(name, 0) is None:
-            _miss_difference(total, name, rest, rates, usual, (name,))
+            _miss_difference(total, name, tokens, rates, usual, (name,))
     if "reasoning" in invalid and price.output_thinking is not None and not facts.thought:
         _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
 
@@ -358,6 +363,10 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         yield "cache_write", written - hourly, None
         yield "cache_write_1h", hourly, None
     rest = usage.output or 0
+    if rates.get("output") != 0:  # otherwise its sound is free, too; the registry has no price for it
+        spoken = min(facts.media.get("output_audio") or 0, rest)
+        rest -= spoken
+        yield "output_audio", spoken, None
     is_dearer = facts.thought and price.output_thinking is not None
     yield "output_thinking" if is_dearer else "output", rest, None
 

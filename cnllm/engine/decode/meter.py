@@ -56,6 +56,7 @@ class Meter:
             and getattr(price, name) is not None
             and (paths := getattr(usage, name, None) if usage is not None else None)
         }
+        self._spoken = tuple((usage and usage.output_audio) or ())
         self._is_off_peak = None
         if price is not None and price.off_peak is not None:
             self._is_off_peak = lru_cache(4)(partial(_is_off_peak, price))
@@ -131,7 +132,10 @@ class Meter:
             return None
         if self._service and self._service_of(extra) is not None:
             return None
-        if self._iterations is not None and get(_own_counts(extra), self._iterations.at or "") is not None:
+        counts = _own_counts(extra)
+        if self._iterations is not None and get(counts, self._iterations.at or "") is not None:
+            return None
+        if counts and self._spoken and _media_count(counts, self._spoken) != 0:
             return None
         for rates in self._plain_rates(_minute(created)):
             if input > rates[0]:
@@ -200,6 +204,8 @@ class Meter:
             if rule.replaces is not None and calls.get(name, 0) != 0:
                 free = as_count(get_first(counts, self._tools)) or 0
         media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
+        if self._spoken and (spoken := _media_count(counts, self._spoken)) != 0:
+            media["output_audio"] = spoken
         return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, invalid, most_output)
 
     def calls(
