@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cnllm import Client
 from cnllm.registry import Registry
 
@@ -91,6 +93,21 @@ def test_any_object_is_asked_for_as_the_endpoint_takes_it(tmp_path: Path) -> Non
         body = upstream.bodies[-1]
         assert "JSON" in body["messages"][0]["content"], method
         assert {key: value for key, value in body.items() if key not in ("model", "messages")} == sent, method
+
+
+@pytest.mark.parametrize("answer", ["ok", '{"a": 1}'])
+def test_an_object_asked_for_by_a_schema_is_noted_and_judged_after_its_correction(answer: str, tmp_path: Path) -> None:
+    upstream = Upstream(say("Hello."), say(answer))
+    more = OWN.replace("[providers.own]\n", f'[providers.own]\nbase_url = "{upstream.url}"\n')
+    more = more.replace('methods = ["json_object"]', 'methods = ["json_schema"]')
+    body = {"model": "own/m", "messages": HELLO, "response_format": {"type": "json_object"}}
+    with gateway_for(upstream, tmp_path, "zai", more=more) as http:
+        response = http.post("/v1/chat/completions", json=body)
+        record = http.get(f"/v1/requests/{response.headers['x-request-id']}").json()
+    codes = [note["code"] for note in record["notes"]]
+    assert [sent["response_format"]["type"] for sent in upstream.bodies] == ["json_schema", "json_object"]
+    assert ("schema-method" in codes, "answer-corrected" in codes) == (True, True)
+    assert ("answer-invalid" in codes) is (answer == "ok")
 
 
 def test_types_of_the_protocols_own_kind_in_json_schema_are_mended(tmp_path: Path) -> None:

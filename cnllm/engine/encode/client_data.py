@@ -123,7 +123,7 @@ def _inner_notes(body: ClientData, model: Model) -> list[Note]:
     return notes
 
 
-def ask_for_object(request: Draft) -> Draft:
+def ask_for_object(request: Draft, ledger: Ledger) -> Draft:
     """Return the draft with a client's request for any JSON object as a schema, unless the endpoint takes it as it is.
 
     Most protocols take it only beside the word JSON in a message, and some endpoints not at all, or not in every mode.
@@ -137,6 +137,8 @@ def ask_for_object(request: Draft) -> Draft:
     takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)
     if takes_it and (place in _WITHOUT_WORD or any("json" in m.text.lower() for m in request.messages)):
         return request
+    reason = "no message has the word JSON" if takes_it else "the endpoint does not take it"
+    ledger.note("schema-method", "schema.methods", "any JSON object", f"asked for by a schema: {reason}")
     rest: dict[str, Any] = {}
     merge_patch(rest, plain)  # a copy, as deep as objects go
     remove(rest, place)

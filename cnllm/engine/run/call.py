@@ -404,7 +404,9 @@ class Call:
         """Return a nested call: whole, with the messages since, and without corrections."""
 
         def replan(*later: Message, **over: Any) -> Plan:
-            return replace(self._replan(*more, *later, **over), corrections=0)
+            plan = replace(self._replan(*more, *later, **over), corrections=0)
+            # A client's wish for any JSON object may go out as it is now: the words of a correction have JSON in them.
+            return plan if plan.answer is not None else replace(plan, schema=self.plan.schema, answer=self.plan.answer)
 
         plan = replace(replan(), if_cut="error")  # where an endpoint only streams, this call may be cut as well
         return self._nested(plan, replan, retry)
