@@ -100,6 +100,17 @@ def test_a_parameter_that_is_surely_a_typing_error_is_refused_and_an_option_is_n
         assert "did you mean" not in note.did
 
 
+def test_a_setting_that_the_wire_has_is_no_typing_error() -> None:
+    model = REGISTRY.resolve("openai-compatible/m", protocol="gemini", base_url="http://127.0.0.1:9/v1beta")
+
+    def codes(setting: str) -> list[str]:
+        plan = engine.build_request(model, "Hi", params={"generationConfig": {setting: 3}})
+        assert plan.body["generationConfig"][setting] == 3
+        return [note.code for note in plan.notes if note.code != "unknown-model"]
+
+    assert (codes("topK"), codes("audioTimestamp"), codes("topX")) == ([], [], ["param-unknown"])
+
+
 @each(
     "options, place",
     [

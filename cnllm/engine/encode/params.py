@@ -238,6 +238,7 @@ def add_other_params(body: dict[str, Any], other: dict[str, Any], flags: Flags, 
             _note_unknown(name, value, similar, ledger, is_sure=is_sure)
         elif type(value) is dict:
             settings = {path.split(".")[1] for path in paths if path.startswith(f"{name}.")}
+            settings |= fields(ledger.model.protocol).request.get(name, {}).keys()
             for key in [key for key in value if key not in settings]:
                 similar, is_sure = similar_name(key, settings)
                 if similar is not None:
