@@ -100,7 +100,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "media-dropped": "a line stands for a picture, sound, film or file: the model does not read it",
         "file-as-text": "the text of a file, or of a block that the endpoint does not know, was sent as text",
         "media-moved": "media in a result, a system message or an earlier answer moved to a user message after it",
-        "media-foreign": "a line stands for a picture that another model made",
+        "media-foreign": "a line stands for a picture or a sound that another model made",
         "media-as-text": "a picture or a sound of the answer became text: the client's wire has no place for it",
         "block-foreign": "a block of another endpoint, or of another wire in the answer, was left out",
         "cache-mark": "a mark of the prompt cache was left out: the endpoint takes none, as far as known, or no more",

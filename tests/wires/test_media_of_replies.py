@@ -122,6 +122,9 @@ def test_a_sound_that_a_client_names_goes_to_the_endpoint_that_keeps_it() -> Non
     request = engine.decode_request("openai-chat", body, origin=endpoint("openai-chat"))
     plan = engine.build_request(endpoint("openai-chat"), request.messages)
     assert plan.body["messages"][1] == {"content": "", **sound}
+    foreign = engine.build_request(endpoint("openai-chat"), engine.decode_request("openai-chat", body).messages)
+    said = [note.said for note in foreign.notes if note.code == "media-foreign"]
+    assert said == ["messages[1]: audio that another model made"]
 
 
 @pytest.mark.parametrize("has_text", [False, True])

@@ -19,6 +19,7 @@ from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 from cnllm.types.client_data import EMPTY
 from cnllm.types.documents import block_kind, unreadable_line
+from cnllm.types.media import media_noun
 from cnllm.types.parts import ANY_MODEL, CACHE_MARK
 
 __all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
@@ -246,8 +247,8 @@ def _replay_turn(
             else:
                 new = None
         elif type(new) is Media and (not is_own or new is not part):
-            subject, did = f"messages[{index}]: a picture that another model made", "words in its place"
-            ledger.note("media-foreign", "messages", subject, did)
+            subject = f"messages[{index}]: {media_noun(new)} that another model made"
+            ledger.note("media-foreign", "messages", subject, "words in its place")
             new = Text(placeholder_text(new))  # wires take pictures from users
         elif type(part) is Opaque and (new is None or (part.seal is None and not is_own)):
             new = None
