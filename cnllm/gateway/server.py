@@ -68,7 +68,7 @@ def run(
     server = _server(gateway)
 
     def stop(number: int, frame: Any) -> None:
-        """End the server, also before uvicorn has its own handler. At its end uvicorn raises the signal once more."""
+        """End the server, before it has its own handler."""
         server.should_exit = True
 
     signal.signal(signal.SIGTERM, stop)
@@ -122,9 +122,10 @@ def _server(gateway: Gateway) -> Any:
     """Return a server of uvicorn's. Raises `CnllmError` where a package is missing or too old."""
     uvicorn = _import_uvicorn()
     from cnllm.gateway.http_protocol import BoundedProtocol, Connections
+    from cnllm.gateway.http_server import DrainedServer
 
     connections = Connections(gateway.bounds, gateway.clients)
-    return uvicorn.Server(
+    return DrainedServer(
         uvicorn.Config(
             gateway,
             loop=(loop := "uvloop" if processes.loop_factory() else "asyncio"),

@@ -409,6 +409,9 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
 
     def stop(number: int, frame: Any) -> None:
         nonlocal stopping
+        if stopping:
+            send(number)  # a second Ctrl-C ends what still runs
+            return
         stopping = True
         job.stop()
         send(signal.SIGTERM)

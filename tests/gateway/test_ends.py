@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.limits.book import open_book
 from cnllm.gateway.server import running
 
-from .limits_support import book_with, cny, sqlite_url
+from .limits_support import book_with, cny, in_use, sqlite_url
 from .support import KEY, Answer, Upstream, registry_for, say
 from .test_http import BODIES, PATHS, serving
 
@@ -42,6 +43,15 @@ def children(pid: int) -> list[int]:
     if not path.exists():
         pytest.skip("no list of children here")
     return [int(child) for child in path.read_text().split()]
+
+
+def is_refused(host: str, port: int) -> bool:
+    """Whether nobody listens."""
+    try:
+        socket.create_connection((host, port), 10).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 # ── replies that run ──────────────────────────────────────────────────────────
@@ -89,6 +99,73 @@ def test_a_reply_that_outlasts_the_server_ends_with_an_error_of_the_protocol(
     assert line["outcome"] == "the server stopped"
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="a process cannot be stopped here")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_requests_that_wait_when_the_server_stops_are_answered(workers: str) -> None:
+    """Without it a restart under load resets connections whose requests nobody has read."""
+    content = json.dumps(BODIES["openai-chat"]).encode()
+    head = f"POST {PATHS['openai-chat']} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n"
+    request = f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+    with contextlib.ExitStack() as stack:
+        process, url = stack.enter_context(serving("--simulate", "--key", KEY, "--workers", workers))
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        host, _, port = url.removeprefix("http://").partition(":")
+        servers = [process.pid] if workers == "1" else children(process.pid)
+        for pid in servers:
+            os.kill(pid, signal.SIGSTOP)
+        clients = [stack.enter_context(socket.create_connection((host, int(port)), 10)) for _ in range(50)]
+        for client in clients:
+            client.sendall(request)
+        process.terminate()
+        for pid in servers:
+            os.kill(pid, signal.SIGCONT)
+        for client in clients:
+            client.settimeout(30)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="other signals here")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_second_ctrl_c_breaks_the_replies_off_and_their_cost_is_counted(workers: str, tmp_path: Path) -> None:
+    upstream = Upstream(say("Hello", wait=threading.Event(), lasts=False))
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "providers.toml").write_text(
+        f'[providers.mine]\nextends = "openai-compatible"\nbase_url = "{upstream.url}"\nkeys = ["THE_KEY"]\n'
+        '[models."mine/any"]\nprice = {currency = "CNY", input = 2, output = 8}\n'
+        "limits = {context = 100000, output = 8000}\n"
+    )
+    url_of_store = sqlite_url(tmp_path)
+    book, key, _ = book_with(url_of_store, budgets={"CNY": cny("100")})
+    env = {"CNLLM_CONFIG_DIR": str(config), "CNLLM_DATA_DIR": str(tmp_path), "THE_KEY": "sk-of-the-provider"}
+    body = {**BODIES["openai-chat"], "model": "mine/any", "stream": True}
+    arguments = ("--key", KEY, "--workers", workers, "--store", url_of_store)
+    with (
+        serving(*arguments, env=env) as (process, url),
+        httpx.stream(
+            "POST", url + PATHS["openai-chat"], json=body, headers={"authorization": f"Bearer {key}"}, timeout=60
+        ) as response,
+    ):
+        pieces = response.iter_text()
+        text = next(pieces)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        host, _, port = url.removeprefix("http://").partition(":")
+        until(lambda: is_refused(host, int(port)))  # it has begun to stop
+        process.send_signal(signal.SIGINT)
+        text += "".join(pieces)
+        assert process.wait(20) == 0
+        assert time.monotonic() - start < 15, "without it the stream goes on for 20 seconds"
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert "the gateway was stopped" in text
+    assert "Traceback" not in said, said
+    use = in_use(book)
+    assert use.spent["CNY"] > 0
+    assert not any(use.open.values())
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="one process here")
 def test_no_connection_waits_for_workers_that_stop(tmp_path: Path) -> None:
     """A balancer, or a client that tries again, learns at once that nobody takes a request here."""
@@ -111,14 +188,7 @@ def test_no_connection_waits_for_workers_that_stop(tmp_path: Path) -> None:
         start = time.monotonic()
         process.terminate()
 
-        def is_refused() -> bool:
-            try:
-                socket.create_connection((host, int(port)), 10).close()
-            except ConnectionRefusedError:
-                return True
-            return False
-
-        until(is_refused)
+        until(lambda: is_refused(host, int(port)))
         assert time.monotonic() - start < 15, "the stream goes on by itself after 20 seconds"
         assert process.poll() is None
         go.set()
