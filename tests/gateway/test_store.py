@@ -689,7 +689,7 @@ def test_a_full_disk_costs_state_and_a_log_line_and_nothing_else(tmp_path: Path)
     out, error = run.communicate(timeout=60)
     assert run.returncode == 0, error
     lines = out.splitlines()
-    assert [line.split()[0] for line in lines] == ["WARNING", "INFO"]
+    assert [line.split()[0] for line in lines] == ["WARNING", "WARNING"]
     assert "a.db" in lines[0]
     assert "without state" in lines[0]
 
@@ -734,6 +734,7 @@ def test_a_failure_is_logged_once_another_one_at_once_and_its_end(
     begin = "the gateway's store fails, and requests go on without state: "
     end = "the gateway's store works again"
     assert lines == [f"{begin}{text}" for text in ("full", "locked", "locked")] + [end, f"{begin}locked"]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}, "the log of requests has JSON alone"
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")

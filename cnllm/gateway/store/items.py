@@ -328,4 +328,4 @@ class FailureLog:
         """Log the end of a failure."""
         if self.failure is not None:
             self.failure = self._logged = None
-            _log.info("the gateway's store works again")
+            _log.warning("the gateway's store works again")
