@@ -178,6 +178,7 @@ def test_a_disk_that_is_full_at_the_start_is_told_as_such(tmp_path: Path) -> Non
     code = (
         "import resource, sys; from cnllm.store import Store; from cnllm.errors import CnllmError\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "sys.dont_write_bytecode = True\n"  # Python would leave a cut file of a module that is compiled now
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
         "try: Store.open(sys.argv[1])\n"
         "except CnllmError as error: print(error)\n"
