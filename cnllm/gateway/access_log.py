@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import sys
 import time
 import traceback
 from collections import OrderedDict
@@ -20,13 +21,13 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.recent import hide_secrets
-from cnllm.system.files import file_id, open_private
+from cnllm.system.files import file_id, open_log, reopen_nonblocking
 
 if TYPE_CHECKING:
     from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import PrefixRecord
 
-__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "hide_keys", "logged_call"]
+__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "hide_keys", "logged_call", "stderr_handler"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT_BYTES = 6 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
@@ -107,7 +108,7 @@ def _short(text: str) -> str:
 class LineHandler(logging.Handler):
     """Appends lines to the file at a path, also after the last one there was moved or deleted.
 
-    On a full disk they are lost: a warning says so at once, and then each minute.
+    On a full disk, and in a pipe that nobody reads, they are lost: a warning says so at once, and then each minute.
     """
 
     def __init__(self, path: str) -> None:
@@ -138,7 +139,7 @@ class LineHandler(logging.Handler):
 
     def _open(self) -> int:
         """Return a descriptor of the file at the path, which is created if there is none. Raises `OSError`."""
-        return open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return open_log(self._path)
 
     def _reopen(self) -> None:
         """Go on in the file at the path: the last one was moved or deleted. Raises `OSError`."""
@@ -153,6 +154,41 @@ class LineHandler(logging.Handler):
         if self._lost == 1 or now - self._warned >= _REPEAT_SECONDS:
             self._warned = now
             _LOGGER.warning("%s cannot be written: %s; lines of the log lost: %d", self._path, reason, self._lost)
+
+
+def stderr_handler() -> logging.Handler:
+    """Return a handler that writes to stderr, without waiting where it is a pipe or a terminal that nobody reads."""
+    try:
+        descriptor = reopen_nonblocking(sys.stderr.fileno())
+    except (AttributeError, OSError):  # it is closed, or no file
+        descriptor = None
+    return logging.StreamHandler() if descriptor is None else _PipeHandler(descriptor)
+
+
+class _PipeHandler(logging.Handler):
+    """Writes lines to a pipe or a terminal. They are lost while nobody reads them, and counted."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lost = 0
+        self._is_torn = False  # the last line has no end
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and before it how many were lost."""
+        text = f"{self.format(record)}\n"
+        if self._lost:
+            text = f"nobody read the log; lines lost here: {self._lost}\n{text}"
+        if self._is_torn:
+            text = f"\n{text}"
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            written = os.write(self._descriptor, data)
+        except OSError:
+            self._lost += 1
+            return
+        self._is_torn = written < len(data)
+        self._lost = int(self._is_torn)
 
 
 def hide_keys(entry: Entry, keys: Iterable[str]) -> None:

@@ -33,12 +33,14 @@ __all__ = [
     "lock_folder",
     "make_private_folder",
     "open_below",
+    "open_log",
     "open_nonblocking",
     "open_private",
     "read_at",
     "read_bounded",
     "read_descriptor",
     "read_safe_file",
+    "reopen_nonblocking",
     "restrict_mode",
     "sync_folder",
     "user_id",
@@ -75,6 +77,7 @@ def _flags(*names: str) -> int:
 
 _NONBLOCKING = _flags("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")  # a pipe without a writer opens at once
 _PRIVATE = _flags("O_CLOEXEC", "O_BINARY")
+_WITHOUT_WAIT = _flags("O_NONBLOCK")
 _FOLDER = os.O_RDONLY | _flags("O_DIRECTORY", "O_NONBLOCK")
 _NO_LINK = os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP))
@@ -307,6 +310,14 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | _PRIVATE, 0o600)
 
 
+def open_log(path: str | os.PathLike[str]) -> int:
+    """Open a file for lines at its end, and make it as `open_private` does where there is none. Raises `OSError`.
+
+    It may be a pipe. Writes fail where it is full, and so does this where nobody reads it: they do not wait.
+    """
+    return open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _WITHOUT_WAIT)
+
+
 # ── Bounds and places ────────────────────────────────────────────────────────
 
 
@@ -325,6 +336,19 @@ def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 def open_nonblocking(path: str | os.PathLike[str]) -> int:
     """Open a file for reading. A pipe that nobody writes to opens at once."""
     return os.open(path, os.O_RDONLY | _NONBLOCKING)
+
+
+def reopen_nonblocking(descriptor: int) -> int | None:
+    """Open a pipe or a terminal once more, for writes that fail where they would wait for a reader.
+
+    None for any other file, and where the system cannot. Other processes with that descriptor keep it as it is.
+    """
+    if not (stat.S_ISFIFO(os.fstat(descriptor).st_mode) or os.isatty(descriptor)):
+        return None
+    try:
+        return os.open(f"/dev/fd/{descriptor}", os.O_WRONLY | _NONBLOCKING)
+    except OSError:
+        return None
 
 
 def read_descriptor(descriptor: int, most: int = MOST_BYTES) -> bytes:

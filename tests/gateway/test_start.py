@@ -153,6 +153,7 @@ def test_each_wrong_option_is_named_at_the_start(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_at_the_start(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys\nfrom cnllm.cli.app import run\n"
+        "sys.dont_write_bytecode = True\n"  # Python would leave a cut file of a module that is compiled now
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "sys.exit(run(['serve', '--simulate', '--key', 'a-key', '--store', 'sqlite:' + sys.argv[1]]))"
     )
@@ -262,6 +263,41 @@ def test_a_log_on_a_full_disk_costs_one_line(tmp_path: Path) -> None:
     assert len(lines) == 1, lines
     assert "No space left" in lines[0]
     assert "log" in lines[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["pipe", "-"])
+def test_a_log_that_nobody_reads_stops_no_request(name: str, tmp_path: Path) -> None:
+    """A reader of the log that stands still would stop the gateway, and its end, with the first pipe that is full."""
+    reader = None
+    if name != "-":
+        os.mkfifo(tmp_path / name)
+        reader = os.open(tmp_path / name, os.O_RDONLY | os.O_NONBLOCK)
+    log = name if reader is None else str(tmp_path / name)
+    with serving("--simulate", "--key", KEY, "--store", "memory:", "--log", log) as (process, url):
+        with httpx.Client(base_url=url, headers={"x-api-key": KEY}, timeout=20) as http:
+            for _ in range(500):  # a pipe holds some 300 lines
+                assert http.get("/v1/models/glm-4.7").status_code == 200
+        if reader is not None:
+            assert os.read(reader, 1 << 20).count(b"/v1/models/glm-4.7") > 100
+            os.close(reader)
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        said = process.stderr.read()
+    if reader is None:
+        assert said.count("/v1/models/glm-4.7") > 100
+    else:
+        assert f"{log} cannot be written" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_without_a_reader_is_named_at_the_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--key", KEY, "--log", str(tmp_path / "pipe")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "--log" in done.stderr
 
 
 def test_the_same_fault_has_one_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -386,18 +386,18 @@ def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyR
 
 def _start_log(log: str | None) -> None:
     """Send the log to a file or to stderr."""
-    from cnllm.gateway.access_log import LineHandler
+    from cnllm.gateway.access_log import LineHandler, stderr_handler
 
     logger = logging.getLogger("cnllm.gateway")
     logger.propagate = False
-    warnings = logging.StreamHandler()
+    warnings = stderr_handler()
     warnings.setLevel(logging.WARNING)
     logger.addHandler(warnings)
     if log is not None:
         try:
             if log != "-":
                 create_private_file(log)
-            lines = logging.StreamHandler() if log == "-" else LineHandler(log)
+            lines = stderr_handler() if log == "-" else LineHandler(log)
         except OSError as error:
             raise errors.UsageError(f"--log {log} cannot be written: {error.strerror}", "name another file") from error
         lines.addFilter(lambda record: record.levelno == logging.INFO)
