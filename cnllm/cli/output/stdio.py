@@ -55,7 +55,8 @@ def _fit_terminal(text: str) -> str:
 def write_text(text: str) -> None:
     """Write text to stderr unchanged.
 
-    A closed stderr is no error, unless it shares a pipe with stdout: then it is the end."""
+    A closed stderr is no error, unless it shares a pipe with stdout: then it is the end. A full disk is none: the
+    answer is worth more than a word about it, and a server goes on."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -63,6 +64,8 @@ def write_text(text: str) -> None:
         if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
             raise
         _redirect_to_null(sys.stderr)
+    except OSError:
+        pass  # the stream keeps the text, and writes it once there is room
 
 
 def has_piped_stdin() -> bool:
