@@ -149,8 +149,13 @@ def _run_server(server: Any, listener: socket.socket, on_ready: Callable[[], Non
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
-        if server.started:
-            on_ready()
+        try:
+            if server.started:
+                on_ready()
+        except BaseException:  # the address cannot be printed
+            server.should_exit = True
+            await serving
+            raise
         await serving
 
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

@@ -442,8 +442,15 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
     on_hangup(lambda: job.reload(pass_on), lambda: stop(signal.SIGTERM, None))
     for _ in range(count):
         start()
-    if on_ready is not None:
-        on_ready()
+    try:
+        if on_ready is not None:
+            on_ready()
+    except BaseException:  # the workers end first: they may use what the caller lets go
+        stop(signal.SIGTERM, None)
+        for pid in workers:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        raise
     while workers:
         # Not `os.wait`: a signal shortly before it would be handled only when a worker ends, and none would.
         try:

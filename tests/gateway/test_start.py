@@ -300,6 +300,36 @@ def test_a_pipe_without_a_reader_is_named_at_the_start(tmp_path: Path) -> None:
     assert "--log" in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_stderr_on_a_full_disk_stops_no_gateway() -> None:
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--key", KEY, "--store", "memory:", "--log", "-"]
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=full, text=True) as process,
+    ):
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        try:
+            for _ in range(20):
+                response = httpx.get(f"{url}/v1/models/glm-4.7", headers={"x-api-key": KEY}, timeout=30)
+                assert response.status_code == 200
+        finally:
+            process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_address_that_cannot_be_printed_is_an_error_in_one_line(workers: str, tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'gateway.db'}"
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--key", KEY, "--store", store]
+    command += ["--workers", workers]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "cnllm: stdout: No space left on device\n"
+
+
 def test_the_same_fault_has_one_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         threads = 0
