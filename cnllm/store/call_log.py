@@ -1,7 +1,7 @@
 """Write what calls cost to the conversations of `cnllm logs`, in a thread of its own.
 
 No word of a user or a model is written. A call costs its caller an append to a queue. Where the file cannot be written,
-calls are lost, and a warning says so at most once a minute.
+calls are lost: a warning says so at most once a minute, and one at the end how many.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class CallLog:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             try:
                 file.add([make() for make in batch])
+                self._recover()
             except CnllmError as error:
                 self._lose(len(batch), error.message)
             except (ImportError, OSError, TypeError, ValueError) as error:  # some builds of Python have no SQLite
@@ -127,6 +128,12 @@ class CallLog:
         if now - self._warned >= _WARN_SECONDS:
             self._warned = now
             self._logger.warning("calls cannot be logged: %s; calls lost: %d", reason, self._lost)
+
+    def _recover(self) -> None:
+        """Report how many calls were lost before those that are written now."""
+        if self._lost:
+            self._logger.warning("calls are logged again; calls lost: %d", self._lost)
+            self._lost = 0
 
 
 class _OpenFile:

@@ -29,6 +29,7 @@ from cnllm.store.prefix import fingerprint, first_break, first_loss
 from cnllm.types import Cost
 
 from .support import KEY, THOUGHT, call, say
+from .test_ends import until
 from .test_http import serving
 from .test_keys_http import requests, setting
 
@@ -280,6 +281,31 @@ def test_a_file_that_cannot_be_written_costs_no_call(tmp_path: Path, caplog: pyt
     lines = [record for record in caplog.records if "calls cannot be logged" in record.getMessage()]
     assert len(lines) == 1, "one warning a minute"
     assert lines[0].exc_info is None
+
+
+def test_calls_that_were_lost_are_counted_once_the_file_can_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "conversations.db"
+    path.mkdir()
+    calls = CallLog(str(path), "cnllm.gateway")
+
+    def lines(words: str) -> list[str]:
+        return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+    with caplog.at_level(logging.WARNING, "cnllm.gateway"), setting(tmp_path, say("Hello"), call_log=calls) as here:
+        headers = {"authorization": f"Bearer {here.key()}"}
+        body = {"model": "here/priced", "messages": turns("Hi")}
+        for _ in range(5):
+            assert here.http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        until(lambda: bool(lines("calls cannot be logged")))
+        path.rmdir()
+        assert here.http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        until(lambda: bool(lines("calls are logged again")))
+    (line,) = lines("calls are logged again")
+    lost = int(line.rpartition(" ")[2])
+    assert lost > 0
+    rows_of(path, 6 - lost)
 
 
 @pytest.mark.parametrize(
