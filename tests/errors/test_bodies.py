@@ -93,6 +93,15 @@ def test_an_object_that_says_it_failed_is_an_error_and_no_empty_reply() -> None:
         assert isinstance(error, cnllm.EmptyReply) is not is_error, body
 
 
+def test_an_empty_reply_names_the_host_with_its_request_and_without_but_no_password() -> None:
+    target = model("openai-compatible", "openai-chat", "http://user:secret@127.0.0.1:9/v1")
+    for plan in (None, engine.build_request(target, "hi")):
+        with pytest.raises(cnllm.EmptyReply) as caught:
+            engine.parse_response(target, 200, {}, b'{"choices": []}', plan=plan)
+        assert f"{target.name} at 127.0.0.1:9 is empty" in caught.value.message
+        assert "secret" not in caught.value.message
+
+
 def test_json_that_was_cut_off_is_no_sentence() -> None:
     for sent in (b'[{"a', b'{"a', b" [1, 2"):
         error = failure(model("openai-compatible", "openai-chat"), 400, sent)

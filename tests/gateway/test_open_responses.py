@@ -43,6 +43,15 @@ def say(content: Any, role: str = "user", **more: Any) -> Json:
     return {"type": "message", "role": role, "content": content, **more}
 
 
+def test_no_model_answers_in_the_background(url: str) -> None:
+    """The gateway says so itself, also where the endpoint would: nobody could ask for the answer later."""
+    for model in MODELS:
+        response = ask(url, model, say("Hello."), background=True)
+        assert response.status_code == 400
+        assert response.json()["error"]["message"] == "background: this gateway answers at once"
+        assert ask(url, model, say("Hello."), background=False).status_code == 200
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "messages",

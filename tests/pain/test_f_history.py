@@ -88,9 +88,10 @@ def test_F2_arguments_encoded_twice_and_decoded_ones_go_as_the_object_they_are()
     twice = json.dumps('{"q":"a"}')
     decoded = call_turn()
     decoded["tool_calls"][0]["function"]["arguments"] = {"q": "a"}
-    for turn in (call_turn(arguments=twice), decoded):
-        sent = wire(DEEPSEEK, [ASK, turn, result_turn()])[1]
-        assert sent["tool_calls"][0]["function"]["arguments"] == '{"q":"a"}'
+    for turn, codes in ((call_turn(arguments=twice), ["arguments-decoded"]), (decoded, [])):
+        request = plan(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool()])
+        assert request.body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"q":"a"}'
+        assert [note.code for note in request.notes if note.code.startswith("arguments-")] == codes
 
 
 @pytest.mark.parametrize(("given", "shown"), [(["a"], '["a"]'), (12, "12"), (True, "true")])

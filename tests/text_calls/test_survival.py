@@ -215,6 +215,16 @@ def test_a_server_may_take_the_closer_for_a_stop_text(grammar: str) -> None:
             assert [note.code for note in found.notes if note.code != "retired"] == ["text-call-stripped"]
 
 
+@each("grammar", ["atem", "barred", "dots", "function", "invoke", "list of pairs", "prefixed", "seed", "tokens"])
+def test_a_call_without_its_own_closer_and_that_of_the_block_is_a_call(grammar: str) -> None:
+    model, write = GRAMMARS[grammar]
+    for name, arguments in CALLS:
+        text = write(name, arguments)
+        for _ in range(2):
+            text = CLOSERS.sub("", text.rstrip())
+        assert called(seen(model, text, TOOLS)) == [(name, arguments)]
+
+
 @each("grammar", sorted(GRAMMARS))
 def test_only_a_reply_that_was_cut_off_loses_an_unfinished_block(grammar: str) -> None:
     model, write = GRAMMARS[grammar]

@@ -144,3 +144,13 @@ def test_a_model_that_is_not_there_is_refused(sdk: tuple[openai.OpenAI, str]) ->
     with pytest.raises(openai.NotFoundError) as caught:
         client.chat.completions.create(model="gone", messages=[{"role": "user", "content": "Hi"}])
     assert "does not exist" in caught.value.message
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
+def test_a_message_keeps_its_role_and_calls_are_those_of_the_assistant(role: str) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    for text in ("Look.", ""):
+        body = {"model": "m", "messages": [{"role": role, "content": text, "tool_calls": [call]}]}
+        [message] = engine.decode_request(WIRE, body).messages
+        assert message.role == role
+        assert [one.name for one in message.tool_calls] == (["clock"] if role == "assistant" else [])

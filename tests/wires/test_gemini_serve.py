@@ -121,6 +121,22 @@ def test_a_request_survives_the_way_through_neutral_types(body: Json) -> None:
     assert again(body) == body
 
 
+@each(
+    "config, is_option",
+    [
+        ({"mode": "ANY", "allowedFunctionNames": ["f"]}, True),
+        ({"mode": "ANY"}, True),
+        ({"mode": "NONE"}, True),
+        ({"mode": "ANY", "allowedFunctionNames": ["f", "g"]}, False),
+    ],
+)
+def test_a_choice_of_tools_goes_to_another_endpoint_once(config: Json, is_option: bool) -> None:
+    """As an option, which each wire has in its own words, or as the client's own keys; not as both."""
+    tools = [{"functionDeclarations": [{"name": "f"}, {"name": "g"}]}]
+    options = read(said(HI, tools=tools, toolConfig={"functionCallingConfig": config})).options
+    assert ("tool_choice" in options, "extra_body" in options) == (is_option, not is_option)
+
+
 def test_both_spellings_are_understood() -> None:
     odd = {
         "contents": [{"parts": [{"text": "Hi", "thought": False}]}],

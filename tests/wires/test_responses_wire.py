@@ -311,6 +311,22 @@ def test_a_part_that_was_not_sent_in_pieces() -> None:
     assert reply.text == "all"
 
 
+def test_a_part_that_no_item_repeats_is_the_text() -> None:
+    for kind, text in (("output_text", {"text": "all"}), ("content_part", {"part": message("all")["content"][0]})):
+        whole = {"type": f"response.{kind}.done", "output_index": 0, "content_index": 0, **text}
+        events, reply = read(added("message"), whole, done())
+        assert [event.text for event in events if type(event) is TextDelta] == ["all"]
+        assert (reply.text, reply.finish) == ("all", "stop")
+
+
+def test_reasoning_that_no_item_repeats_is_the_reasoning() -> None:
+    thought = {"type": "reasoning_text", "text": "so"}
+    for kind, text in (("reasoning_text", {"text": "so"}), ("content_part", {"part": thought})):
+        whole = {"type": f"response.{kind}.done", "output_index": 0, "content_index": 0, **text}
+        _, reply = read(added("reasoning"), whole, added("message", 1), delta("all", 1), done())
+        assert (reply.reasoning, reply.text) == ("so", "all")
+
+
 def test_items_whose_pieces_are_mixed() -> None:
     events = [
         *(added("message", 0), added("message", 1), delta("a", 0), delta("x", 1), delta("b", 0), delta("y", 1)),
