@@ -57,6 +57,16 @@ def gives(verb: str, input: str) -> bytes:
     return stream(*[frame(event) for event in (added, *deltas, done, end, last)])
 
 
+def test_an_input_that_comes_at_once_and_in_no_item_is_read(tmp_path: Path) -> None:
+    parser = engine.StreamParser(native(tmp_path))
+    added: Json = {"type": "response.output_item.added", "output_index": 0, "item": item("", "in_progress")}
+    done: Json = {"type": "response.custom_tool_call_input.done", "output_index": 0, "item_id": "ctc_1", "input": GOOD}
+    for event in (added, done, {"type": "response.completed", "response": {**response(""), "output": []}}):
+        parser.feed(frame(event))
+    [call] = parser.close().tool_calls
+    assert (call.name, call.id, call.arguments) == ("apply_patch", "call_abc", {"input": GOOD})
+
+
 @pytest.mark.parametrize("verb", ["call", "stream"])
 @pytest.mark.parametrize("input", [GOOD, BAD, ""])
 def test_a_call_is_read_and_goes_back_as_it_came(client: Driver, tmp_path: Path, verb: str, input: str) -> None:

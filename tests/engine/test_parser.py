@@ -346,6 +346,17 @@ def finish_ends(stream: bytes) -> int:
     return stream.index(b"\n", at)
 
 
+def test_a_finish_reason_is_known_however_its_words_are_joined(plain: cnllm.Model) -> None:
+    def ending(word: str) -> str:
+        return read(plain, sse(delta(content="Hi."), finish(word))).said.finish
+
+    joined = [word for word in plain.flags.finish or {} if "_" in word]
+    assert set(map(ending, joined)) == {"content_filter", "stop"}
+    for word in joined:
+        for spelling in (word.replace("_", "-"), word.replace("_", " "), f" {word.upper()} "):
+            assert ending(spelling) == ending(word)
+
+
 @times(150)
 @given(dialects.filter(lambda d: d not in ("done", "any")), neutrals, cuts, st.integers(0, 1 << 20))
 def test_a_stream_that_is_cut_before_its_finish_is_never_whole(

@@ -155,6 +155,19 @@ def test_names_are_unique_short_and_restored() -> None:
     assert [part.name for part in again.messages[-1].parts if type(part) is ToolCall] == flat
 
 
+def test_a_call_of_the_local_shell_keeps_its_folder_and_its_time() -> None:
+    body = request(tools=[{"type": "local_shell"}])
+    for more in (
+        {},
+        {"working_directory": "/srv"},
+        {"timeout_ms": 500},
+        {"working_directory": "/srv", "timeout_ms": 1},
+    ):
+        whole, frames = written(body, call("local_shell", command=["ls"], **more))
+        for item in (whole["output"][0], done(frames)[0]):
+            assert item["action"] == {"type": "exec", "command": ["ls"], "env": {}, **more}
+
+
 def test_a_custom_tool_is_called_with_its_text_whole_and_streamed() -> None:
     body = request(tools=[APPLY_PATCH])
     whole, frames = written(body, call("apply_patch", input=PATCH))
