@@ -34,17 +34,18 @@ def marked(part: dict[str, Any]) -> dict[str, Any]:
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
 CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+TURNS: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "A picture:"}, marked(IMAGE)]},
+    {"role": "assistant", "content": [marked({"type": "text", "text": "I look."}), CALL]},
+    {"role": "user", "content": [marked({"type": "tool_result", "tool_use_id": "t1", "content": "a pixel"})]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It is a pixel."}]},
+    {"role": "user", "content": [marked({"type": "text", "text": "Why?"})]},
+]
 BODY = {
     "model": "x",
     "max_tokens": 9,
     "system": [marked({"type": "text", "text": "Be short."})],
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "A picture:"}, marked(IMAGE)]},
-        {"role": "assistant", "content": [marked({"type": "text", "text": "I look."}), CALL]},
-        {"role": "user", "content": [marked({"type": "tool_result", "tool_use_id": "t1", "content": "a pixel"})]},
-        {"role": "assistant", "content": [{"type": "text", "text": "It is a pixel."}]},
-        {"role": "user", "content": [marked({"type": "text", "text": "Why?"})]},
-    ],
+    "messages": TURNS,
     "tools": [{"name": "look", "input_schema": {"type": "object"}}],
 }
 
@@ -75,6 +76,19 @@ def test_other_endpoints_get_none_and_a_note_counts_them(tmp_path: Path) -> None
     assert "cache_control" not in json.dumps(made.body)
     (note,) = [note for note in made.notes if note.code == "cache-mark"]
     assert (note.flag, note.said, note.did) == ("messages.fields", "cache_control (5 times)", "left out")
+
+
+def test_the_mark_of_a_call_of_unknown_origin_stays_on_its_own_wire_alone(tmp_path: Path) -> None:
+    (tmp_path / "providers.toml").write_text(OWN, encoding="utf-8")
+    registry = Registry.load(tmp_path / "providers.toml")
+    call = marked(CALL)
+    question, _, *others = TURNS
+    turns = [question, {"role": "assistant", "content": [call]}, *others]
+    request = engine.decode_request("anthropic-messages", {**BODY, "messages": turns})
+    own = engine.build_request(registry.resolve("anthropic/claude-opus-5"), request.messages, **request.options)
+    assert own.body["messages"][1]["content"] == [call]
+    other = engine.build_request(registry.resolve("unknown/m"), request.messages, **request.options)
+    assert "cache_control" not in json.dumps(other.body)
 
 
 @each("name", ["takes/m", "unknown/m"])

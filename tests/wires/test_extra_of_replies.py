@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cnllm import Registry, Reply, engine
+from cnllm import Finished, Registry, Reply, TextDelta, ToolCall, ToolCallEnd, ToolCallStart, engine
 from cnllm.protocols import PROTOCOLS
 from cnllm.types import ExtraAdded
 from docs.generate.reply_fields import REPLIES
@@ -349,3 +349,14 @@ def test_what_only_a_chunk_in_the_middle_of_a_stream_has_is_kept(size: int) -> N
                 for at in range(0, len(data), size):
                     parser.feed(data[at : at + size])
                 assert parser.close().extra == {key: value}
+
+
+def test_tokens_that_come_behind_a_call_stand_with_their_text_in_the_final_response() -> None:
+    called = ToolCallStart(0, "c1", "f"), ToolCallEnd(0, ToolCall("c1", "f", {}, "{}"))
+    writer = engine.StreamWriter("openai-responses")
+    content = writer.begin()
+    for event in (TextDelta("Hello"), *called, ExtraAdded({"logprobs": TOKENS}), Finished("tool_calls")):
+        content += writer.feed(event)
+    last = json.loads([line for line in content.decode().splitlines() if line.startswith("data: {")][-1][6:])
+    (part,) = last["response"]["output"][0]["content"]
+    assert (part["text"], part["logprobs"]) == ("Hello", TOKENS)
