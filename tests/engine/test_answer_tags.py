@@ -113,6 +113,16 @@ def test_a_reply_in_channels_is_thought_answer_and_call(model: Model, places: li
     assert [(call.name, call.arguments) for call in found.tool_calls] == [("get_weather", {"city": "Paris"})]
 
 
+@times(40)
+@given(places=cuts)
+def test_an_answer_begins_anew_behind_a_stray_tag_of_reasoning(model: Model, places: list[int]) -> None:
+    for first in ("A", f"{OPEN}A{CLOSE}", f"{OPEN}A"):
+        sanitizer = cnllm.Sanitizer(model)
+        text = f"{first}<|close|>think<|sep|>{OPEN}B{CLOSE}"
+        shown = "".join(map(sanitizer.feed, cut_up(text, places)))
+        assert shown + sanitizer.close().rest == "AB"
+
+
 def test_a_call_that_was_cut_off_is_no_call(model: Model) -> None:
     for end in range(len("<|open|>tools<|sep|>") + 8, TOOLS.index("call<|sep|><|close|>tools"), 7):
         found = cnllm.sanitize(model, f"{OPEN}Let me see.{CLOSE}{TOOLS[:end]}", [TOOL])

@@ -102,6 +102,13 @@ def test_an_empty_reply_names_the_host_with_its_request_and_without_but_no_passw
         assert "secret" not in caught.value.message
 
 
+def test_what_is_wrong_is_read_ten_levels_deep_and_no_deeper() -> None:
+    for depth, is_read in ((1, True), (10, True), (20, False), (300, False)):
+        body = '{"error": ' * depth + '{"message": "The deployment sleeps."}' + "}" * depth
+        error = failure(model("openai-compatible", "openai-chat"), 400, body.encode())
+        assert (error.message.splitlines()[0].strip() == "The deployment sleeps.") is is_read, (depth, error.message)
+
+
 def test_json_that_was_cut_off_is_no_sentence() -> None:
     for sent in (b'[{"a', b'{"a', b" [1, 2"):
         error = failure(model("openai-compatible", "openai-chat"), 400, sent)
