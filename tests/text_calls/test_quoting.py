@@ -212,6 +212,21 @@ def test_where_calls_were_asked_for_as_text_a_block_at_the_end_on_its_own_line_i
     assert called(answered(plan, f"Sure. {other} Wait.")) == [("rm", {"path": "/tmp"})]
 
 
+@each("then", ["strip", "recover"])
+def test_calls_that_were_asked_for_are_read_whatever_becomes_of_blocks_otherwise(tmp_path: Path, then: str) -> None:
+    file = tmp_path / "home.toml"
+    file.write_text(
+        '[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\n'
+        '[models."home/m"]\ntools = { supported = false, otherwise = "prompt" }\n[[models."home/m".leaks]]\n'
+        f'open = ["<tool_call>"]\nclose = ["</tool_call>"]\nformat = ["json"]\nthen = "{then}"\n'
+    )
+    model = cnllm.Registry.load(file).resolve("home/m")
+    for tools, calls in ((TOOLS, [("rm", {"path": "/"})]), (None, [])):
+        reply = answered(engine.build_request(model, "Remove it.", tools=tools), f"Sure.\n{RM}\n")
+        assert called(reply) == calls
+        assert "tool_call" not in reply.text
+
+
 # ── calls without arguments ──────────────────────────────────────────────────
 def test_a_block_that_only_names_a_tool_is_a_call_on_lines_of_its_own_alone() -> None:
     strict = tool("rm", path="string")
