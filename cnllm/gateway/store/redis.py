@@ -76,9 +76,9 @@ class RedisStore(StateStore):
         try:
             result = self._scripts[script](keys=[PREFIX], args=arguments)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the request goes on
-            self._server.log_failure(error)
+            self._server.log_failure(error, script)
             return None
-        self._server.log_recovery()
+        self._server.log_recovery(script)
         return result
 
     def _keep_item(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
@@ -102,6 +102,7 @@ class _Server:
         self._pause = 0.0
         self._next_attempt = 0.0
         self._is_probing = False
+        self._refused: str | None = None  # the script that the server refused last
 
     def may_try(self) -> bool:
         """Whether to send a request now."""
@@ -114,8 +115,8 @@ class _Server:
         self._is_probing = True
         return True
 
-    def log_failure(self, error: Exception) -> None:
-        """Log a failure. One of the connection begins a pause, or doubles it."""
+    def log_failure(self, error: Exception, script: str) -> None:
+        """Log the failure of a script. One of the connection begins a pause, or doubles it."""
         from redis.exceptions import ConnectionError, TimeoutError
 
         if isinstance(error, ConnectionError | TimeoutError | OSError):
@@ -123,13 +124,18 @@ class _Server:
                 self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LAST_PAUSE)
                 self._next_attempt = time.monotonic() + self._pause
             self._is_probing = False
+            self._refused = None
+        else:
+            self._refused = script
         self.failures.log_failure(describe_error(self._url, error))
 
-    def log_recovery(self) -> None:
-        """Log the end of a failure."""
+    def log_recovery(self, script: str) -> None:
+        """Log the end of a failure. A full server can be read: what it refused last has to work again."""
         self._pause = 0.0
         self._is_probing = False
-        self.failures.log_recovery()
+        if self._refused in (None, script):
+            self._refused = None
+            self.failures.log_recovery()
 
 
 def describe_error(url: str, error: Exception) -> str:
