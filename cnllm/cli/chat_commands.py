@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -48,7 +49,9 @@ def run(session: ChatSession, line: str) -> bool:
     command = _HANDLERS.get(name)
     if command is None:
         session.add_failure(errors.WRONG)
-        errors.print_error(f"there is no command {name}", "/help lists them; // begins a text with a slash")
+        close = difflib.get_close_matches(name, _HANDLERS, n=1)
+        listing = "/help lists them; // begins a text with a slash"
+        errors.print_error(f"there is no command {name}", f"did you mean {close[0]}?" if close else listing)
         return True
     try:
         return not command(session, argument.strip())

@@ -105,6 +105,7 @@ def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine)
     for name in ("/help", "/model", "/tools", "/retry", "/undo", "/cost", "/thinking", "/quit", "Ctrl-C", "Alt-Enter"):
         assert name in done.err
     assert "there is no command /bogus" in done.err
+    assert "did you mean /model?" in chat(machine, "/modle", args=SIMULATED).err
     done = chat(machine, "!multi", "!fragment notes.md", "/file none.txt", args=SIMULATED)
     assert (done.out, "there is no command !multi" in done.err) == ("", True)
     assert "/file FILE attaches a file" in done.err

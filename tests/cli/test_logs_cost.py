@@ -136,6 +136,7 @@ def test_the_lines_are_drawn(machine: Machine) -> None:
     assert any("turns of unknown cost" in str(text) and "2" in str(text) for text in drawn)
     machine.run("logs", "cost", "--plot", str(machine.home / "no" / "cost.svg")).fails(2, "--plot", "another file")
     machine.run("logs", "cost", "--plot", str(plot), "--against", "x.csv").fails(2, "--plot")
+    machine.run("logs", "cost", "--plot", str(machine.home / "cost.png")).fails(2, "the picture is an SVG", ".svg")
 
 
 def test_many_lines_are_drawn_as_one() -> None:

@@ -302,6 +302,8 @@ def cost(
     from cnllm.store import Store
 
     begin = None if since is None else utc_time(since, "--since")
+    if plot is not None and Path(plot).suffix != ".svg":
+        raise errors.UsageError(f"--plot {plot}: the picture is an SVG", "give the file the ending .svg")
     if bill is not None:
         if plot is not None:
             raise errors.UsageError("--plot draws no comparison", "leave out --plot or --against")
