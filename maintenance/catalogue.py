@@ -4,7 +4,7 @@
 
 A SOURCE is a checkout of https://github.com/anomalyco/models.dev (MIT), or its api.json with the date in its name
 (api-2026-09-30.json). It may also be the folder of a package @earendil-works/pi-ai (MIT) with the date in its name
-(pi-ai-2026-11-10). The first source has all that it lists. A later one adds the models that it lacks; where it is
+(pi-ai-2026-11-20). The first source has all that it lists. A later one adds the models that it lacks; where it is
 newer, its limits and prices count. Titles, addresses, names of keys, limits, prices, kinds of input and the support of
 tools are taken over; how an endpoint behaves on the wire is left unknown. Entries that `providers.toml` has are left
 out, as are providers of another protocol, and names of keys that belong to somebody else.
@@ -101,7 +101,7 @@ _PI_WIRES = {
     "openai-responses": _RESPONSES,
 }
 """The protocol of each of pi-ai's wires. Others are no wire of ours: Bedrock's Converse, classifiers, pictures."""
-_ONE_WIRE_EACH = {"opencode", "opencode-go"}
+_ONE_WIRE_EACH = {"github-copilot", "opencode", "opencode-go"}
 """Providers whose models answer on one wire each, another for each vendor; all others answer on the provider's."""
 _PI_ONE_WIRE = {"cloudflare-ai-gateway"}
 """Providers of pi-ai that have another address for each wire; ours is that of the chat wire."""
