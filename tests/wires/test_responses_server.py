@@ -78,7 +78,12 @@ def test_a_call_and_its_result_with_the_reasoning_going_back(client: Client, mod
     assert call.seal.data["id"].startswith("fc_")
     messages += [reply.message, {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
     plan = client.plan(model, messages, tools=[WEATHER], reasoning="high")
-    assert [item.get("type") for item in plan.turns] == [None, "reasoning", "function_call", "function_call_output"]
+    assert [item.get("type") for item in plan.turns] == [
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
     thought = next(p for p in reply.message.parts if type(p) is Reasoning)
     assert plan.turns[1] == (thought.seal and thought.seal.data)
     again = said(client, model, messages, streams, reasoning="high", tools=[WEATHER])

@@ -44,7 +44,10 @@ def test_a_plain_request() -> None:
     sent = body({"role": "system", "content": "be brief"}, "hi", max_tokens=9)
     assert sent == {
         "model": "gpt-6.1-terra",
-        "input": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}],
+        "input": [
+            {"type": "message", "role": "system", "content": "be brief"},
+            {"type": "message", "role": "user", "content": "hi"},
+        ],
         "max_output_tokens": 9,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -107,13 +110,13 @@ def test_what_another_model_sealed_stays_at_home() -> None:
     assert body("hi", turn, "and?")["input"][1] == {"type": "message", "role": "assistant", "content": "so"}
     user = Message("user", (Text("see"), Opaque({"type": "input_file", "file_id": "f"}, seal(None, other))))
     plan = engine.build_request(MODEL, [user])
-    assert plan.body["input"] == [{"role": "user", "content": "see"}]
+    assert plan.body["input"] == [{"type": "message", "role": "user", "content": "see"}]
     assert [note.code for note in plan.notes] == ["block-foreign"]
 
 
 def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
     sent = body("hi", by(Text("so"), Reasoning("t", seal(THOUGHT))), "go on")
-    assert [item.get("type") for item in sent["input"]] == [None, "message", None]
+    assert [item.get("type") for item in sent["input"]] == ["message", "message", "message"]
 
 
 def test_what_lost_its_reasoning_loses_its_id() -> None:
@@ -135,7 +138,7 @@ def test_instructions_stay_apart_at_home_only() -> None:
     read = engine.decode_request(WIRE, asked, origin=MODEL)
     assert body(*read.messages)["instructions"] == "be brief"
     elsewhere = engine.decode_request(WIRE, asked).messages
-    assert body(*elsewhere)["input"][0] == {"role": "system", "content": "be brief"}
+    assert body(*elsewhere)["input"][0] == {"type": "message", "role": "system", "content": "be brief"}
 
 
 @each(

@@ -124,8 +124,8 @@ def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[di
         yield from (_result(p, flags) for p in message.parts if type(p) is ToolResult)
     elif message.role == "assistant":
         yield from _assistant(message, flags, names)
-    else:
-        item: dict[str, Any] = {"role": message.role, "content": _content(message.parts)}
+    else:  # the type may be left out by the specification, and some endpoints refuse a message without it
+        item: dict[str, Any] = {"type": "message", "role": message.role, "content": _content(message.parts)}
         item_keys: dict[str, Any] = next((i for p in message.parts if type(i := _seal_data(p).get("item")) is dict), {})
         yield {**item, **item_keys}
 
@@ -158,7 +158,7 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
             case Media() if type(own := _seal_data(part).get("item")) is dict:
                 item = {**own, "result": part.data}
             case Media():  # only a user's message may have pictures
-                item = {"role": "user", "content": [_part(part)]}
+                item = {"type": "message", "role": "user", "content": [_part(part)]}
             case _:
                 item = None
         open_message = item if item is not None and type(part) is Text and type(item["content"]) is list else None
