@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
 from cnllm.system import files
-from cnllm.system.files import open_private, sync_folder
+from cnllm.system.files import hold_file, open_private, other_names, sync_folder
 from cnllm.types import Note, Reply
 from cnllm.types.json_form import encode_json
 
@@ -96,18 +96,32 @@ def is_line(data: bytes) -> bool:
 
 
 class Output:
-    """An output file that is open for writing. Raises `CnllmError` where it cannot be written."""
+    """An output file that is open for writing, and locked. Raises `CnllmError` where it cannot be written.
+
+    The lock of the state is one on a name: a file with two names has two states.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             is_new = not path.exists()
-            self._file = open_private(path, os.O_RDWR | os.O_CREAT)
+            self._file = self._open(os.O_CREAT)
             self.size = os.fstat(self._file).st_size
             if is_new:
                 sync_folder(path.parent)
         except OSError as error:
             raise CnllmError(f"{path}: {error.strerror}", hint="choose another -o OUT") from error
+
+    def _open(self, flags: int = 0) -> int:
+        """Open the file that has the name now, for this run alone."""
+        file = open_private(self.path, os.O_RDWR | flags)
+        if hold_file(file):
+            return file
+        os.close(file)
+        others = ", ".join(sorted(map(str, other_names(self.path)))) or "another name"
+        raise CnllmError(
+            f"another process is writing {self.path} as {others}", hint="wait for it, or choose another -o OUT"
+        )
 
     def append(self, lines: Sequence[bytes]) -> list[int]:
         """Write lines at the end and put them on the disk. Return the place of each.
@@ -186,7 +200,7 @@ class Output:
 
     def reopen(self) -> None:
         """Open the file that has the name now."""
-        before, self._file = self._file, open_private(self.path, os.O_RDWR)
+        before, self._file = self._file, self._open()
         os.close(before)
         self.size = os.fstat(self._file).st_size
 

@@ -29,6 +29,7 @@ __all__ = [
     "change_file",
     "create_private_file",
     "file_id",
+    "hold_file",
     "lock_file",
     "lock_folder",
     "make_private_folder",
@@ -36,6 +37,7 @@ __all__ = [
     "open_log",
     "open_nonblocking",
     "open_private",
+    "other_names",
     "read_at",
     "read_bounded",
     "read_descriptor",
@@ -65,6 +67,7 @@ _UNFINISHED = re.compile(r"\.cnllm-[a-z0-9_]{8}\.(tmp|toml)")
 """The names of `mkstemp` for files that are still being written."""
 _LOCK = ".cnllm.lock"  # the file that is locked where a folder cannot be
 _LOCKED_BYTE = (1 << 31) - 2  # its place; `msvcrt` takes no greater one
+_HELD_BYTE = 1 << 30  # the upper half of a place that no file reaches
 
 
 def _flags(*names: str) -> int:
@@ -275,6 +278,43 @@ def _lock_byte(descriptor: int) -> Iterator[bool]:
         yield True
     finally:
         change("LK_UNLCK")
+
+
+def hold_file(descriptor: int) -> bool:
+    """Lock an open file until it is closed. False where another one has it; a file system without locks has no other.
+
+    The lock is on the file, whatever its name, and on how it was opened: a second one of the same process is another.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return _hold_byte(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _hold_byte(descriptor: int) -> bool:
+    """Lock a byte that no file reaches: on Windows nobody else, not even its owner, may read what is locked."""
+    try:
+        import ctypes
+        import msvcrt
+    except ImportError:
+        return True
+    handle: int = getattr(msvcrt, "get_osfhandle")(descriptor)  # noqa: B009 - types know it on Windows only
+    kernel = getattr(ctypes, "WinDLL")("kernel32")  # noqa: B009 - the same
+    return bool(kernel.LockFile(ctypes.c_void_p(handle), 0, _HELD_BYTE, 1, 0))
+
+
+def other_names(path: Path) -> list[Path]:
+    """Return the other names that a file has in its folder. A link to a name is none."""
+    own = file_id(path)
+    entries = (entry for entry in path.parent.iterdir() if entry.name != path.name and not entry.is_symlink())
+    return [entry for entry in entries if file_id(entry) == own]
 
 
 def sync_folder(folder: Path) -> None:

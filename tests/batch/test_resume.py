@@ -475,3 +475,27 @@ def test_ctrl_c_once_waits_and_twice_does_not(tmp_path: Path) -> None:
         server.hold.set()
         assert machine.run(*arguments).status == 0
     assert len(texts(tmp_path)) == 50
+
+
+def test_a_hard_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    source, out, link = rows(tmp_path, prompts(3)), tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    out.touch()
+    link.hardlink_to(out)
+    command = ("batch", str(source), "-m", "home/m", "-o")
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url)
+        process = machine.start(*command, str(out), "--input-order")
+        while not server.log:
+            assert process.poll() is None
+        other = machine.start(*command, str(link))
+        _, err = other.communicate(timeout=30)
+        assert (other.returncode, f"another process is writing {link} as {out}".encode() in err) == (2, True)
+        assert not (tmp_path / "link.jsonl.state").exists()
+        server.hold.set()
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert len(server.log) == 3
+        assert machine.run(*command, str(link)).status == 0
+    assert [line["id"] for line in lines(tmp_path)] == ["r0", "r1", "r2"]
