@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.config.http_address import address_fault
 from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
 from cnllm.jsonpath import path_fault
@@ -428,6 +429,8 @@ def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[ValueP
     elif (match := _PATHS.search(url)) and not has_path:
         meant = url[: match.start()] if "@" not in url else None
         yield ValueProblem(path, f"{name} ends with {match[0]}, which cnllm adds to each request", meant=meant)
+    elif (fault := address_fault(url)) is not None:
+        yield ValueProblem(path, f"{name} is not an address that a call can use: {fault}")
 
 
 def unnamed_model(name: str, table: Any) -> ValueProblem:

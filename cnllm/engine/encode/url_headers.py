@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
+from cnllm.config.http_address import address_fault
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import checks
 
-__all__ = ["basic_auth", "endpoint_url", "is_http_address", "request_headers"]
+__all__ = ["basic_auth", "endpoint_url", "request_headers"]
 
 
 def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) -> tuple[str, str]:
@@ -26,7 +25,7 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     if not flags.base_url:
         hint = "--base-url URL (in Python registry.resolve(name, base_url=…))"
         ledger.refuse("no-base-url", "base_url", "not given", "the registry does not know the address", hint=hint)
-    if not is_http_address(flags.base_url or ""):
+    if address_fault(flags.base_url or "") is not None:
         hint, address = "it begins with http:// or https://", (flags.base_url or "").rpartition("@")[2]
         ledger.refuse("bad-base-url", "base_url", address, "it is not an HTTP URL", hint=hint)
     path = (flags.stream_path if stream else None) or flags.path or ""
@@ -39,7 +38,7 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     url, userinfo = _join_url(base, path, model.id)
     if path and not _is_valid_path(base, path):
         ledger.refuse("bad-path", "path", path, "it would change the host or port of the URL: begin it with /")
-    if not is_http_address(url):
+    if address_fault(url) is not None:
         ledger.refuse("bad-path", "path", path, "with it the address is not an HTTP URL: begin it with /")
     return url, userinfo
 
@@ -50,39 +49,6 @@ def _is_valid_path(base: str, path: str) -> bool:
     return path.startswith("/") or _same_host(base, _join_url(base, path, "m")[0])
 
 
-@lru_cache(maxsize=256)
-def is_http_address(base: str) -> bool:
-    """Whether an address is an HTTP URL with a host that can be looked up or connected to."""
-    if _INVALID_CHARACTER.search(base):
-        return False
-    try:
-        parts = urlsplit(base)
-        host, port = parts.hostname, parts.port
-    except ValueError:  # a port that is no number, a bracket left open
-        return False
-    return parts.scheme in ("http", "https") and bool(host) and port != 0 and _is_valid_host(host or "")
-
-
-def _is_valid_host(host: str) -> bool:
-    """Whether a host is a valid name or IP address."""
-    if _PLAIN_HOST.fullmatch(host) and "xn--" not in host:
-        return True
-    if ":" in host:
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            return False
-        return True
-    import idna
-
-    try:
-        labels = idna.encode(host).decode()
-        idna.decode(labels)
-    except UnicodeError:
-        return False
-    return True
-
-
 def _same_host(base: str, url: str) -> bool:
     """Whether a URL with its path has the host and port of its base."""
     try:
@@ -90,10 +56,6 @@ def _same_host(base: str, url: str) -> bool:
         return (before.scheme, before.hostname, before.port) == (after.scheme, after.hostname, after.port)
     except ValueError:
         return False
-
-
-_INVALID_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\]")  # a path may hold spaces, which are sent encoded
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 
 
 @lru_cache(maxsize=256)
