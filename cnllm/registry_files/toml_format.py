@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -24,7 +23,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.documents import read_sources
 from cnllm.registry.flags import Flags, Table
 from cnllm.registry.toml_lines import items, read_keys, statements, value_end
-from cnllm.registry_files.plain_text import edit_plain
+from cnllm.registry_files.plain_text import edit_plain, line_changes
 
 __all__ = ["changed_lines", "format_toml"]
 
@@ -75,8 +74,7 @@ def _format(plain: str, label: str) -> str:
 def changed_lines(old: str, new: str) -> Iterator[tuple[int, str | None]]:
     """Yield (line, what to write there) for the lines of a text that its form changes; None for a line that moves."""
     before, after = old.splitlines(), new.splitlines()
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for _, start, end, first, last in (code for code in matcher.get_opcodes() if code[0] != "equal"):
+    for _, start, end, first, last in (code for code in line_changes(before, after) if code[0] != "equal"):
         is_paired = end - start == last - first
         for offset in range(max(end - start, 1)):
             yield min(start + offset, len(before) - 1) + 1, after[first + offset] if is_paired else None

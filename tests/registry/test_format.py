@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from collections import Counter
 from typing import Any
@@ -214,6 +215,17 @@ def test_odd_texts_of_toml_are_formatted(text: str, formatted: str) -> None:
 def test_changed_lines_have_their_numbers() -> None:
     text = "a = 1\nlonger = 2\n\n\n\nb = 3\n"
     assert list(changed_lines(text, format_toml(text, "x"))) == [(1, "a      = 1"), (4, None), (5, None)]
+
+
+def test_what_changes_in_a_long_file_is_found_in_linear_time() -> None:
+    model = '[models."home/m{}"]  \nlimits = {{ context = 9 }}\n\nprice = {{ input = 2 }}\n\n'
+    text = "".join(map(model.format, range(1500)))
+    formatted = format_toml(text, "x")
+    start = time.process_time()
+    changes = list(changed_lines(text, formatted))
+    format_toml(text.replace("\n", "\r\n", 1), "x")
+    assert time.process_time() - start < 4
+    assert changes[:2] == [(1, '[models."home/m0"]'), (6, '[models."home/m1"]')]
 
 
 def test_a_blank_line_between_citations_is_no_form_that_cannot_be_kept() -> None:
