@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from cnllm.config import distribution, redact
 from cnllm.errors import McpError
+from cnllm.mcp_client.bounded_streams import bounded_streams
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation, loop_reads_pipes
 from cnllm.transports import errors
@@ -208,16 +209,14 @@ class McpSession:
 
             self._stderr = StderrTail()
             await self._stderr.start()
-            yield stdio_client(
-                StdioServerParameters(
-                    command=server.command[0],
-                    args=list(server.command[1:]),
-                    env=server.read_environment(),  # beside the few that every program needs, such as PATH and HOME
-                    cwd=server.cwd,
-                    encoding_error_handler="replace",
-                ),
-                errlog=self._stderr.file,
+            parameters = StdioServerParameters(
+                command=server.command[0],
+                args=list(server.command[1:]),
+                env=server.read_environment(),  # beside the few that every program needs, such as PATH and HOME
+                cwd=server.cwd,
+                encoding_error_handler="replace",
             )
+            yield bounded_streams(stdio_client(parameters, errlog=self._stderr.file))
             return
         from mcp.client.streamable_http import streamable_http_client
 

@@ -110,6 +110,12 @@ def test_the_model_is_told_of_a_server_that_ends_and_the_run_goes_on() -> None:
     assert own_threads() == []
 
 
+def test_a_server_that_asks_and_reads_no_answer_is_read_no_further() -> None:
+    with cnllm.mcp(command(), tools=["flood"], timeout=5) as tools, pytest.raises(McpError, match="no result in 5 s"):
+        tools.call("flood")
+    assert own_threads() == []
+
+
 def test_a_call_that_takes_too_long_is_given_up_and_the_server_goes_on(tmp_path: Path) -> None:
     file = str(tmp_path / "pid")
     with cnllm.mcp(command(), tools=["wait", "echo"], timeout=2) as tools:

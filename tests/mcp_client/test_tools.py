@@ -212,7 +212,7 @@ def test_a_damaged_picture_is_a_text_and_no_part_of_a_request() -> None:
 def test_tools_that_are_too_many_are_named_and_can_be_chosen() -> None:
     with cnllm.mcp(command("--tools", "1500")) as tools:
         offered = tools.tools()
-        assert (len(offered), len(tools.skipped)) == (1000, 500 + 12)
+        assert (len(offered), len(tools.skipped)) == (1000, 500 + 13)
         assert "at most 1,000 tools" in tools.skipped[-1][1]
     with cnllm.mcp(command("--tools", "1500"), tools=["late_tool_1499"], name="t") as tools:
         assert names(tools.tools()) == ["t__late_tool_1499"]

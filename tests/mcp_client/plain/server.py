@@ -55,6 +55,7 @@ class Tools:
             "damaged": ("Pictures that are none.", NOTHING, self.damaged),
             "picture": ("A picture with a text.", MAYBE, self.picture),
             "odd name/with.dots and-a-very-long-tail-" + "x" * 60: ("A name.", NOTHING, lambda: "odd"),
+            "flood": ("Ask 5,000 times, and read no answer.", NOTHING, self.flood),
             "grow": ("Add a tool, and tell the client.", MAYBE, self.grow),
         }
 
@@ -64,6 +65,11 @@ class Tools:
     def wait(self, text: str) -> str:
         Path(text).write_text(str(os.getpid()))
         raise Waits
+
+    def flood(self) -> str:
+        for number in range(5000):
+            send(id=f"flood-{number}", method="ping", params={"_meta": {"text": "x" * 1000}})
+        return "all was read"
 
     def print_text(self, text: str) -> str:
         print(text, flush=True)  # noqa: T201
