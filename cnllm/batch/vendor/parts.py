@@ -45,7 +45,8 @@ class JobPart(Struct, frozen=True, array_like=True):
     def position_of(self, id: str) -> int | None:
         """Return the position of the row with an id; None for an id of another part."""
         mark, _, digits = id.rpartition("-")
-        return int(digits) if mark == self.mark and digits.isascii() and digits.isdecimal() else None
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(self.size))
+        return int(digits) if mark == self.mark and is_number else None
 
 
 class WaitingRow(Struct, frozen=True, array_like=True):

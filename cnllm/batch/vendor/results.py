@@ -86,7 +86,7 @@ class Results:
         assert self._batch.result is not None
         try:
             data = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise UnreadableAnswer(f"a line of the vendor's results is not JSON: {error}") from error
         return read_result(self._batch.result, data)
 
