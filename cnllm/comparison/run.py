@@ -392,7 +392,7 @@ class _Judge:
         try:
             answer = msgspec.json.decode(reply.text)
             valid = not validation_errors(answer, self._task.schema)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             answer, valid = None, False
         self._mark("schema", "the answer does not fit the schema", good=valid)
         self._mark("structured", "not the right answer", good=valid and answer == json.loads(step.exactly or ""))

@@ -316,6 +316,6 @@ def fits_schema(arguments: str, schema: dict[str, Any] | None) -> bool:
     """Whether arguments of a call are JSON and fit the schema of its tool, as they arrived."""
     try:
         value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return schema is not None and not validation_errors(value, schema)

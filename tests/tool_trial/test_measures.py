@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cnllm.tool_trial import TaskResult, measure
 from cnllm.tool_trial.tasks import ReplyResult
+from cnllm.tool_trial.trial import fits_schema
 
 REPLIES = st.builds(
     ReplyResult,
@@ -56,3 +57,8 @@ def test_shares_are_those_of_the_definitions(results: list[TaskResult]) -> None:
 def test_nothing_is_not_zero() -> None:
     nothing = measure("prompt", [])
     assert (nothing.success, nothing.f1, nothing.schema_accuracy, nothing.first) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("arguments", ["", "{", '"\ud800"', "[" * 100_000, "[" * 100_000 + "]" * 100_000])
+def test_arguments_that_are_no_json_do_not_fit(arguments: str) -> None:
+    assert not fits_schema(arguments, {"type": "array"})
