@@ -93,7 +93,7 @@ def read_exports(path: str) -> dict[str, Export]:
         exports = msgspec.convert(tomllib.loads(content), dict[str, Export])
     except OSError as error:
         raise CnllmError(f"{path}: {error.strerror or error}", hint="name a file that can be read") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:  # no UTF-8, no TOML, or too much of it
         raise CnllmError(f"{path}: {error}", hint=hint) from error
     if not exports:
         raise CnllmError(f"{path} describes no export", hint=hint)
@@ -121,7 +121,7 @@ def _fault(export: Export) -> str | None:
     for column, pattern in export.pattern.items():
         try:
             groups = re.compile(pattern).groupindex
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             return f"pattern of {column}: {error}"
         if unknown := sorted({*groups} - {"model", "kind", "tier"}):
             return f"pattern of {column}: the group {unknown[0]} is none of model, kind and tier"

@@ -567,6 +567,10 @@ def test_columns_of_the_user_and_a_real_call(machine: Machine) -> None:
         (OWN + "pattern = { Modell = '(' }", ("pattern of Modell",)),
         (OWN.replace('header = ["Tag", "Modell", "Betrag"]', "header = []"), ("header is empty",)),
         (OWN + "colour = 1", ("colour",)),
+        (OWN + f"rate_for = {'1' * 5000}", ("columns.toml", "5000 digits")),
+        (OWN + f"x = {'[' * 5000}", ("columns.toml", "recursion")),
+        (OWN + "pattern = { Modell = 'a{99999999999999999999}' }", ("pattern of Modell",)),
+        (OWN + f"pattern = {{ Modell = '{'(' * 5000}{')' * 5000}' }}", ("pattern of Modell",)),
     ],
 )
 def test_a_description_with_a_fault_says_where(machine: Machine, text: str, words: tuple[str, ...]) -> None:
