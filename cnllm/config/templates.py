@@ -100,7 +100,7 @@ def read_template(name: str) -> Template:
         raise CnllmError(f"{path}: is not UTF-8", hint="save it as UTF-8") from None
     try:
         data = parse_toml(text.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number with thousands of digits, or a thousand brackets
         raise CnllmError(f"{path}: not TOML: {error}", hint="fix this line") from None
     return _template(name, path, text, data)
 

@@ -98,6 +98,8 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         ("system = 3", [":1: system is text"]),
         ("tools = [1]", [":1: tools is a list"]),
         ("system = x", ["not TOML", "line 1"]),
+        (f"options = {{ seed = {'1' * 5000} }}", ["not TOML", "5000 digits"]),
+        (f"tools = {'[' * 5000}", ["not TOML", "recursion"]),
         ("variables = { input = 'x' }", ["$input is the text of the call"]),
         ("options = { reasoning = 'lots' }", ["'lots' is not a reasoning level"]),
         ("options = { temperature = 'hot' }", ["temperature", "a number is expected"]),
