@@ -51,7 +51,6 @@ __all__ = [
 ]
 
 _KNOWN_KEYS = MESSAGE_KEYS | {"refusal", "error", "function_call"}
-_ASSISTANT_KEYS = frozenset(["reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"])
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
@@ -287,7 +286,7 @@ def _further_keys(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
 def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     """Return the parts that the flat keys describe."""
     content = data.get("content")
-    if type(content) is str and role in ("user", "system") and _ASSISTANT_KEYS.isdisjoint(data):
+    if type(content) is str and role in ("user", "system"):
         return [Text(content)] if content else []
     if role == "tool":
         id, error = _text_value(data, "tool_call_id"), _as_bool(data.get("error"))
