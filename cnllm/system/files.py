@@ -313,7 +313,8 @@ def _hold_byte(descriptor: int) -> bool:
 def other_names(path: Path) -> list[Path]:
     """Return the other names that a file has in its folder. A link to a name is none."""
     own = file_id(path)
-    entries = (entry for entry in path.parent.iterdir() if entry.name != path.name and not entry.is_symlink())
+    listing = path.parent.iterdir()  # only reads
+    entries = (entry for entry in listing if entry.name != path.name and not entry.is_symlink())  # only reads
     return [entry for entry in entries if file_id(entry) == own]
 
 
