@@ -17,7 +17,8 @@ from msgspec import Raw, Struct
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
 from cnllm.system import files
-from cnllm.system.files import hold_file, open_private, other_names, sync_folder
+from cnllm.system.files import open_private, other_names, sync_folder
+from cnllm.system.locks import hold_file
 from cnllm.types import Note, Reply
 from cnllm.types.json_form import encode_json
 

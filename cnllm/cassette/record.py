@@ -18,6 +18,7 @@ from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.closing import Closing
+from cnllm.system.locks import lock_file
 from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry"]
@@ -216,7 +217,7 @@ def _lock(descriptor: int) -> Iterator[None]:
     """Lock a file where the system can: another program may append to it, too."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # some file systems have no locks
-            stack.enter_context(files.lock_file(descriptor))
+            stack.enter_context(lock_file(descriptor))
         yield
 
 

@@ -19,6 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
+from cnllm.system.locks import lock_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +30,6 @@ __all__ = [
     "change_file",
     "create_private_file",
     "file_id",
-    "hold_file",
-    "lock_file",
     "lock_folder",
     "make_private_folder",
     "open_below",
@@ -66,8 +65,6 @@ _PREFIX = ".cnllm-"
 _UNFINISHED = re.compile(r"\.cnllm-[a-z0-9_]{8}\.(tmp|toml)")
 """The names of `mkstemp` for files that are still being written."""
 _LOCK = ".cnllm.lock"  # the file that is locked where a folder cannot be
-_LOCKED_BYTE = (1 << 31) - 2  # its place; `msvcrt` takes no greater one
-_HELD_BYTE = 1 << 30  # the upper half of a place that no file reaches
 
 
 def _flags(*names: str) -> int:
@@ -232,90 +229,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def lock_file(descriptor: int) -> Iterator[bool]:
-    """Lock an open file against other programs while a block runs. The value is whether the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        with _lock_byte(descriptor) as is_locked:
-            yield is_locked
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield True
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-@contextlib.contextmanager
-def _lock_byte(descriptor: int) -> Iterator[bool]:
-    """Lock a byte far behind the end of a file: on Windows nobody else may read or write what is locked."""
-    try:
-        import msvcrt
-    except ImportError:
-        yield False
-        return
-    lock: Callable[[int, int, int], None] = getattr(msvcrt, "locking")  # noqa: B009 - types know it on Windows only
-    position = os.lseek(descriptor, 0, os.SEEK_CUR)
-
-    def change(mode: str) -> None:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            lock(descriptor, getattr(msvcrt, mode), 1)
-        finally:
-            os.lseek(descriptor, position, os.SEEK_SET)
-
-    while True:
-        try:
-            change("LK_LOCK")
-        except OSError as error:  # somebody else had it for ten seconds
-            if error.errno not in (errno.EDEADLK, errno.EACCES):
-                raise
-        else:
-            break
-    try:
-        yield True
-    finally:
-        change("LK_UNLCK")
-
-
-def hold_file(descriptor: int) -> bool:
-    """Lock an open file until it is closed. False where another one has it; a file system without locks has no other.
-
-    The lock is on the file, whatever its name, and on how it was opened: a second one of the same process is another.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return _hold_byte(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _hold_byte(descriptor: int) -> bool:
-    """Lock a byte that no file reaches: on Windows nobody else, not even its owner, may read what is locked."""
-    try:
-        import ctypes
-        import msvcrt
-    except ImportError:
-        return True
-    handle: int = getattr(msvcrt, "get_osfhandle")(descriptor)  # noqa: B009 - types know it on Windows only
-    kernel = getattr(ctypes, "WinDLL")("kernel32")  # noqa: B009 - the same
-    return bool(kernel.LockFile(ctypes.c_void_p(handle), 0, _HELD_BYTE, 1, 0))
-
-
 def other_names(path: Path) -> list[Path]:
     """Return the other names that a file has in its folder. A link to a name is none."""
     own = file_id(path)
-    listing = path.parent.iterdir()  # only reads
-    entries = (entry for entry in listing if entry.name != path.name and not entry.is_symlink())  # only reads
-    return [entry for entry in entries if file_id(entry) == own]
+    names = [entry for entry in path.parent.iterdir() if file_id(entry) == own]  # only reads
+    return [name for name in names if name.name != path.name and not name.is_symlink()]  # only reads
 
 
 def sync_folder(folder: Path) -> None:
