@@ -29,6 +29,7 @@ __all__ = [
     "find_fault",
     "finish_kind",
     "finish_word",
+    "index_text",
     "is_error",
     "key_name",
     "known_keys",
@@ -172,16 +173,16 @@ class Candidates:
     In a stream that is known at its end: until then the other candidates wait.
     """
 
-    __slots__ = ("_is_found", "_waiting")
+    __slots__ = ("is_found", "waiting")
 
     def __init__(self) -> None:
-        self._is_found = False
-        self._waiting: list[dict[str, Any]] = []
+        self.is_found = False  # the one with index 0 has come
+        self.waiting: list[dict[str, Any]] = []
 
     def pick(
         self, choices: Any, is_empty: Callable[[dict[str, Any]], bool], *, whole: bool
-    ) -> tuple[list[dict[str, Any]], list[Any]]:
-        """Return the candidates of a chunk, or of a body, that are the reply, and the indexes of those left out."""
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the candidates of a chunk, or of a body, that are the reply, and those that are left out."""
         found: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         index = _first_index(choices) if whole and type(choices) is list else 0
@@ -193,19 +194,24 @@ class Candidates:
                 found.append(choice)
             else:
                 others.append(choice)
-        if found and not self._is_found:
-            self._is_found = True
-            others, self._waiting = [*self._waiting, *others], []
-        elif not self._is_found:
-            self._waiting += others
+        if found and not self.is_found:
+            self.is_found = True
+            others, self.waiting = [*self.waiting, *others], []
+        elif not self.is_found:
+            self.waiting += others
             others = []
-        return found, [choice.get("index") for choice in others]
+        return found, others
 
     def rest(self) -> list[dict[str, Any]]:
         """Return the candidates that are the reply because no other one came."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         index = _first_index(waiting)
         return [choice for choice in waiting if _index(choice, 0) == index]
+
+
+def index_text(choice: dict[str, Any]) -> str:
+    """Return the index of a candidate, for a note."""
+    return repr(choice["index"]) if "index" in choice else "without an index"
 
 
 def _index(choice: dict[str, Any], position: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols.chat.client_paths import chunk_reader
@@ -36,6 +36,7 @@ from cnllm.protocols.reported import (
     Candidates,
     add_counts,
     find_fault,
+    index_text,
     is_error,
     number_text,
     read_finish,
@@ -109,11 +110,16 @@ class ChatDecoder:
             usage = get_first(data, flags.usage.at if flags.usage else None)
             if type(usage) is dict:
                 out += add_counts(self._counts, usage, flags)
-        found, left_out = self._candidates.pick(choices, _is_empty, whole=whole)
+        left_out: list[dict[str, Any]] = []
+        if self._candidates.is_found and _is_only_choice(choices):
+            found = choices
+        else:
+            found, left_out = self._candidates.pick(choices, _is_empty, whole=whole)
         for choice in found:
             self._choice(choice, out, whole=whole)
-        for index in left_out:
-            out.append(Note("choice-dropped", "n", f"choice {index!r}", "left out: the first choice is the reply"))
+        for choice in left_out:
+            did = "left out: the first choice is the reply"
+            out.append(Note("choice-dropped", "n", f"choice {index_text(choice)}", did))
         if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
@@ -121,7 +127,7 @@ class ChatDecoder:
     def end(self) -> list[Piece]:
         """Return the only choice, if its index is another one, and the spoken answer, as far as it came."""
         out: list[Piece] = []
-        for choice in self._candidates.rest():
+        for choice in self._candidates.rest() if self._candidates.waiting else ():
             self._choice(choice, out, whole=False)
         self._end_audio(out)
         return out
@@ -295,6 +301,11 @@ class ChatDecoder:
         extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
         out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
+
+
+def _is_only_choice(choices: Any) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether a chunk has the choice with index 0 and no other one, as most chunks."""
+    return type(choices) is list and len(choices) == 1 and type(choices[0]) is dict and choices[0].get("index") == 0
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:

@@ -42,6 +42,7 @@ from cnllm.protocols.reported import (
     as_count,
     count_pieces,
     find_fault,
+    index_text,
     merge_with_notes,
     read_finish,
 )
@@ -94,8 +95,9 @@ class GeminiDecoder:
         found, left_out = self._candidates.pick(candidates, _is_empty, whole=whole)
         for candidate in found:
             yield from self._candidate(candidate, whole=whole)
-        for index in left_out:
-            yield Note("choice-dropped", "n", f"candidate {index!r}", "left out: the first candidate is the reply")
+        for candidate in left_out:
+            did = "left out: the first candidate is the reply"
+            yield Note("choice-dropped", "n", f"candidate {index_text(candidate)}", did)
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
     def end(self) -> list[Piece]:
