@@ -8,12 +8,13 @@ from __future__ import annotations
 import ipaddress
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import unquote
 
 from msgspec import Struct
 
+from cnllm.gateway.access import query_keys, repeated_header
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.protocols import PROTOCOLS, fields
 from cnllm.system import processes
@@ -29,8 +30,8 @@ __all__ = [
     "Guesses",
     "Quota",
     "check_body",
+    "check_head",
     "check_name",
-    "check_query",
     "check_request",
     "file_limit",
 ]
@@ -232,7 +233,21 @@ def check_name(kind: Kind, name: str, place: str) -> None:
         raise _bounds_failure(f"{place}: {_excerpt(name)} has a control character")
 
 
-def check_query(query: str) -> None:
+def check_head(fields: Sequence[tuple[bytes, bytes]], headers: Mapping[str, str], query: str) -> None:
+    """Raise `RequestFailed` for a head that a proxy in front may understand in another way, or with too many fields.
+
+    `headers` are the fields by their names.
+    """
+    if len(headers) != len(fields) and (name := repeated_header(fields)) is not None:
+        raise RequestFailed(Failure(400, f"{name}: the request has this header twice", "repeated_header"))
+    if not query:
+        return
+    _check_query(query)
+    if len(query_keys(query)) > 1:
+        raise RequestFailed(Failure(400, "key: the query has it twice", "repeated_key"))
+
+
+def _check_query(query: str) -> None:
     """Raise `RequestFailed` for a query with too many fields."""
     if query.count("&") >= MOST_FIELDS:
         raise _bounds_failure(f"the query has more than {MOST_FIELDS} fields")

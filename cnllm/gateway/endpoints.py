@@ -20,6 +20,7 @@ __all__ = [
     "find_endpoint",
     "path_protocol",
     "plain_path",
+    "short_path",
 ]
 
 Verb = Literal[
@@ -71,6 +72,7 @@ ROUTES: dict[Verb, Route] = {
 """The rules of every verb. `HttpRequest` applies them to each request, so that no endpoint has rules of its own."""
 
 _VERSION = re.compile(r"/(?:v1beta|v1alpha|v1)(?=/)")
+_LONGEST_PATH = 256  # characters that are shown
 _EXTRA_SLASH = re.compile(r"/(?=/)|(?<=.)/\Z")
 NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client's
 
@@ -131,6 +133,11 @@ def plain_path(path: str) -> str:
         return path
     plain = _EXTRA_SLASH.sub("", path)
     return path if _without_version(plain) in _OPERATOR_PATHS or plain.startswith("/ui/") else plain
+
+
+def short_path(path: str) -> str:
+    """Return a path as it is kept and shown: of a long one the beginning."""
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
 
 
 def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoint | None:

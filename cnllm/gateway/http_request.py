@@ -13,12 +13,21 @@ from urllib.parse import parse_qsl
 from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.estimates.worst_case import WorstCase
-from cnllm.gateway.access import query_keys, repeated_header, sent_keys
+from cnllm.gateway.access import sent_keys
 from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
 from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_model, soft_budget_header
-from cnllm.gateway.bounds import check_name, check_query
+from cnllm.gateway.bounds import check_head, check_name
 from cnllm.gateway.conversations import Conversation
-from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol, plain_path
+from cnllm.gateway.endpoints import (
+    NO_WIRE,
+    ROUTES,
+    Endpoint,
+    Route,
+    find_endpoint,
+    path_protocol,
+    plain_path,
+    short_path,
+)
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, operator_failure
 from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
@@ -45,7 +54,6 @@ __all__ = ["HttpRequest"]
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _OTHER_ORIGIN = "a page of another origin asks for one of the operator: --public-url names this gateway's address"
 _STOPPED = "the gateway was stopped before the reply was complete"
-_LONGEST_PATH = 256  # characters
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
 
@@ -68,7 +76,7 @@ class HttpRequest:
         self._loop = asyncio.get_running_loop()
         self._gone = False
         self._task = asyncio.current_task()
-        self._entry = Entry(self._id, self._method, _short(self._path))
+        self._entry = Entry(self._id, self._method, short_path(self._path))
         self._caller = Caller("")  # nobody
         self._client = service.clients.of(scope)
         self._body = RequestBody(service, self._headers, receive, self._client)
@@ -146,30 +154,19 @@ class HttpRequest:
         else:
             self._protocol = endpoint.protocol
             self._entry.verb, self._entry.protocol = endpoint.verb, endpoint.protocol
-        self._check_head()
+        check_head(self._scope["headers"], self._headers, self._query)
         if endpoint is not None and endpoint.verb == "ui" and self._service.monitor.recent is None:
             endpoint = None
         route = _UNKNOWN if endpoint is None else ROUTES[endpoint.verb]
         await self._let_in(route, endpoint)
         if endpoint is None:
-            raise RequestFailed(Failure(404, f"there is nothing at {_short(self._path)}", "not_found"))
+            raise RequestFailed(Failure(404, f"there is nothing at {short_path(self._path)}", "not_found"))
         if route.scope == "anyone":
             await self._response.send_json({"status": "ok"})
         elif route.scope == "operator":
             await self._answer_operator(endpoint)
         else:
             await self._answer_endpoint(endpoint)
-
-    def _check_head(self) -> None:
-        """Raise `RequestFailed` for a head that a proxy in front may understand in another way."""
-        fields = self._scope["headers"]
-        if len(self._headers) != len(fields) and (name := repeated_header(fields)) is not None:
-            raise RequestFailed(Failure(400, f"{name}: the request has this header twice", "repeated_header"))
-        if not self._query:
-            return
-        check_query(self._query)
-        if len(query_keys(self._query)) > 1:
-            raise RequestFailed(Failure(400, "key: the query has it twice", "repeated_key"))
 
     async def _let_in(self, route: Route, endpoint: Endpoint | None) -> None:
         """Decide on the identity, the scope and the limits of a request. Raises `RequestFailed`.
@@ -443,7 +440,7 @@ class HttpRequest:
                     await self._response.write(exchange, data)
                 reply: Reply = stream.reply
                 admitted.reply = reply
-        except (asyncio.CancelledError, ClientGone):  # nobody waits for the rest, but what came is charged
+        except (asyncio.CancelledError, ClientGone):  # the endpoint charges what had arrived before the client left
             if (left := await stream.stop()) is not None:
                 self._request_monitor.leave(left)
             raise
@@ -495,8 +492,3 @@ class HttpRequest:
             if wait:
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
         await self._response.fail(failure, self._protocol)
-
-
-def _short(path: str) -> str:
-    """Return a path as it is kept and shown: of a long one the beginning."""
-    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
