@@ -54,7 +54,10 @@ class _Writer(_Stream):
 
     def _count(self, change: int) -> None:
         self._waiting += change
-        (self.has_room.clear if self._waiting >= _MAX_WAITING else self.has_room.set)()
+        if self._waiting < _MAX_WAITING:
+            self.has_room.set()
+        else:
+            self.has_room.clear()
 
 
 class _Reader(_Stream):

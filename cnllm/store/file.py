@@ -301,13 +301,12 @@ class DatabaseFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        hint = f"check the free disk space and the permissions of {self.path.parent}"
         try:
             yield
         except sqlite3.OperationalError as error:
             if _is_busy(error):
                 raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
-            raise CnllmError(f"{self.path}: {error}", hint=hint) from error
+            raise CnllmError(f"{self.path}: {error}", hint=self._hint()) from error
         except sqlite3.ProgrammingError as error:  # the caller's fault, and not the file's
             raise CnllmError(
                 f"{self.path} was closed, or another thread opened it", hint="use a store in the thread that opened it"
@@ -317,7 +316,11 @@ class DatabaseFile:
                 f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one"
             ) from error
         except OSError as error:
-            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=hint) from error
+            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=self._hint()) from error
+
+    def _hint(self) -> str:
+        """Return what to check where the system refuses an operation."""
+        return f"check the free disk space and the permissions of {self.path.parent}"
 
 
 def _keep_forever(connection: sqlite3.Connection) -> None:

@@ -15,6 +15,7 @@ without state, `failure` says why, and the log has a line. `check_store` raises 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -198,7 +199,8 @@ class _Group:
                 self._is_busy = False
                 _give_out(futures, results)
                 if self._store.needs_checkpoint:
-                    self._executor().submit(self._store.checkpoint)
+                    with contextlib.suppress(RuntimeError):  # the process ends
+                        self._executor().submit(self._store.checkpoint)
                 return
         try:
             job = loop.run_in_executor(self._executor(), _carry_out, self._store, calls)

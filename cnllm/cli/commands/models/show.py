@@ -98,6 +98,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
     others = [wire for wire in wires if wire != model.protocol]
+    can, cannot, unknown = _capabilities(model)
     pairs = [
         ("endpoint", endpoint(model)),
         ("wire", localize("; also ").join(filter(None, [model.protocol, ", ".join(others)]))),
@@ -115,9 +116,9 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
         ("released", str(status.released) if status and status.released else ""),
         ("shutdown", str(status.shutdown) if status and status.shutdown else ""),
         ("status", localize_word(status.is_) + localize(since) + localize(use) if status and status.is_ else ""),
-        ("can", _capabilities(model, True)),
-        ("cannot", _capabilities(model, False)),
-        ("unknown", _capabilities(model, None)),
+        ("can", can),
+        ("cannot", cannot),
+        ("unknown", unknown),
         *[(localize_word("note"), localize(f"{note.said}: {note.did}")) for note in model.notes],
     ]
     title = f" · {flags.title}" if flags.title else ""
@@ -147,11 +148,12 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
     return ", ".join(words)
 
 
-def _capabilities(model: Model, can: bool | None) -> str:
-    """Return what a model can do, or cannot, or what is unknown of it."""
+def _capabilities(model: Model) -> list[str]:
+    """Return what a model can do, what it cannot, and what is unknown of it."""
     from cnllm.model_facts.capabilities import capabilities
 
-    return ", ".join(name for name, state in capabilities(model).items() if state.value is can)
+    states = capabilities(model).items()
+    return [", ".join(name for name, state in states if state.value is value) for value in (True, False, None)]
 
 
 def _keys(names: list[str] | None) -> str:
