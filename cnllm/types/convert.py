@@ -13,7 +13,7 @@ import msgspec
 
 from cnllm.types import checks
 from cnllm.types.checks import message_fault
-from cnllm.types.json_form import encode_json
+from cnllm.types.json_form import encode_json, json_value
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format
 from cnllm.types.parts import (
@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _KNOWN_KEYS = MESSAGE_KEYS | {"refusal", "error", "function_call"}
+_ASSISTANT_KEYS = frozenset(["reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"])
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
@@ -167,7 +168,7 @@ def dict_of_message(fields: Fields) -> dict[str, Any]:
     try:
         out = _flat(fields)
         if _flat_parts(role, out) != list(parts):
-            out["parts"] = msgspec.to_builtins(parts, enc_hook=_json_value)
+            out["parts"] = msgspec.to_builtins(parts, enc_hook=json_value)
     except checks.FAILURES as error:
         if (fault := message_fault("", fields)) is not None:
             raise fault from error
@@ -182,15 +183,6 @@ def _plain_text(part: Part) -> str | None:
     if type(part) is Text and type(part.text) is str and part.seal is None and part.extra is None:
         return part.text
     return None
-
-
-def _json_value(value: Any) -> Any:
-    """Return a caller's subclass or look-alike of a JSON type as that type."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"JSON cannot hold {checks.kind_of(value)}")
 
 
 def _flat(fields: Fields) -> dict[str, Any]:
@@ -286,7 +278,7 @@ def _further_keys(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
 def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     """Return the parts that the flat keys describe."""
     content = data.get("content")
-    if type(content) is str and role in ("user", "system"):
+    if type(content) is str and role in ("user", "system") and (len(data) == 2 or _ASSISTANT_KEYS.isdisjoint(data)):
         return [Text(content)] if content else []
     if role == "tool":
         id, error = _text_value(data, "tool_call_id"), _as_bool(data.get("error"))
@@ -294,20 +286,24 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
         result = result_of(id, inner, data.get("name"), error=error)
         return [_with_mark(result, inner)]
     parts: list[Part] = []
-    reasoning = data.get("reasoning") or data.get("reasoning_content")
-    if isinstance(reasoning, str) and reasoning:
+    if reasoning := _plain_string(data.get("reasoning")) or _plain_string(data.get("reasoning_content")):
         parts.append(Reasoning(reasoning))
     parts += _content_parts(content)
-    if isinstance(refusal := data.get("refusal"), str) and refusal:
+    if refusal := _plain_string(data.get("refusal")):
         parts.append(Text(f"\n\n{refusal}" if any(type(part) is Text for part in parts) else refusal))
     calls = data.get("tool_calls")
-    if not calls and isinstance(call := data.get("function_call"), Mapping):  # the older form
-        calls = [{"function": call}]
     if calls is not None and not isinstance(calls, list):
         raise TypeError(f"tool_calls is {type(calls).__name__}, a list is expected")
+    if not calls and isinstance(call := data.get("function_call"), Mapping):  # the older form
+        calls = [{"function": call}]
     if calls:
         parts += [call_of(call, index) for index, call in enumerate(calls)]
     return parts
+
+
+def _plain_string(value: Any) -> str:
+    """Return a string of any class as a plain one; an empty one for any other value."""
+    return value if type(value) is str else str.__str__(value) if isinstance(value, str) else ""
 
 
 def _with_mark(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
@@ -372,7 +368,7 @@ def call_of(data: Any, index: int) -> ToolCall:
     data = checks.plain(place, data)
     if type(data) is not dict:
         raise TypeError(f"{place} is {type(data).__name__}, a dict is expected")
-    if data.get("type") == "custom" and isinstance(data.get("custom"), Mapping):
+    if _plain_string(data.get("type")) == "custom" and isinstance(data.get("custom"), Mapping):
         return _custom_call(place, data)
     function = checks.plain(place, data.get("function", data))
     if type(function) is not dict or type(function.get("name")) is not str:
@@ -401,7 +397,7 @@ def _custom_call(place: str, data: dict[str, Any]) -> ToolCall:
 def _text_value(data: Mapping[str, Any], key: str) -> str:
     """Return the text under a key; empty where the key is missing."""
     value = data.get(key)
-    return value if isinstance(value, str) else "" if value is None else checks.as_text(key, value)
+    return _plain_string(value) if value is None or isinstance(value, str) else checks.as_text(key, value)
 
 
 def _as_bool(value: Any) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-__all__ = ["encode_json", "json_form"]
+from cnllm.types.checks import kind_of
+
+__all__ = ["encode_json", "json_form", "json_value"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -15,9 +18,20 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def encode_json(value: Any) -> bytes:
     """Return a value as JSON, which can hold half of a surrogate pair only as an escape."""
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(value, enc_hook=json_value)
     except UnicodeEncodeError:
-        return json.dumps(value, default=msgspec.to_builtins).encode()
+        return json.dumps(value, default=lambda item: msgspec.to_builtins(item, enc_hook=json_value)).encode()
+
+
+def json_value(value: Any) -> Any:
+    """Return a caller's subclass or look-alike of a JSON type as that type. Raises `TypeError` for anything else."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return list(value)
+    raise TypeError(f"JSON cannot hold {kind_of(value)}")
 
 
 def json_form(value: Any) -> Any:

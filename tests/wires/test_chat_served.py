@@ -153,4 +153,10 @@ def test_a_message_keeps_its_role_and_calls_are_those_of_the_assistant(role: str
         body = {"model": "m", "messages": [{"role": role, "content": text, "tool_calls": [call]}]}
         [message] = engine.decode_request(WIRE, body).messages
         assert message.role == role
-        assert [one.name for one in message.tool_calls] == (["clock"] if role == "assistant" else [])
+        if role in ("user", "system"):
+            model = Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+            plan = engine.build_request(model, [message, {"role": "user", "content": "Go on."}])
+            assert not any("tool_calls" in turn for turn in plan.body["messages"])
+            assert [note.code for note in plan.notes if note.code == "call-misplaced"]
+        else:
+            assert [one.name for one in message.tool_calls] == (["clock"] if role == "assistant" else [])
