@@ -128,13 +128,16 @@ class Model:
         return self._source.over
 
     def distrusts(self, env: str, origin: str) -> str | None:
-        """Return the place in a file that keeps the key of a variable from an origin; None where it may go there."""
+        """Return the place in a file that keeps the key of a variable from an origin; None where it may go there.
+
+        Raises `TypeError` for values that are no text.
+        """
+        checks.require_text("env", env)
+        checks.require_text("origin", origin)
         return self._source.distrusts(env, origin)
 
     def trusts(self, env: str, origin: str) -> bool:
         """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for values that are no text."""
-        checks.require_text("env", env)
-        checks.require_text("origin", origin)
         return self.distrusts(env, origin) is None
 
     def is_author(self, by: str | None) -> bool:

@@ -141,12 +141,15 @@ class Store(Closing):
         return int(self._file.rows("SELECT count(DISTINCT conversation) FROM turns")[0][0])
 
     def summary(self, id_: str) -> ConversationSummary:
-        """Return the summary of a conversation that has a turn."""
+        """Return the summary of a conversation. Raises `CnllmError` where it has no turn."""
+        _require_text("id_", id_)
         turns = self._file.rows(
             "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
             "ORDER BY id",
             id_,
         )
+        if not turns:
+            raise CnllmError(f"there is no conversation {id_!r}", hint="list them with cnllm logs list")
         first = self._file.rows(
             "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
             "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
@@ -250,6 +253,8 @@ class Store(Closing):
 
     def costs(self, by: Grouping = "model", *, since: str | None = None, conversation: str | None = None) -> CostReport:
         """Sum the tokens and costs of turns in groups; `since` is a time (ISO 8601, UTC)."""
+        if conversation is not None:
+            _require_text("conversation", conversation)
         from cnllm.store.costs import sum_costs
 
         return sum_costs(self._file, by, since, conversation)

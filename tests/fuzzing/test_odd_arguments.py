@@ -109,6 +109,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "attempts=0": lambda: cnllm.Retry(attempts=0),
     "registry is str": lambda: cnllm.Client("glm-4.7"),  # type: ignore[arg-type]
     "transport is int": lambda: cnllm.Client(transport=5),  # type: ignore[arg-type]
+    "env is int": lambda: cnllm.Registry.load().resolve("glm-4.7").distrusts(5, "https://example.com"),  # type: ignore[arg-type]
     "name is list": lambda: cnllm.Registry.load().resolve(["glm-4.7"]),  # type: ignore[arg-type]
     "overlays: a path is int": lambda: cnllm.Registry.load(5),  # type: ignore[arg-type]
     "chunk is str": lambda: engine.StreamParser(cnllm.Registry.load().resolve("glm-4.7")).feed("x"),  # type: ignore[arg-type]

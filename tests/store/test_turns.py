@@ -221,3 +221,11 @@ def test_all_that_was_said_in_a_turn_with_tools_is_kept(tmp_path: Path) -> None:
         said = [reply("", calls=(call,)).message, Message("tool", [ToolResult("c1", "42", "calc")]), reply().message]
         conversation.turn([user("first")], model="zai/glm-4.7").finish(reply(), said)
         assert [message.role for message in conversation.messages()] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_summary_of_no_conversation_and_costs_of_no_id_are_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        with pytest.raises(errors.CnllmError, match="there is no conversation 'nothing'"):
+            store.summary("nothing")
+        with pytest.raises(TypeError, match="conversation is int"):
+            store.costs(conversation=10**400)  # type: ignore[arg-type]
