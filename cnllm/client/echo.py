@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,8 +21,6 @@ from cnllm.client.secret_filter import (
     MIN_SECRET,
     ArgumentFilter,
     TextFilter,
-    clean_data,
-    clean_text,
     secret_search,
 )
 from cnllm.config import redact
@@ -51,6 +49,11 @@ from cnllm.types.json_form import json_form
 
 __all__ = ["Echo", "insert_key", "plan_secrets", "redact_bytes", "redact_error", "secret_bytes"]
 
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+_DATA_FIELDS = ("raw_finish", "model", "id", "raw", "extra")
+"""The fields of a reply with plain data."""
+
 
 class Echo:
     """Removes the secrets of a call's requests from what comes back."""
@@ -64,6 +67,7 @@ class Echo:
         """Search for these secrets from now on."""
         self.secrets = secrets
         self._finder, self._plain, self._prefixes = secret_search(secrets)
+        self._searched = () if self._finder is None else self._finder.secrets
         self.needles = secret_bytes(secrets)
         self._requests = 0
         self._reset()
@@ -189,9 +193,13 @@ class Echo:
             return event
         return self._clean(event)
 
-    def _clean(self, value: Any) -> Any:
+    def _clean(self, value: Value) -> Value:
         """Return a struct without secrets in any of its strings."""
-        return msgspec.convert(clean_data(msgspec.to_builtins(value), self._finder), type(value))
+        return msgspec.convert(self._clean_data(msgspec.to_builtins(value)), type(value))
+
+    def _clean_data(self, data: Any) -> Any:
+        """Return data that JSON can hold without secrets in any of its strings and keys."""
+        return redact.redact_data(data, self._searched, cut=True)
 
     def _block(self, part: Part) -> Part:
         if not isinstance(part, Text | Reasoning):
@@ -223,8 +231,7 @@ class Echo:
             values = None  # the others are copies of values in the body
         if (values is None or not self._may_hold(values)) and not self._text_may_hold(reply):
             return reply if reply.parsed is None else self._clean_parsed(reply)
-        finder = self._finder
-        fields = {name: clean_data(getattr(reply, name), finder) for name in ("raw_finish", "model", "id")}
+        fields = {name: self._clean_data(getattr(reply, name)) for name in _DATA_FIELDS}
         return self._clean_parsed(
             replace(
                 reply,
@@ -234,9 +241,7 @@ class Echo:
                 incomplete=[self._call(call) for call in reply.incomplete],
                 notes=[self._clean(note) for note in reply.notes],
                 message=self._message(reply.message),
-                raw=clean_data(reply.raw, finder),
                 citations=[self._clean(citation) for citation in reply.citations],
-                extra=clean_data(reply.extra, finder),
                 **fields,
             )
         )
@@ -258,7 +263,7 @@ class Echo:
             for index, text in zip(indexes, self._filter(delta).clean_pieces(texts, "".join(texts)), strict=True):
                 if text != parts[index].text:  # type: ignore[union-attr]
                     parts[index] = replace(parts[index], text=text)
-        extra = clean_data(message.extra, self._finder) if message.extra else message.extra
+        extra = self._clean_data(message.extra)
         return replace(message, parts=tuple(map(self._part, parts)), extra=extra)
 
     def _part(self, part: Part) -> Part:
@@ -267,16 +272,13 @@ class Echo:
             case ToolCall():
                 return self._call(part)
             case Text() | Reasoning():
-                plain: Text | Reasoning = self._clean(replace(part, text=""))
-                return replace(plain, text=part.text)
-        cleaned: Part = self._clean(part)
-        return cleaned
+                return replace(self._clean(replace(part, text="")), text=part.text)
+        return self._clean(part)
 
     def _call(self, call: ToolCall) -> ToolCall:
-        assert self._finder is not None
         start = self._argument_sizes.get(call.raw, 0)
-        cleaned: ToolCall = self._clean(replace(call, raw=""))
-        return replace(cleaned, raw=call.raw[:start] + clean_text(call.raw, self._finder, begin=start))
+        rest = redact.redact(call.raw, self._searched, cut=True, begin=start)
+        return replace(self._clean(replace(call, raw="")), raw=call.raw[:start] + rest)
 
     def _clean_parsed(self, reply: Reply) -> Reply:
         """Rebuild the parsed answer where it holds a secret."""
@@ -288,7 +290,7 @@ class Echo:
         plain = json_form(parsed)
         if not self._may_hold(plain):
             return reply
-        cleaned = clean_data(plain, self._finder)
+        cleaned = self._clean_data(plain)
         if plain is not parsed:
             try:
                 cleaned = _rebuilt(parsed, cleaned)

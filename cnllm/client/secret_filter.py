@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
-from cnllm.config.redact import MARK
+from cnllm.config.redact import MARK, redact
 from cnllm.config.spellings import SecretFinder, secret_finder
 
-__all__ = ["CUT_SIZE", "MIN_SECRET", "ArgumentFilter", "TextFilter", "clean_data", "clean_text", "secret_search"]
+__all__ = ["CUT_SIZE", "MIN_SECRET", "ArgumentFilter", "TextFilter", "secret_search"]
 
 MIN_SECRET = 8
 """Secrets with fewer characters are not removed from an endpoint's output."""
@@ -157,34 +156,9 @@ class ArgumentFilter:
 
     def rest(self) -> str:
         """Return the withheld arguments, cleaned."""
-        text = clean_text("".join(self._pieces), self._finder, begin=self.size) if self.withheld else ""
+        text = redact("".join(self._pieces), self._finder.secrets, cut=True, begin=self.size) if self.withheld else ""
         self.withheld = False
         return text
-
-
-def clean_text(text: str, finder: SecretFinder, *, begin: int = 0) -> str:
-    """Return a text from index `begin` on without secrets in any spelling. What stands before it went out already."""
-    spans = finder.spans(text, cut=True)
-    out, position = [], begin
-    for start, end in spans:
-        if end <= position:
-            continue
-        out += [text[position : max(start, position)], MARK]
-        position = end
-    return "".join([*out, text[position:]])
-
-
-def clean_data(data: Any, finder: SecretFinder | None) -> Any:
-    """Return data that JSON can hold without secrets in any of its strings and keys."""
-    if finder is None:
-        return data
-    if isinstance(data, str):
-        return clean_text(data, finder)
-    if isinstance(data, dict):
-        return {clean_data(key, finder): clean_data(value, finder) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [clean_data(item, finder) for item in data]
-    return data
 
 
 def _plain_spans(text: str, secrets: tuple[str, ...]) -> list[tuple[int, int]]:

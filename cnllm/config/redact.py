@@ -37,18 +37,20 @@ _PLAIN_ENDS = ("-version", "-beta")
 _KEY_SHAPE = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
 
 
-def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
-    """Return the text with `[redacted]` for each secret in any spelling (see `cnllm.config.spellings`)."""
+def redact(text: str, secrets: Iterable[str], *, cut: bool = False, begin: int = 0) -> str:
+    """Return the text with `[redacted]` for each secret in any spelling (see `cnllm.config.spellings`).
+
+    With `begin` it is the text from that index on: what stands before it went out already.
+    """
     needles = secrets if type(secrets) is tuple else tuple(secrets)
-    if not needles:
-        return text
-    spans = secret_spans(text, needles, cut=cut)
+    spans = secret_spans(text, needles, cut=cut) if needles else []
     if not spans:
-        return text
-    pieces, position = [], 0
+        return text[begin:]
+    pieces, position = [], begin
     for start, end in spans:
-        pieces += [text[position:start], MARK]
-        position = end
+        if end > position:
+            pieces += [text[position : max(start, position)], MARK]
+            position = end
     return "".join([*pieces, text[position:]])
 
 

@@ -28,7 +28,7 @@ class SecretFinder:
     """Finds secrets in texts. `secret_finder` returns one finder for the same secrets."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
-        self._secrets = secrets
+        self.secrets = secrets
         self._unsearchable = False
         needles: set[bytes] = set()
         prefixes: set[str] = set()
@@ -56,13 +56,13 @@ class SecretFinder:
 
     @cached_property
     def _escapes(self) -> dict[str, re.Pattern[str]]:
-        return _escapes({char for secret in self._secrets for char in secret})
+        return _escapes({char for secret in self.secrets for char in secret})
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern[str], list[re.Pattern[str]], bool]]:
         """Return for each spelling the patterns of its head and its characters, and whether it is base64."""
         forms: list[tuple[list[str], bool]] = []
-        for secret in self._secrets:
+        for secret in self.secrets:
             raw = secret.encode("utf-8", "surrogatepass")
             pairs = [f"(?i:{byte:02x})" for byte in raw]
             forms.append(([_char_pattern(char) for char in secret], False))
