@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -101,7 +102,7 @@ def read_options(
         defaults = _defaults(call, values)
         for name in ("extra_body", "extra_headers"):
             if name in call and name in values:
-                merged = _merge(call[name], _mapping(values[name], name))
+                merged = _merge(call[name], checks.as_dict(name, values[name]))
                 given = values[name]
                 values[name] = ClientData(given.protocol, merged) if type(given) is ClientData else merged
         values = {**defaults, **values}
@@ -116,8 +117,7 @@ def read_options(
         elif name == "tool_choice":
             fields["choice"], fields["tool_name"] = read_tool_choice(value)
         elif name == "schema":
-            fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
-            fields["schema_keys"] = _schema_keys(value)
+            fields |= _schema(value)
             checks.check_finite("schema", fields["schema"])
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
@@ -134,7 +134,7 @@ def read_options(
 
 def _split_params(values: dict[str, Any], declared: Collection[str]) -> dict[str, Any]:
     """Move `params` to the options of the same names, and return those without one. An option by name wins."""
-    params = _mapping(values.pop("params"), "params")
+    params = checks.as_dict("params", values.pop("params"))
     checks.check_json_value("params", params)
     rest: dict[str, Any] = {}
     for name, value in params.items():
@@ -325,36 +325,34 @@ def _corrections(value: Any) -> int:
     raise checks.wrong_value("corrections", value, "how often an invalid answer is sent back, 0 or more,")
 
 
-def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
-    """Read a JSON Schema, OpenAI's wrapper of one, or a type of Python; return (schema, name, the answer's type)."""
+def _schema(value: Any) -> dict[str, Any]:
+    """Read a JSON Schema, OpenAI's wrapper of one, or a type of Python. Return its fields of `RequestOptions`."""
     if isinstance(value, Mapping):
         value = checks.as_dict("schema", value)
         inner = value.get("json_schema", value)
         if isinstance(inner, Mapping):
             inner = checks.as_dict("schema", inner)
             if isinstance(inner.get("schema"), Mapping):
-                return checks.as_dict("schema", inner["schema"]), _name(inner.get("name")), None
-        return value, _name(value.get("title")), None
+                kinds = _BESIDE_SCHEMA if "json_schema" in value else {}
+                keys = {key: inner[key] for key, kind in kinds.items() if isinstance(inner.get(key), kind)}
+                schema = checks.as_dict("schema", inner["schema"])
+                return {"schema": schema, "schema_name": _name(inner.get("name")), "schema_keys": keys}
+        return {"schema": value, "schema_name": _name(value.get("title"))}
     kind: Any = value if isinstance(value, type) and callable(getattr(value, "model_json_schema", None)) else None
     if kind is None and not is_python_type(value):
         raise TypeError(f"schema is {type(value).__name__}; {_SCHEMAS} is expected")
     try:
         kind = python_type(value) if kind is None else kind
-        return remove_odd_defaults(dict(kind.model_json_schema())), _name(getattr(kind, "__name__", None)), kind
+        schema = remove_odd_defaults(dict(kind.model_json_schema()))
+        return {"schema": schema, "schema_name": _name(getattr(kind, "__name__", None)), "schema_kind": kind}
     except Exception as error:  # raised by a type that has no JSON Schema
         reason = str(error).strip().partition("\n")[0]
         label = checks.kind_of(value) if isinstance(value, type) else str(value)
         raise TypeError(f"schema is {label}, which has no JSON Schema: {reason}; {_SCHEMAS} is expected") from error
 
 
-def _schema_keys(value: Any) -> dict[str, Any]:
-    """Return what stands beside the schema in OpenAI's wrapper and has the right type."""
-    inner = value.get("json_schema") if isinstance(value, Mapping) else None
-    if not isinstance(inner, Mapping) or not isinstance(inner.get("schema"), Mapping):
-        return {}
-    kinds: dict[str, type] = {"description": str, "strict": bool}
-    return {key: inner[key] for key, kind in kinds.items() if isinstance(inner.get(key), kind)}
-
+_BESIDE_SCHEMA: dict[str, type] = {"description": str, "strict": bool}
+"""Keys beside the schema in OpenAI's wrapper, and the type of each."""
 
 _SCHEMAS = "a type (a pydantic model, a dataclass, list[str], …) or a JSON Schema (dict)"
 
@@ -366,23 +364,16 @@ def _name(title: Any) -> str:
     return cleaned.strip("_")[:64] or DEFAULT_NAME
 
 
-def _mapping(value: Any, name: str) -> dict[str, Any]:
-    """Return a mapping as a dict."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is {type(value).__name__}, a dict is expected")
-    return dict(value) if type(value) is dict else checks.as_dict(name, value)
-
-
 def _extra_body(value: Any) -> dict[str, Any]:
     """Read the option `extra_body`."""
-    table = _mapping(value, "extra_body")
+    table = checks.as_dict("extra_body", value)
     checks.check_json_value("extra_body", table)
     return ClientData(value.protocol, table) if type(value) is ClientData else table
 
 
 def _extra_headers(value: Any) -> dict[str, str]:
     """Read the option `extra_headers`."""
-    items = _mapping(value, "extra_headers").items()
+    items = checks.as_dict("extra_headers", value).items()
     return {
         _header("a name in extra_headers", k): _header(f"extra_headers[{checks.short_text(k)}]", v) for k, v in items
     }
@@ -395,15 +386,11 @@ def _header(place: str, value: Any) -> str:
     return str.__str__(value) if isinstance(value, str) else checks.as_text(place, value)
 
 
-def _bool_reader(name: str) -> Callable[[Any], Any]:
-    """Return a reader for a boolean option."""
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, bool):
-            raise checks.wrong_type(name, value, "True or False")
-        return value
-
-    return read
+def _switch(name: str, value: Any) -> bool:
+    """Read a boolean option."""
+    if not isinstance(value, bool):
+        raise checks.wrong_type(name, value, "True or False")
+    return value
 
 
 def option_fault(options: Mapping[str, Any]) -> Exception | None:
@@ -416,7 +403,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
                 for tool in _tools(value):
                     checks.check_json_value(f"tools ({checks.short_text(tool.name)})", asdict(tool))
             elif name == "schema":
-                checks.check_json_value(name, None if value is None else _schema(value)[0])
+                checks.check_json_value(name, _schema(value)["schema"])
             elif name not in (*CLIENT_OPTIONS, "recovery"):
                 checks.check_json_value(name, value)
         except (TypeError, ValueError) as error:
@@ -424,24 +411,19 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
     return None
 
 
-def _word_reader(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Return a reader for an option that takes one of some words."""
-    return lambda value: checks.as_word(name, value, words)
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
     "reasoning": _reasoning,
     "tools": _tools,
-    "parallel_tool_calls": _bool_reader("parallel_tool_calls"),
+    "parallel_tool_calls": partial(_switch, "parallel_tool_calls"),
     "corrections": _corrections,
     "extra_body": _extra_body,
     "extra_headers": _extra_headers,
-    "on_unsupported": _word_reader("on_unsupported", get_args(OnUnsupported)),
-    "if_cut": _word_reader("if_cut", get_args(IfCut)),
-    "recover_text_calls": _word_reader("recover_text_calls", get_args(TextCalls)),
+    "on_unsupported": partial(checks.as_word, "on_unsupported", words=get_args(OnUnsupported)),
+    "if_cut": partial(checks.as_word, "if_cut", words=get_args(IfCut)),
+    "recover_text_calls": partial(checks.as_word, "recover_text_calls", words=get_args(TextCalls)),
     "recovery": Recovery.of,
-    "prefill": _bool_reader("prefill"),
-    "pdf_text": _bool_reader("pdf_text"),
+    "prefill": partial(_switch, "prefill"),
+    "pdf_text": partial(_switch, "pdf_text"),
 }
 """The readers of options that are one field of `RequestOptions` each, with the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *CLIENT_OPTIONS, "tool_choice", "schema"}
