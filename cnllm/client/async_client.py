@@ -95,8 +95,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     @with_run_options
     async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]:
         """Run the tool loop; see `Client.run`. Tools, `approve` and `on_step` may be async functions."""
-        loop = prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)
-        async with AsyncRun(*loop) as run:
+        setup = prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)
+        async with AsyncRun(setup) as run:
             async for _ in run:
                 pass
         if run.stopped != "done":
@@ -118,7 +118,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[RunOptions]
     ) -> AsyncRun[Any]:
         """Return the run for `async with` and `async for`; see `Client.run_stream`."""
-        return AsyncRun(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
+        return AsyncRun(prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
     def prepare(
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]

@@ -70,8 +70,7 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
     async def _end(self) -> None:
         import anyio
 
-        self._loop.end()
-        self._report_end()
+        self._end_loop()
         if (held := self._held) is not None:
             with anyio.CancelScope(shield=True):
                 await run_in_thread(held.release)

@@ -48,7 +48,7 @@ from cnllm.types.totals import sum_costs, total_usage
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["LoopSettings", "RunState", "loop_stopped_error", "prepare_loop"]
+__all__ = ["LoopSettings", "RunSetup", "RunState", "loop_stopped_error", "prepare_loop"]
 
 
 def check_seconds(name: str, value: Any) -> None:
@@ -154,32 +154,31 @@ class Toolbox:
         return tool(**bound(tool, call.arguments or {}))
 
 
-class RunState(Generic[Answer_co]):
-    """The state of a run, readable at any time. `held` are the sets of its tools, which are open while it lasts."""
+class RunSetup(Struct, frozen=True):
+    """Holds what a run needs. `held` are the sets of its tools, which are open while it lasts."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        options: LoopSettings,
-        toolbox: Toolbox,
-        open_call: Callable[[CallModel], tuple[Call, CallSetup]],
-        held: HeldSets | None = None,
-    ) -> None:
-        checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
-        checks.require_type("options", options, LoopSettings, "the value that Client.run_stream passes")
-        checks.require_type("toolbox", toolbox, Toolbox, "the value that Client.run_stream passes")
-        if not callable(open_call):
-            raise checks.wrong_type("open_call", open_call, "the value that Client.run_stream passes")
-        self._loop = loop
-        self._options = options
-        self._toolbox = toolbox
-        self._open_call = open_call
-        self._held = held
+    loop: Loop
+    options: LoopSettings
+    toolbox: Toolbox
+    open_call: Callable[[CallModel], tuple[Call, CallSetup]]
+    held: HeldSets | None = None
+
+
+class RunState(Generic[Answer_co]):
+    """The state of a run, readable at any time."""
+
+    def __init__(self, setup: RunSetup) -> None:
+        checks.require_type("setup", setup, RunSetup, "the value that Client.run_stream passes")
+        self._loop = setup.loop
+        self._options = setup.options
+        self._toolbox = setup.toolbox
+        self._open_call = setup.open_call
+        self._held = setup.held
         self._key: str | None = None
         self._end_reported = False
         self._own_watch: Watch | None = None
         self._sentences: BySentence | None = None
-        if options.by is not None:
+        if self._options.by is not None:
             from cnllm.sentences import BySentence
 
             self._sentences = BySentence()
@@ -211,9 +210,10 @@ class RunState(Generic[Answer_co]):
         """Return the withheld beginning of a sentence whose rest will not arrive."""
         return [] if self._sentences is None else self._sentences.close()
 
-    def _report_end(self) -> None:
-        """Report the end of the run once."""
-        if self._loop.stopped is not None and not self._end_reported:
+    def _end_loop(self) -> None:
+        """End the loop, and report the end once."""
+        self._loop.end()
+        if not self._end_reported:
             self._end_reported = True
             if (watch := self._watch()) is not None:
                 for step in self.steps:
@@ -321,8 +321,8 @@ def prepare_loop(
     *,
     stream: bool,
     by: str | None = None,
-) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any], HeldSets | None]:
-    """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools.
+) -> RunSetup:
+    """Return the setup of a run that has not begun. Raise the errors of its options, messages and tools.
 
     Where the tools hold sets, the run opens them at its first call, and the errors of their tools come then.
     """
@@ -368,7 +368,7 @@ def prepare_loop(
         return open_call(resolved[0], effect.messages, effect.stream, options)
 
     prepared: list[Any] = [] if held is not None else [open_first()]
-    return loop, rules, toolbox, begin, held
+    return RunSetup(loop, rules, toolbox, begin, held)
 
 
 def _forced_choice(choice: Any) -> str | None:

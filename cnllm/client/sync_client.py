@@ -103,7 +103,7 @@ class Client(BaseClient[HttpTransport], Closing):
         True, False, or a reason for refusing. `on_step(step)` is called after each step. Other options are as for
         `call`.
         """
-        with Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)) as run:
+        with Run(prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)) as run:
             for _ in run:
                 pass
         if run.stopped != "done":
@@ -130,7 +130,7 @@ class Client(BaseClient[HttpTransport], Closing):
         anywhere; so does leaving the `with` block. A step whose stream is cut is repeated without streaming, and only
         the missing part is delivered. With `by="sentence"` its text comes in whole sentences.
         """
-        return Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
+        return Run(prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
     def prepare(
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]

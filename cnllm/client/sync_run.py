@@ -47,9 +47,7 @@ class Run(RunState[Answer_co], Closing):
         # A generator that runs in another thread or up the stack sees the cancellation itself.
         if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
             self._events.close()
-            self._loop.end()
-            self._report_end()
-            self._release_tools()
+            self._end()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -89,10 +87,10 @@ class Run(RunState[Answer_co], Closing):
             raise
         finally:
             effects.close()
-            self._report_end()
-            self._release_tools()
+            self._end()
 
-    def _release_tools(self) -> None:
+    def _end(self) -> None:
+        self._end_loop()
         if self._held is not None:
             self._held.release()
 
