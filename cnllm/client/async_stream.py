@@ -109,9 +109,7 @@ class AsyncCallRun(CallDriver):
     async def _send(self, plan: Plan) -> Any:
         if self._body is not None:
             await self.close()
-        self._request = request = self._begin_request(plan)
-        if self._closed:  # `leave` may have been called before there was a request to interrupt
-            self._require_open()
+        request = self._begin_request(plan)
         try:
             status, headers, body = await self._transport.send(request)
         except TransportError as error:
@@ -119,12 +117,7 @@ class AsyncCallRun(CallDriver):
             return error
         finally:
             self._request = None
-        if self._watch is not None:
-            self._watch.response_started(status)
-        self._body = body.__aiter__()
-        if self._closed:  # `leave` was called during the send
-            self.leave()
-        return status, headers
+        return self._take_response(status, headers, body.__aiter__())
 
     async def _next_chunk(self) -> Any:
         if self._closed:

@@ -96,7 +96,18 @@ class CallDriver:
             _install_log_filter(lambda: (*self._echo.secrets, *redact.proxy_secrets()))
         if self._watch is not None:
             self._watch.request_sent(plan)
+        self._request = request
+        self._require_open()  # `leave` may have been called before there was a request to interrupt
         return request
+
+    def _take_response(self, status: int, headers: Any, body: Any) -> tuple[int, Any]:
+        """Take the response to a request, whose body is read next. Return status and headers."""
+        if self._watch is not None:
+            self._watch.response_started(status)
+        self._body = body
+        if self._closed:  # `leave` was called during the send
+            self.leave()
+        return status, headers
 
     def leave(self) -> None:
         """End the call while another thread or task reads it, as soon as possible. No further request is sent."""

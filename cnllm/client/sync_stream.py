@@ -78,9 +78,7 @@ class CallRun(CallDriver):
     def _send(self, plan: Plan) -> Any:
         if self._body is not None:
             self.close()
-        self._request = request = self._begin_request(plan)
-        if self._closed:  # `leave` may have been called before there was a request to interrupt
-            self._require_open()
+        request = self._begin_request(plan)
         try:
             status, headers, body = self._transport.send(request)
         except TransportError as error:
@@ -88,12 +86,7 @@ class CallRun(CallDriver):
             return error
         finally:
             self._request = None
-        if self._watch is not None:
-            self._watch.response_started(status)
-        self._body = iter(body)
-        if self._closed:  # `leave` was called during the send
-            self.leave()
-        return status, headers
+        return self._take_response(status, headers, iter(body))
 
     def _next_chunk(self) -> Any:
         if self._closed:
