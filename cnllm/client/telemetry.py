@@ -264,23 +264,15 @@ class Watch:
 
         `partial` is what had arrived of a call that was closed.
         """
-        if self._ended or (reply is None and partial is None):
-            self._end()
-            return
-        if reply is None:
-            assert partial is not None
-            self._end(usage=partial.usage, cost=partial.cost, response_model=partial.model, response_id=partial.id)
-            return
-        self.notes(reply.notes)
-        self._end(
-            finish=reply.finish,
-            usage=reply.usage,
-            cost=reply.cost,
-            response_model=reply.model,
-            response_id=reply.id,
-            registry=reply.registry,
-            notes=reply.notes,
-        )
+        arrived = partial if reply is None else reply
+        fields: dict[str, Any] = {}
+        if arrived is not None and not self._ended:
+            fields = {"usage": arrived.usage, "cost": arrived.cost}
+            fields |= {"response_model": arrived.model, "response_id": arrived.id}
+            if reply is not None:
+                self.notes(reply.notes)
+                fields |= {"finish": reply.finish, "registry": reply.registry, "notes": reply.notes}
+        self._end(**fields)
 
     def call_failed(self, error: CnllmError) -> None:
         """Report that the call ended with an error."""
