@@ -21,6 +21,7 @@ from cnllm.registry.sites import choose_site
 from cnllm.system.processes import cached_property, fork_safe
 from cnllm.types import Note
 from cnllm.types.messages import as_messages
+from cnllm.types.newest import Newest
 from cnllm.types.policy import Fallback
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Cooldowns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[str, tuple[float, float]] = {}  # target → end of the pause, and its length
+        # target → end of the pause, and its length
+        self._until: Newest[str, tuple[float, float]] = Newest(_MOST_TARGETS)
         self._lock = fork_safe(Lock())
 
     def acquire(self, target: str) -> bool:
@@ -67,9 +69,6 @@ class Cooldowns:
             return
         seconds = min(seconds, _LONGEST)
         with self._lock:
-            self._until.pop(target, None)
-            if len(self._until) >= _MOST_TARGETS:
-                del self._until[next(iter(self._until))]  # the oldest
             self._until[target] = (self._clock() + seconds, seconds)
 
     def succeed(self, target: str) -> None:

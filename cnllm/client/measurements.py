@@ -34,6 +34,7 @@ from cnllm.schemas.validate import Undecided, UnusableSchema, validation_errors
 from cnllm.system.files import REPORT_BYTES, read_bounded
 from cnllm.system.processes import fork_safe
 from cnllm.types import Message, Note, Reply, ToolCall, Usage
+from cnllm.types.newest import Newest
 
 __all__ = ["Measurements", "RouteChoice", "read_turns"]
 
@@ -115,9 +116,10 @@ class Measurements:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._turns: dict[str, deque[HostTurn]] = {}
-        self._routes: dict[tuple[str, ...], _Route] = {}
-        self._warm: dict[int, dict[str, float]] = {}  # the last turn of a conversation → who has it, and since when
+        self._turns: Newest[str, deque[HostTurn]] = Newest(_MOST_HOSTS)
+        self._routes: Newest[tuple[str, ...], _Route] = Newest(_MOST_ROUTES)
+        # the last turn of a conversation → who has it, and since when
+        self._warm: Newest[int, dict[str, float]] = Newest(_MOST_CONVERSATIONS)
         self._reports: dict[str, Mapping[str, ReportedTurns]] = {}
         self._lock = fork_safe(Lock())
 
@@ -147,7 +149,7 @@ class Measurements:
             order = order_hosts(hosts, route.state, now, warm=warm, is_begun=last is not None)
             first = able[order.numbers[0]].model.name
             choice = RouteChoice(time.time(), first, order.reason, order.scores)
-            _keep(self._routes, keys, replace(route, state=order.state, choice=choice), _MOST_ROUTES)
+            self._routes[keys] = replace(route, state=order.state, choice=choice)
         note = Note(
             "route-measured", "route", "; ".join(map(str, order.scores)), f"{first} is asked first: {order.reason}"
         )
@@ -173,13 +175,14 @@ class Measurements:
         failure = _failure(outcome, plan)
         with self._lock:
             now = self._clock()
-            turns = self._turns.pop(target.key, None) or deque(maxlen=MOST_TURNS)
+            turns = self._turns.get(target.key) or deque(maxlen=MOST_TURNS)
             turns.append(HostTurn(now, failure, first))
-            _keep(self._turns, target.key, turns, _MOST_HOSTS)
+            self._turns[target.key] = turns
             if isinstance(outcome, Reply):
                 self._routes[keys] = self._routes.get(keys, _Route()).with_usage(outcome.usage)
-                _keep(times, target.key, now, _MOST_HOSTS)
-                _keep(self._warm, _turn_key(topic, outcome.message), times, _MOST_CONVERSATIONS)
+                times.pop(target.key, None)  # the last one stands last
+                times[target.key] = now
+                self._warm[_turn_key(topic, outcome.message)] = times
 
     def choices(self) -> list[RouteChoice]:
         """Return the last choice of each route, the newest first."""
@@ -214,14 +217,6 @@ def read_turns(path: str) -> dict[str, ReportedTurns]:
         failed = min(number, sum(share.tasks - share.good for share in shares))
         turns[figures.host] = ReportedTurns(number, failed, None if figures.first is None else figures.first.value)
     return turns
-
-
-def _keep(kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
-    """Keep a value as the newest one, and drop the oldest where there are too many."""
-    kept.pop(key, None)
-    if len(kept) >= most:
-        del kept[next(iter(kept))]
-    kept[key] = value
 
 
 def _turn_key(topic: str, turn: Message) -> int:
