@@ -315,14 +315,7 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
         max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
         plan = replace(plan, max_output=max_output, stops=stops)
         content = bodies.encode(bodies.rename_keys(body, flags), ledger)
-    return replace(
-        plan,
-        headers=dict(plan.headers),
-        content=content,
-        notes=ledger.notes,
-        prompt=_last_user_text(turns),
-        messages=tuple(turns),
-    )
+    return _with_turns(plan, content, ledger, turns)
 
 
 def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
@@ -340,10 +333,16 @@ def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory
         return None
     for notes in (joined.notes, template.later_notes, frame.notes):
         ledger.extend(notes)
+    content = b"%b[%b]%b" % (frame.before, joined.content, frame.after)
+    return _with_turns(frame.plan, content, ledger, turns)
+
+
+def _with_turns(plan: Plan, content: bytes, ledger: Ledger, turns: list[Message]) -> Plan:
+    """Return the plan with what the messages decide. Its headers are a copy: the caller may change them."""
     return replace(
-        frame.plan,
-        headers=dict(frame.plan.headers),
-        content=b"%b[%b]%b" % (frame.before, joined.content, frame.after),
+        plan,
+        headers=dict(plan.headers),
+        content=content,
         notes=ledger.notes,
         prompt=_last_user_text(turns),
         messages=tuple(turns),

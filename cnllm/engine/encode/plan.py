@@ -5,7 +5,7 @@ A reply may hold the calls that the request offered and chose. Calls that break 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,7 +14,6 @@ from msgspec.structs import force_setattr
 
 from cnllm.config.redact import MARK, is_harmless_header
 from cnllm.engine.encode.structured import OutputMethod
-from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CallRules",
     "Plan",
-    "call_rules",
     "unknown_plan",
 ]
-
-
-_TOOL_KEYS = frozenset({"tools", "tool_choice", "functions", "function_call", "toolConfig", "tool_config"})
-"""Keys of a body that offer or choose tools, on any wire."""
 
 
 class _Exclusion(Struct, frozen=True):
@@ -172,31 +166,3 @@ class Plan(Struct, frozen=True, kw_only=True):
 def unknown_plan(model: Model) -> Plan:
     """Return a plan for a reply to a request that is not known."""
     return Plan(method="POST", url="", headers={}, content=b"", notes=[], model=model, flags=model.flags, stream=False)
-
-
-def call_rules(
-    options: RequestOptions,
-    offered: Sequence[Function],
-    patch: Mapping[str, Any],
-    *,
-    forced: bool,
-    single: bool,
-) -> CallRules | None:
-    """Return the rules of a request; None where it has none, or the caller's own body offers or chooses the tools.
-
-    `options` holds the caller's choice, before an endpoint's limits changed it; `patch` is the registry's change of the
-    body.
-    """
-    if not _TOOL_KEYS.isdisjoint(options.extra_body):
-        return None
-    if options.choice is None and not offered:
-        return None
-    names = [tool.name for tool in offered if tool.definition is None]
-    has_builtin = len(names) < len(offered) or not _TOOL_KEYS.isdisjoint(patch)
-    return CallRules(
-        names=frozenset(names) if names and not has_builtin else None,
-        choice=options.choice,
-        tool_name=options.tool_name,
-        forced=forced,
-        single=single,
-    )

@@ -16,7 +16,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import params, structured, url_headers
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
 from cnllm.engine.encode.mode import Draft, settle
-from cnllm.engine.encode.plan import CallRules, Plan, call_rules
+from cnllm.engine.encode.plan import CallRules, Plan
 from cnllm.engine.encode.prefill import prefill_rules
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
@@ -45,6 +45,9 @@ from cnllm.types.policy import Recovery
 from cnllm.types.tools import Function
 
 __all__ = ["OtherWire", "RequestTemplate", "address", "prepare"]
+
+_TOOL_KEYS = frozenset({"tools", "tool_choice", "functions", "function_call", "toolConfig", "tool_config"})
+"""Keys of a body that offer or choose tools, on any wire."""
 
 
 class OtherWire(Struct, frozen=True):
@@ -300,12 +303,25 @@ def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None
 def _call_rules(
     caller_options: RequestOptions, request: Draft, prompted: PromptedTools | None, *, forced: bool, single: bool
 ) -> CallRules | None:
-    """Return the rules for the calls of the reply, by the caller's own options and what went out."""
+    """Return the rules for the calls of the reply; None where the request has none.
+
+    They follow from the caller's own choice, before an endpoint's limits changed it. There are none where the caller's
+    own body offers or chooses the tools.
+    """
+    offered = request.tools if request.tools is caller_options.tools else [*caller_options.tools, *request.tools]
+    own_body = not _TOOL_KEYS.isdisjoint(caller_options.extra_body)
+    if own_body or (caller_options.choice is None and not offered):
+        return None
     patch = request.flags.body.set if request.flags.body is not None else None
-    tools = request.tools if request.tools is caller_options.tools else [*caller_options.tools, *request.tools]
-    if prompted is not None:
-        forced, single = prompted.must is not None, prompted.single
-    return call_rules(caller_options, tools, patch or {}, forced=forced, single=single)
+    names = [tool.name for tool in offered if tool.definition is None]
+    has_builtin = len(names) < len(offered) or not _TOOL_KEYS.isdisjoint(patch or {})
+    return CallRules(
+        names=frozenset(names) if names and not has_builtin else None,
+        choice=caller_options.choice,
+        tool_name=caller_options.tool_name,
+        forced=forced if prompted is None else prompted.must is not None,
+        single=single if prompted is None else prompted.single,
+    )
 
 
 def _recovery(options: RequestOptions, flags: Flags) -> Recovery:

@@ -36,17 +36,11 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
         base = base.removesuffix(path)
         ledger.note("address-path", "base_url", f"an address that ends with {path}", "sent there: it is no base URL")
     url, userinfo = _join_url(base, path, model.id)
-    if path and not _is_valid_path(base, path):
+    if path and not path.startswith("/") and not _same_host(base, _join_url(base, path, "m")[0]):
         ledger.refuse("bad-path", "path", path, "it would change the host or port of the URL: begin it with /")
     if address_fault(url) is not None:
         ledger.refuse("bad-path", "path", path, "with it the address is not an HTTP URL: begin it with /")
     return url, userinfo
-
-
-@lru_cache(maxsize=256)
-def _is_valid_path(base: str, path: str) -> bool:
-    """Whether a path leaves the host and port of the base as they are."""
-    return path.startswith("/") or _same_host(base, _join_url(base, path, "m")[0])
 
 
 def _same_host(base: str, url: str) -> bool:
