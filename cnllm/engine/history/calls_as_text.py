@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,33 +51,20 @@ def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list
     """Return the turns with calls as text of their turn, and neighbouring results as one message of the user."""
     out: list[Turn] = []
     indexes: list[int] = []
-    results: list[Part] = []  # neighbours
-    start = 0
-
-    def flush() -> None:
-        nonlocal results
-        if results:
-            out.append((start, Message("user", tuple(results))))
-            results = []
-
-    for index, message in turns:
-        if message.role == "tool":
+    for role, group in groupby(turns, lambda turn: turn[1].role):
+        if role == "tool":
+            results = [(index, part) for index, message in group for part in message.parts if type(part) is ToolResult]
             parts: list[Part] = []
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    parts += [Text(form.result(part)), *part.media, *part.blocks]
-            indexes.append(index)
-            if results:
-                results += [Text("\n"), *parts]
-            else:
-                start, results = index, parts
+            for _, result in results:
+                parts += [*([Text("\n")] if parts else []), Text(form.result(result)), *result.media, *result.blocks]
+            indexes += [index for index, _ in results]
+            out.append((results[0][0], Message("user", tuple(parts))))
             continue
-        flush()
-        if any(type(p) is ToolCall for p in message.parts):
-            indexes.append(index)
-            message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
-        out.append((index, message))
-    flush()
+        for index, message in group:
+            if any(type(part) is ToolCall for part in message.parts):
+                indexes.append(index)
+                message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
+            out.append((index, message))
     if indexes:
         subject = f"calls and results in {len(indexes)} messages, the first messages[{indexes[0]}]"
         ledger.note(form.code, form.flag, subject, form.did)

@@ -5,7 +5,7 @@ Only the copy for the wire changes. The decisions are the same on every wire; th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -87,52 +87,43 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
 
 def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger, codec: Wire) -> None:
     """Note the keys of messages and of their parts that the endpoint is not known to take."""
-    counts: dict[str, int] = {}
-    in_parts: dict[str, int] = {}
     written = codec.part_keys
     for message in messages:
         if message.name is not None and not codec.names:
-            counts["name"] = counts.get("name", 0) + 1
+            _note_lost_key("name", rules, ledger)
         if message.extra is not None:
             for key, value in message.extra.items():
                 if value not in EMPTY:
-                    counts[key] = counts.get(key, 0) + 1
+                    _note_lost_key(key, rules, ledger)
         if written is not None:
             for part in message.parts:
                 if (type(part) is Text or type(part) is Media) and part.extra:
-                    _count_lost(part, message.role, written, in_parts)
-    for path in rules.fields or () if counts else ():
-        counts.pop(path.partition(".")[0], None)
-    for key, count in counts.items():
+                    _note_part(part, message.role, written, ledger)
+
+
+def _note_lost_key(key: str, rules: Messages, ledger: Ledger) -> None:
+    """Note a key of a message, unless the endpoint takes it."""
+    if key not in [path.partition(".")[0] for path in rules.fields or ()]:
         did = "left out: the endpoint is not known to take it"
-        ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
-    _note_counts(in_parts, ledger)
+        ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did)
 
 
 def _note_flattened(turns: Sequence[Turn], ledger: Ledger) -> None:
     """Note the keys of texts that are sent as one string, where the endpoint takes no parts."""
-    counts: dict[str, int] = {}
     for _, message in turns:
         if all(type(part) not in (Media, Opaque) for part in message.parts):
             for part in message.parts:
                 if type(part) is Text and part.extra:
-                    _count_lost(part, message.role, (), counts)
-    _note_counts(counts, ledger)
+                    _note_part(part, message.role, (), ledger)
 
 
-def _note_counts(counts: Mapping[str, int], ledger: Ledger) -> None:
-    """Note how often each key of a part is left out."""
-    for key, count in counts.items():
-        code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
-        subject = CACHE_MARK if key == CACHE_MARK else f"messages[].content[].{key}"
-        ledger.count(code, "messages.fields", subject, "left out: the wire has no place for it", count)
-
-
-def _count_lost(part: Text | Media, role: str, written: Collection[str], counts: dict[str, int]) -> None:
-    """Count the keys of a part that the wire does not write. Those of an answer's text are an endpoint's own words."""
+def _note_part(part: Text | Media, role: str, written: Collection[str], ledger: Ledger) -> None:
+    """Note the keys of a part that the wire does not write. Those of an answer's text are an endpoint's own words."""
     for key, value in (part.extra or {}).items():
         if key not in written and value not in EMPTY and (role != "assistant" or key in CACHE_MARKS):
-            counts[key] = counts.get(key, 0) + 1
+            code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
+            subject = CACHE_MARK if key == CACHE_MARK else f"messages[].content[].{key}"
+            ledger.count(code, "messages.fields", subject, "left out: the wire has no place for it")
 
 
 def _filling(flags: Flags) -> registry_flags.ReasoningFlags | None:
@@ -247,25 +238,15 @@ def _system_parts(systems: Sequence[Message]) -> tuple[Part, ...]:
 
 def _join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Return the turns with neighbours of one role (user, assistant, system) joined."""
-    out: list[Turn] = []
-    run: list[Message] = []
-    start = 0
-
-    def flush() -> None:
-        if run:
-            out.append((start, run[0] if len(run) == 1 else _join_messages(run, ledger)))
-            run.clear()
-
+    runs: list[list[Turn]] = []
     for index, message in turns:
-        if run and message.role == run[0].role and message.role in ("user", "assistant", "system"):
+        if runs and message.role == runs[-1][0][1].role and message.role in _PLAIN:
             subject = f"messages[{index}] is by {message.role}, as the one before it"
             ledger.note("turns-joined", "messages.consecutive_roles", subject, "joined")
+            runs[-1].append((index, message))
         else:
-            flush()
-            start = index
-        run.append(message)
-    flush()
-    return out
+            runs.append([(index, message)])
+    return [run[0] if len(run) == 1 else (run[0][0], _join_messages([m for _, m in run], ledger)) for run in runs]
 
 
 def _join_messages(run: Sequence[Message], ledger: Ledger) -> Message:

@@ -71,7 +71,6 @@ def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None
     A seal without a provider comes from a client. If it is for another wire, only the keys that go back to an endpoint
     are noted here: the other keys of the client are noted where its request is read.
     """
-    counts: dict[str, int] = {}
     for seal in seals:
         if seal.protocol not in PROTOCOLS:
             continue
@@ -80,9 +79,7 @@ def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None
         block = seal.data.get("type") if type(seal.data) is dict else None
         for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
             if key in returned if is_client else key not in answered:
-                counts[key] = counts.get(key, 0) + 1
-    for key, count in counts.items():
-        ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it", count)
+                ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
 
 
 def _sealed_keys(data: Any) -> Iterator[str]:
