@@ -12,7 +12,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, remove
 from cnllm.registry.flags import Body, CallPaths, Flags, Messages, Tools
-from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, ParsedTool, RequestCall, read_choice
+from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, RequestCall, read_choice, read_tool
 from cnllm.types.media import KIND_OF_PART
 
 __all__ = ["CONTENT_SUBSTITUTES", "read_chat_request", "usual_body", "usual_messages"]
@@ -40,7 +40,7 @@ def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
     return ParsedRequest(
         body=body,
         turns=tuple(_turn(m) for m in messages if isinstance(m, dict)),
-        tools=None if tools is None else tuple(_tool(t) for t in tools),
+        tools=None if tools is None else tuple(read_tool(t) for t in tools),
         choice=choice,
         named=tool_name,
         parallel=body.get("parallel_tool_calls") is not False,
@@ -89,18 +89,6 @@ def _call(call: Any) -> RequestCall:
     if not isinstance(function, dict):
         return RequestCall(id=None, name=None, arguments=None)
     return RequestCall(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
-
-
-def _tool(tool: dict[str, Any]) -> ParsedTool:
-    function = tool.get("function")
-    if not isinstance(function, dict):
-        return ParsedTool(kind=tool.get("type"))
-    return ParsedTool(
-        kind=tool.get("type"),
-        name=function.get("name"),
-        parameters=function.get("parameters"),
-        strict=function.get("strict") is True,
-    )
 
 
 def _format(response_format: Any) -> tuple[str | None, Any]:

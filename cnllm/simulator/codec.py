@@ -23,9 +23,9 @@ from cnllm.simulator.request import (
     Form,
     ParsedMessage,
     ParsedRequest,
-    ParsedTool,
     RequestCall,
     read_choice,
+    read_tool,
     split_pieces,
 )
 from cnllm.types import (
@@ -89,7 +89,7 @@ def _parsed_request(codec: ServerCodec, request: Request, body: dict[str, Any], 
     return ParsedRequest(
         body=body,
         turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
-        tools=None if tools is None else tuple(_tool(tool) for tool in tools),
+        tools=None if tools is None else tuple(read_tool(tool) for tool in tools),
         choice=choice,
         named=tool_name,
         parallel=options.get("parallel_tool_calls") is not False,
@@ -143,14 +143,6 @@ def _form(message: Message, media: tuple[str, ...]) -> Form:
 
 def _seals(parts: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(p.seal.data for p in parts if getattr(p, "seal", None) is not None)
-
-
-def _tool(tool: Any) -> ParsedTool:
-    function = tool.get("function") if isinstance(tool, Mapping) else None
-    if not isinstance(function, Mapping):
-        own = tool if isinstance(tool, Mapping) else {}
-        return ParsedTool(kind=own.get("type"), name=own.get("name"))
-    return ParsedTool("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "is_thinking",
     "param_path",
     "read_choice",
+    "read_tool",
     "shorten",
     "split_pieces",
     "tool_tokens",
@@ -124,6 +126,16 @@ def read_choice(choice: Any) -> tuple[str | None, str | None]:
             return choice, None
         case _:
             return "other", None
+
+
+def read_tool(tool: Any) -> ParsedTool:
+    """Return a tool of a request. One of the endpoint itself has no function."""
+    own = tool if isinstance(tool, Mapping) else {}
+    function = own.get("function")
+    if not isinstance(function, Mapping):
+        return ParsedTool(own.get("type"), own.get("name"))
+    strict = function.get("strict") is True
+    return ParsedTool(own.get("type"), function.get("name"), function.get("parameters"), strict)
 
 
 def flags_for(model: Model, request: ParsedRequest) -> tuple[Flags, bool | None]:
