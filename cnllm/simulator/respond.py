@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
 from cnllm.simulator import chat, codec
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
 from cnllm.simulator.codec import read_request
@@ -24,7 +25,6 @@ __all__ = [
     "NDJSON",
     "Change",
     "Endpoints",
-    "ModelLookup",
     "SimulatedResponse",
     "error_body",
     "json_response",
@@ -40,16 +40,6 @@ Change = Callable[[ParsedRequest, SimulatedReply], SimulatedReply]
 _TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
 
 
-class ModelLookup(Protocol):
-    """The part of a registry that the simulator needs."""
-
-    def resolve(self, name: str, *, protocol: str | None = None) -> Model:
-        """Return the model of a name. Raises `UnknownModel`."""
-
-    def names(self) -> list[str]:
-        """Return the names of all models."""
-
-
 class SimulatedResponse(Struct, frozen=True):
     """A response. Its body comes in pieces, one per event if it streams."""
 
@@ -61,7 +51,7 @@ class SimulatedResponse(Struct, frozen=True):
 class Endpoints(Struct, frozen=True):
     """The endpoints of a registry. `strict`: refuse everything that the flags deny. `change` changes each reply."""
 
-    registry: ModelLookup | None = None
+    registry: Registry | None = None
     strict: bool = False
     change: Change | None = None
 

@@ -15,8 +15,9 @@ from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.protocols.server_interface import ModelCard, write_models
 from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
 from cnllm.simulator.batch import BatchRequest, BatchStep, BatchStore, answer_step
-from cnllm.simulator.respond import Endpoints, ModelLookup, SimulatedResponse, json_response, reject
+from cnllm.simulator.respond import Endpoints, SimulatedResponse, json_response, reject
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
@@ -59,7 +60,7 @@ class ServedModels(Struct, frozen=True):
     hidden_names: HiddenNames | None = None
 
     @property
-    def registry(self) -> ModelLookup:
+    def registry(self) -> Registry:
         """Return the registry with the models."""
         return self.batches.registry
 
@@ -169,7 +170,7 @@ def _model_in_body(content: bytes) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _model_at(registry: ModelLookup, provider: str, path: str, model_name: str | None) -> Model | None:
+def _model_at(registry: Registry, provider: str, path: str, model_name: str | None) -> Model | None:
     """Return the model for a provider's path and a body, or None if the provider has no such path."""
     # Any id shows the provider's paths. If the path holds the model, it names it.
     for protocol in (None, *PROTOCOLS):

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from cnllm.registry.registry import Registry
 from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, NO_FAULT, InjectedFault, read_fault
-from cnllm.simulator.respond import NDJSON, Endpoints, ModelLookup, SimulatedResponse, reject
+from cnllm.simulator.respond import NDJSON, Endpoints, SimulatedResponse, reject
 from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step, route
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
@@ -56,7 +57,7 @@ class Server:
 
     def __init__(
         self,
-        registry: ModelLookup,
+        registry: Registry,
         host: str = "127.0.0.1",
         port: int = 0,
         pace: float = 0.0,
@@ -344,7 +345,7 @@ def _quarters(body: bytes) -> list[bytes]:
 
 @contextlib.contextmanager
 def running(
-    registry: ModelLookup,
+    registry: Registry,
     host: str = "127.0.0.1",
     port: int = 0,
     pace: float = 0.0,

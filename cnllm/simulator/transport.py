@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
-from cnllm.simulator.respond import Change, Endpoints, ModelLookup, SimulatedResponse
+from cnllm.registry.registry import Registry
+from cnllm.simulator.respond import Change, Endpoints, SimulatedResponse
 
 if TYPE_CHECKING:
     from cnllm.simulator.batch import BatchStore
@@ -48,7 +49,7 @@ class _Network:
 
     def __init__(
         self,
-        registry: ModelLookup | None = None,
+        registry: Registry | None = None,
         pace: float = 0.0,
         *,
         strict: bool = False,

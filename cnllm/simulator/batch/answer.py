@@ -32,7 +32,6 @@ from cnllm.simulator.faults import page_size
 from cnllm.simulator.respond import (
     MARK,
     Endpoints,
-    ModelLookup,
     SimulatedResponse,
     error_body,
     json_response,
@@ -226,9 +225,7 @@ def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
         outcomes = [RowOutcome(row.id, unserved="cancelled") for row in job.rows]
     else:
         served = len(job.rows) - min(job.faults.expired, len(job.rows))
-        outcomes = [
-            _answer_row(store.registry, job.offer, row, job.headers, strict=store.strict) for row in job.rows[:served]
-        ]
+        outcomes = [_answer_row(store, job, row) for row in job.rows[:served]]
         outcomes += [RowOutcome(row.id, unserved="expired") for row in job.rows[served:]]
     for index in range(min(job.faults.failed_rows, len(outcomes))):
         outcomes[index] = RowOutcome(outcomes[index].id, 500, _FAILURE)
@@ -239,13 +236,12 @@ def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
     return store.save(_with_results(store, replace(job, counts=counts), outcomes))
 
 
-def _answer_row(
-    registry: ModelLookup, offer: Interface, row: JobRow, headers: Mapping[str, str], *, strict: bool = False
-) -> RowOutcome:
+def _answer_row(store: BatchStore, job: SimulatedJob, row: JobRow) -> RowOutcome:
     """Return the outcome of a row: the endpoint's own response to its body."""
+    offer = job.offer
     if (problem := unfit_id(row.model)) is not None:
         return _refused_row(offer, row, f"The model {row.model!a} is none: {problem}.")
-    model = registry.resolve(f"{offer.model.provider}/{row.model}", protocol=offer.model.protocol)
+    model = store.registry.resolve(f"{offer.model.provider}/{row.model}", protocol=offer.model.protocol)
     path = (model.flags.path or "").partition("?")[0].replace("{model}", row.model)
     body = {key: value for key, value in row.body.items() if key != "stream"}  # nothing streams in a batch
     if "{model}" not in (model.flags.path or "") and "model" not in body:
@@ -254,7 +250,7 @@ def _answer_row(
         content = msgspec.json.encode(body)
     except (UnicodeError, RecursionError) as error:
         return _refused_row(offer, row, f"The body cannot be read: {error}")
-    return _outcome(row, Endpoints(registry, strict).respond(model, headers, content, path))
+    return _outcome(row, Endpoints(store.registry, store.strict).respond(model, job.headers, content, path))
 
 
 def _refused_row(offer: Interface, row: JobRow, message: str) -> RowOutcome:

@@ -19,8 +19,8 @@ from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Batch
 from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResults, BatchSubmit, BatchUpload
 from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
 from cnllm.simulator.faults import JobFaults
-from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["BatchStep", "BatchStore", "Interface", "JobRow", "Phase", "RowProblem", "SimulatedJob", "StoredFile"]
 
@@ -67,7 +67,7 @@ class BatchStep(Struct, frozen=True):
     names: dict[str, str] = {}
 
 
-def _interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
+def _interfaces(registry: Registry, provider: str) -> tuple[Interface, ...]:
     """Return a provider's batch interfaces, one per wire: that of its first model that is served in batches."""
     found: dict[str, Interface] = {}
     names = [f"{provider}/any", *(name for name in registry.names() if name.startswith(f"{provider}/"))]
@@ -170,7 +170,7 @@ class BatchStore:
     `strict`: rows are refused everything that the flags deny.
     """
 
-    def __init__(self, registry: ModelLookup, *, strict: bool = False, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, registry: Registry, *, strict: bool = False, clock: Callable[[], float] = time.time) -> None:
         self.registry = registry
         self.strict = strict
         self.clock = clock

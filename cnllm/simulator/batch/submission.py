@@ -9,9 +9,9 @@ import msgspec
 
 from cnllm.jsonpath import contains, get
 from cnllm.registry.flags.batch import BatchRow, BatchSubmit
+from cnllm.registry.registry import Registry
 from cnllm.simulator.batch.store import BatchStore, Interface, JobRow, RowProblem, SimulatedJob, StoredFile
 from cnllm.simulator.faults import read_job_faults
-from cnllm.simulator.respond import ModelLookup
 from cnllm.types.checks import unfit_id
 
 __all__ = ["RefusedStep", "read_submission"]
@@ -97,7 +97,7 @@ def _text(body: dict[str, Any], path: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _unsupported_models(registry: ModelLookup, offer: Interface, rows: Iterable[JobRow]) -> list[RowProblem]:
+def _unsupported_models(registry: Registry, offer: Interface, rows: Iterable[JobRow]) -> list[RowProblem]:
     """Return which models of the rows the interface does not serve."""
     names = sorted({row.model for row in rows if unfit_id(row.model) is None})
     provider, protocol = offer.model.provider, offer.model.protocol
