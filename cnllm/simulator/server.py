@@ -17,7 +17,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ParamSpec
 
 from cnllm.registry.registry import Registry
 from cnllm.simulator.batch import BatchStore
@@ -343,49 +344,39 @@ def _quarters(body: bytes) -> list[bytes]:
     return [body[i : i + size] for i in range(0, len(body), size)]
 
 
-@contextlib.contextmanager
-def running(
-    registry: Registry,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    pace: float = 0.0,
-    *,
-    strict: bool = False,
-    neutral: bool = False,
-    models: Sequence[str] = (),
-    unfaithful: str = "",
-    on_request: Observer | None = None,
-) -> Iterator[Server]:
-    """Run a server in a thread of its own while the block runs."""
-    server = Server(
-        registry,
-        host,
-        port,
-        pace,
-        strict=strict,
-        neutral=neutral,
-        models=models,
-        unfaithful=unfaithful,
-        on_request=on_request,
-    )
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+Arguments = ParamSpec("Arguments")
 
-    async def serve() -> None:
-        stop_event = asyncio.Event()
+
+def _in_thread(make: Callable[Arguments, Server]) -> Callable[Arguments, AbstractContextManager[Server]]:
+    """Return a function that makes a server, and runs it in a thread of its own while a block runs."""
+
+    @contextlib.contextmanager
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Iterator[Server]:
+        server = make(*arguments, **options)
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+        async def serve() -> None:
+            stop_event = asyncio.Event()
+            try:
+                await server.start()
+            except OSError as error:  # the port is in use: raise it in the caller's thread
+                started.set_exception(error)
+                return
+            started.set_result((asyncio.get_running_loop(), stop_event))
+            await stop_event.wait()
+            await server.stop()
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cnllm-simulator", daemon=True)
+        thread.start()
+        loop, stop_event = started.result()
         try:
-            await server.start()
-        except OSError as error:  # the port is in use: raise it in the caller's thread
-            started.set_exception(error)
-            return
-        started.set_result((asyncio.get_running_loop(), stop_event))
-        await stop_event.wait()
-        await server.stop()
+            yield server
+        finally:
+            loop.call_soon_threadsafe(stop_event.set)
+            thread.join()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cnllm-simulator", daemon=True)
-    thread.start()
-    loop, stop_event = started.result()
-    try:
-        yield server
-    finally:
-        loop.call_soon_threadsafe(stop_event.set)
-        thread.join()
+    return run
+
+
+running = _in_thread(Server)
+"""Run a server in a thread of its own while the block runs. Its arguments are those of `Server`."""
