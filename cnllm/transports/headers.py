@@ -17,6 +17,7 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "encode_head",
     "end_to_end_headers",
+    "header_lines",
     "idle_timeout",
     "remaining_time",
 ]
@@ -43,7 +44,7 @@ def encode_head(plan: Plan, address: Address) -> bytes | None:
 
     Return None when a header of the caller changes the message's framing: httpx sends such a request.
     """
-    lines = _header_lines(tuple(end_to_end_headers(plan).items()))
+    lines = header_lines(tuple(end_to_end_headers(plan).items()))
     if lines is None:
         raise errors.invalid_header(plan)
     if not lines:
@@ -53,16 +54,16 @@ def encode_head(plan: Plan, address: Address) -> bytes | None:
 
 
 @lru_cache(maxsize=64)
-def _header_lines(headers: tuple[tuple[str, str], ...]) -> str | None:
+def header_lines(headers: tuple[tuple[str, str], ...]) -> str | None:
     """Return the lines of headers, which are the same for most requests: None where one is invalid, "" for framing."""
     lines: list[str] = []
+    is_framed = False
     for name, value in headers:
         if not (_NAME(name) and _VALUE(value)):
             return None
-        if name.lower() in FRAMING:
-            return ""
+        is_framed = is_framed or name.lower() in FRAMING
         lines.append(f"{name}: {value}\r\n")
-    return "".join(lines)
+    return "" if is_framed else "".join(lines)
 
 
 def idle_timeout(plan: Plan) -> float | None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import fork_safe, generation
-from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED, SENDING
@@ -66,8 +65,6 @@ class Httpx(HttpxAdapter["_SyncState"]):
             if entry is not None and entry.proxy is not None:
                 OPENED.set([])
             response = transport.handle_request(request)
-        except httpx.LocalProtocolError:
-            response = None
         except Exception as error:
             if entry is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise  # a caller's transport may raise any error
@@ -77,8 +74,6 @@ class Httpx(HttpxAdapter["_SyncState"]):
             raise error_before_status(error, plan, httpx, entry) from error
         finally:
             OPENED.set(None)
-        if response is None:  # raised outside `except`: the message of httpx's error shows the header
-            raise errors.invalid_header(plan)
         timeouts["read"] = idle_timeout(plan)  # httpcore reads this timeout when the body begins
         body = _HttpxBody(httpx, response, timeouts["read"])
         if entry is not None:

@@ -65,8 +65,6 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
             if entry is not None and entry.proxy is not None:
                 OPENED.set([])
             response = await transport.handle_async_request(request)
-        except httpx.LocalProtocolError:
-            response = None
         except Exception as error:
             if entry is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise
@@ -76,8 +74,6 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
             raise error_before_status(error, plan, httpx, entry) from error
         finally:
             OPENED.set(None)
-        if response is None:  # raised outside `except`: the message of httpx's error shows the header
-            raise errors.invalid_header(plan)
         timeouts["read"] = idle_timeout(plan)
         body = _AsyncHttpxBody(httpx, response, timeouts["read"])
         if entry is not None and loop is not None:

@@ -18,7 +18,7 @@ from cnllm.system.processes import generation
 from cnllm.transports import address, errors
 from cnllm.transports.address import MAX_URLS, proxy_for, read_url
 from cnllm.transports.content_encoding import DecodingError, body_decoder
-from cnllm.transports.headers import FRAMING, end_to_end_headers
+from cnllm.transports.headers import FRAMING, end_to_end_headers, header_lines
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
 from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE, Sends
 
@@ -71,20 +71,20 @@ class ProcessState:
         httpx, headers, content, limits = self.httpx, end_to_end_headers(plan), plan.content, plan.timeouts
         timeouts = {"connect": limits.connect, "read": limits.first_byte, "write": limits.idle, "pool": None}
         extensions = {"timeout": timeouts}
+        if header_lines(tuple(headers.items())) is None:  # httpx's error shows the header, which may hold the key
+            raise errors.invalid_header(plan)
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
             raise errors.framing_header(plan, framing)
         if entry is not None and entry.pool is None:
             headers["connection"] = "close"
-        with contextlib.suppress(UnicodeEncodeError):  # the error holds the header, which may hold the key
-            if entry is None or framing or not content:
-                request = httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
-                return request, timeouts
-            raw_headers = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
-            stream = httpx.ByteStream(content)
-            request = httpx.Request(plan.method, url, headers=raw_headers, stream=stream, extensions=extensions)
+        if entry is None or framing or not content:
+            request = httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
             return request, timeouts
-        raise errors.invalid_header(plan)
+        raw_headers = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
+        stream = httpx.ByteStream(content)
+        request = httpx.Request(plan.method, url, headers=raw_headers, stream=stream, extensions=extensions)
+        return request, timeouts
 
 
 class TransportTable:
@@ -231,6 +231,8 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
         result = errors.status_timeout(host, timeouts.first_byte)
     elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # UnicodeError: a host name with an empty label
         return errors.unsupported_url(plan.url)
+    elif isinstance(error, httpx.LocalProtocolError):  # a caller's transport takes fewer headers than ours
+        return errors.invalid_header(plan)
     elif isinstance(error, httpx.ProxyError) and proxy is not None:
         return errors.proxy_refused(host, proxy, reason)
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
