@@ -1,10 +1,11 @@
-"""Let an object end with the `with` block that it was opened for."""
+"""Let an object end with the `with` block, or with the event loop, that it was opened for."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Self
 
-__all__ = ["AsyncClosing", "Closing"]
+__all__ = ["AsyncClosing", "Closing", "close_with_loop"]
 
 
 class Closing:
@@ -31,3 +32,17 @@ class AsyncClosing:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+async def close_with_loop(close: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+    """Return a generator that calls `close` when it is closed itself: by its owner, or by the loop at its end."""
+
+    async def wait() -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await close()
+
+    generator = wait()
+    await anext(generator)  # from its first step on the loop knows it
+    return generator

@@ -12,6 +12,7 @@ from typing import Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.system.closing import close_with_loop
 from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
@@ -100,7 +101,7 @@ class AsyncFast:
         """Close the connections of the running loop. Those of a loop that ended were closed with it."""
         pool = await self._pool(create=False)
         if pool is not None:
-            pool.close()
+            await pool.aclose()
         await self._httpx.aclose()
 
     def drop_inherited(self) -> None:
@@ -120,7 +121,7 @@ class AsyncFast:
             pool = LoopPool(self._limit, self._most_idle)
             with self._lock:
                 self._loops[loop] = pool
-            await pool.watch()
+            pool.cleanup = await close_with_loop(pool.aclose)
         return pool
 
     async def _connect(self, pool: LoopPool, address: Address, seconds: float | None) -> AsyncioConnection:

@@ -23,8 +23,6 @@ from cnllm.transports.httpx_backend import OPENED, SENDING
 from cnllm.transports.httpx_parts import (
     HttpxAdapter,
     HttpxBody,
-    ProcessState,
-    TransportTable,
     error_before_status,
 )
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Httpx"]
 
 
-class Httpx(HttpxAdapter["_SyncState"]):
+class Httpx(HttpxAdapter):
     """Sends plans over httpx's transports. They keep connections alive and use a proxy of the environment.
 
     It calls them directly: `httpx.Client` would add a third to the cost of a request, for redirects, cookies and hooks
@@ -43,7 +41,7 @@ class Httpx(HttpxAdapter["_SyncState"]):
     """
 
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
-        super().__init__(_SyncState, transport, family)
+        super().__init__(transport, family)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -93,14 +91,6 @@ class Httpx(HttpxAdapter["_SyncState"]):
         state = self._states.get(generation())
         for entry in () if state is None else list(state.transports.entries.values()):
             entry.transport.close()
-
-
-class _SyncState(ProcessState):
-    """The httpx state of one process, for `Httpx`."""
-
-    def __init__(self, httpx: Any) -> None:
-        super().__init__(httpx)
-        self.transports = TransportTable(httpx, asynchronous=False)
 
 
 class _HttpxBody(HttpxBody):

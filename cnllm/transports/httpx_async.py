@@ -9,14 +9,13 @@ import contextlib
 import socket
 import sys
 import time
-import weakref
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
-from threading import Lock
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.system.processes import fork_safe, generation
+from cnllm.system.closing import close_with_loop
+from cnllm.system.processes import generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["AsyncHttpx", "plain_pieces"]
 
 
-class AsyncHttpx(HttpxAdapter["_AsyncState"]):
+class AsyncHttpx(HttpxAdapter):
     """`Httpx` for `AsyncClient`, on asyncio or trio. Each event loop has its own connections."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
-        super().__init__(_AsyncState, transport, family)
+        super().__init__(transport, family)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -57,8 +56,8 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
     async def _send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         state = self._state()
         httpx, (url, key) = state.httpx, state.find(plan.url)
-        loop = await state.loop() if self._caller_transport is None else None
-        entry = None if loop is None else loop.transports.entry(key)
+        table = await _table(state) if self._caller_transport is None else None
+        entry = None if table is None else table.entry(key)
         transport = self._caller_transport if entry is None else entry.transport
         request, timeouts = state.request(url, plan, entry)
         try:
@@ -76,9 +75,9 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
             OPENED.set(None)
         timeouts["read"] = idle_timeout(plan)
         body = _AsyncHttpxBody(httpx, response, timeouts["read"])
-        if entry is not None and loop is not None:
+        if entry is not None and table is not None:
             try:
-                body.watch = loop.transports.watch(entry, response, url.host)
+                body.watch = table.watch(entry, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
@@ -91,59 +90,24 @@ class AsyncHttpx(HttpxAdapter["_AsyncState"]):
                 await self._caller_transport.aclose()
             return
         state = self._states.get(generation())
-        loop = None if state is None else state.loops.pop(running_loop(), None)
-        if loop is not None:
-            await loop.aclose()
+        table = None if state is None else state.loops.pop(running_loop(), None)
+        if table is not None and table.cleanup is not None:
+            await table.cleanup.aclose()
 
 
-class _AsyncState(ProcessState):
-    """The httpx state of one process with event loops, one after another or in several threads."""
-
-    def __init__(self, httpx: Any) -> None:
-        super().__init__(httpx)
-        self.loops: weakref.WeakKeyDictionary[Any, _Loop] = weakref.WeakKeyDictionary()
-        self._lock = fork_safe(Lock())
-
-    async def loop(self) -> _Loop:
-        """Return the transports of the running loop."""
-        current = running_loop()
-        transports = self.loops.get(current)
-        if transports is None:
-            transports = _Loop(self.httpx)
-            with self._lock:
-                for other in list(self.loops):  # a loop closed without cleanup stays alive by its connections
-                    if getattr(other, "is_closed", bool)():
-                        del self.loops[other]
-                self.loops[current] = transports
-            await transports.watch()
-        return transports
-
-
-class _Loop:
-    """The transports of one event loop. Its end closes them."""
-
-    def __init__(self, httpx: Any) -> None:
-        self.transports = TransportTable(httpx, asynchronous=True)
-        self._cleanup: AsyncGenerator[None] | None = None
-
-    async def watch(self) -> None:
-        """Close the transports when the loop ends: it closes its async generators then."""
-        self._cleanup = self._close_at_loop_end()
-        await anext(self._cleanup)
-
-    async def _close_at_loop_end(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            entries, self.transports.entries = self.transports.entries, {}
-            for entry in entries.values():
-                with contextlib.suppress(Exception):
-                    await entry.transport.aclose()
-
-    async def aclose(self) -> None:
-        """Close the transports now."""
-        if self._cleanup is not None:
-            await self._cleanup.aclose()
+async def _table(state: ProcessState) -> TransportTable:
+    """Return the transports of the running loop, whose end closes them."""
+    current = running_loop()
+    table = state.loops.get(current)
+    if table is None:
+        table = TransportTable(state.httpx, asynchronous=True)
+        with state.lock:
+            for other in list(state.loops):  # a loop closed without cleanup stays alive by its connections
+                if getattr(other, "is_closed", bool)():
+                    del state.loops[other]
+            state.loops[current] = table
+        table.cleanup = await close_with_loop(table.aclose)
+    return table
 
 
 def running_loop() -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
 from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.system.processes import generation
+from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import address, errors
 from cnllm.transports.address import MAX_URLS, proxy_for, read_url
 from cnllm.transports.content_encoding import DecodingError, body_decoder
@@ -47,10 +49,17 @@ class TransportEntry(Struct, frozen=True):
 
 
 class ProcessState:
-    """The state of one process: the package that sends, and where URLs lead."""
+    """The state of one process: the package that sends, and where URLs lead.
+
+    `transports` are those of `Httpx`, `loops` those of `AsyncHttpx`: its event loops follow one another, or run in
+    several threads, which hold `lock` to change the table.
+    """
 
     def __init__(self, httpx: Any) -> None:
         self.httpx = httpx
+        self.transports = TransportTable(httpx, asynchronous=False)
+        self.loops: weakref.WeakKeyDictionary[Any, TransportTable] = weakref.WeakKeyDictionary()
+        self.lock = fork_safe(threading.Lock())
         self._known: dict[str, tuple[Any, Key]] = {}
 
     def find(self, text: str) -> tuple[Any, Key]:
@@ -94,6 +103,7 @@ class TransportTable:
         self._httpx = httpx
         self._asynchronous = asynchronous
         self.entries: dict[Key, TransportEntry] = {}
+        self.cleanup: AsyncGenerator[None] | None = None  # closes those of an event loop at its end
 
     def entry(self, key: Key) -> TransportEntry:
         """Return the transport that a key selects."""
@@ -119,31 +129,34 @@ class TransportTable:
         self.entries = {key: value for key, value in self.entries.items() if value is not entry}  # the next is new
         return None
 
+    async def aclose(self) -> None:
+        """Close the transports of an event loop."""
+        entries, self.entries = self.entries, {}
+        for entry in entries.values():
+            with contextlib.suppress(Exception):
+                await entry.transport.aclose()
 
-State = TypeVar("State", bound=ProcessState)
 
-
-class HttpxAdapter(Generic[State]):
+class HttpxAdapter:
     """The part that the adapters of httpx's blocking and async transports share: a state for each process."""
 
-    def __init__(self, kind: type[State], transport: Any, family: str) -> None:
-        self._kind = kind
+    def __init__(self, transport: Any, family: str) -> None:
         self._caller_transport = transport
         self._family = family
         self._home = generation()
-        self._states: dict[int, State] = {}  # one for each process, which never touches those of its parents
+        self._states: dict[int, ProcessState] = {}  # one for each process, which never touches those of its parents
         self._sends = Sends()
 
     def interrupt(self, plan: Plan) -> None:
         """End a request whose response has not begun. A caller's blocking transport goes on."""
         self._sends.interrupt(plan)
 
-    def _state(self) -> State:
+    def _state(self) -> ProcessState:
         """Return the state of this process. Raise `TransportError` where the caller's transport is a parent's."""
         current, transport = generation(), self._caller_transport
         state = self._states.get(current)
         if state is None:  # `setdefault` makes all threads use the same state
-            state = self._states.setdefault(current, self._kind(_package(transport, self._family)))
+            state = self._states.setdefault(current, ProcessState(_package(transport, self._family)))
         if current != self._home and isinstance(transport, (state.httpx.HTTPTransport, state.httpx.AsyncHTTPTransport)):
             raise TransportError(
                 "this process was forked: the connections of the transport belong to its parent",

@@ -200,18 +200,7 @@ class LoopPool:
         self._places = asyncio.Semaphore(limit)
         self._idle: deque[AsyncioConnection] = deque()
         self._busy: set[AsyncioConnection] = set()
-        self._cleanup: AsyncGenerator[None] | None = None
-
-    async def watch(self) -> None:
-        """Close the connections when the loop ends: it closes its async generators then."""
-        self._cleanup = self._close_at_loop_end()
-        await anext(self._cleanup)
-
-    async def _close_at_loop_end(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            self.close()
+        self.cleanup: AsyncGenerator[None] | None = None  # closes the connections when the loop ends
 
     async def acquire(self, host: str, seconds: float | None) -> None:
         """Wait for a place. Raise `Timeout` after this many seconds."""
@@ -266,7 +255,7 @@ class LoopPool:
         for surplus in pop_surplus(self._idle, self._most_idle, now):
             surplus.close(at_once=False)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close all connections. Their readers notice."""
         idle, self._idle = self._idle, deque()
         busy, self._busy = self._busy, set()
