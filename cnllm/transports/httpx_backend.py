@@ -53,7 +53,14 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
         return None
     if not hasattr(core, "ConnectionNotAvailable"):
         return None
-    pool._network_backend = (_AsyncBackend if asynchronous else _Backend)(inner, core)
+    if asynchronous:
+        pool._network_backend = _AsyncBackend(inner, core)
+        return pool
+    try:
+        stream = importlib.import_module(f"{core.__name__}._backends.sync").SyncStream
+    except (ImportError, AttributeError):
+        return None
+    pool._network_backend = _Backend(stream, core)
     return pool
 
 
@@ -325,32 +332,22 @@ def _async_probes_of(inner: Any) -> Probes | None:
 
 
 class _Backend:
-    """Opens watched connections."""
+    """Opens watched connections. `stream` is httpcore's class of streams over a socket."""
 
-    def __init__(self, inner: Any, core: Any) -> None:
-        self._inner = inner
+    def __init__(self, stream: Any, core: Any) -> None:
+        self._stream = stream
         self._core = core
-        self._stream: Any = None  # httpcore's stream over a socket
-        with suppress(ImportError, AttributeError):
-            self._stream = importlib.import_module(f"{core.__name__}._backends.sync").SyncStream
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> WatchedStream:
         """Open a watched connection."""
         deadline = _deadline(timeout)
-        if self._stream is None:
-            inner = self._inner.connect_tcp(host, port, timeout, **options)
-        else:
-            try:
-                inner = self._stream(open_socket(host, port, timeout))
-            except TimeoutError as error:
-                raise self._core.ConnectTimeout(str(error)) from error
-            except OSError as error:
-                raise self._core.ConnectError(str(error)) from error
+        try:
+            inner = self._stream(open_socket(host, port, timeout))
+        except TimeoutError as error:
+            raise self._core.ConnectTimeout(str(error)) from error
+        except OSError as error:
+            raise self._core.ConnectError(str(error)) from error
         return WatchedStream(inner, self._core, _probes_of(inner), deadline)
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        self._inner.sleep(seconds)
 
 
 class _AsyncBackend:
@@ -367,10 +364,6 @@ class _AsyncBackend:
         deadline = _deadline(timeout)
         inner = await self._inner.connect_tcp(host, port, timeout, **options)
         return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), deadline)
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        await self._inner.sleep(seconds)
 
 
 def _deadline(timeout: float | None) -> float | None:
