@@ -145,7 +145,6 @@ EDGE: dict[str, dict[str, str]] = {
         "config/redact": "no message has a secret",
         "system/processes": "a forked child opens a session of its own, and systems differ in pipes",
         "transports/content_encoding": "bounds on what a compressed body may become",
-        "transports/errors": "the error for a proxy that cannot be used",
         "transports/httpx_async": "the pieces of a body, decoded in time",
         "transports/address": "the environment's proxies and the certificates, as for every request",
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",

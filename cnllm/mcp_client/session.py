@@ -21,8 +21,7 @@ from cnllm.errors import McpError
 from cnllm.mcp_client.bounded_streams import bounded_streams
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation, loop_reads_pipes
-from cnllm.transports import errors
-from cnllm.transports.address import client_context, proxy_for
+from cnllm.transports.address import client_context, proxy_for, through_proxy
 from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.httpx_async import plain_pieces
 
@@ -303,21 +302,18 @@ def _http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
 
     address = httpx2.URL(url)
     proxy = proxy_for(address.scheme, address.host, address.port)
-    missing = False
-    try:
-        return httpx2.AsyncClient(
+    return through_proxy(
+        httpx2,
+        proxy,
+        lambda: httpx2.AsyncClient(
             headers=headers,
             timeout=httpx2.Timeout(_HTTP_TIMEOUT, read=_HTTP_SILENCE),
             proxy=proxy,
             verify=client_context(),
             trust_env=False,
             event_hooks={"response": [bound]},
-        )
-    except ImportError:
-        missing = True
-    except (ValueError, httpx2.InvalidURL):
-        pass
-    raise errors.invalid_proxy(proxy, missing=missing)  # outside of `except`: httpx's error shows a password
+        ),
+    )
 
 
 def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:

@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from cnllm.transports import errors
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["MAX_URLS", "Address", "Destinations", "client_context", "proxy_for", "read_url"]
+__all__ = ["MAX_URLS", "Address", "Destinations", "client_context", "proxy_for", "read_url", "through_proxy"]
 
 
 _PORTS = {"http": 80, "https": 443}
@@ -37,6 +38,7 @@ MAX_URLS = 256  # addresses in a cache of them
 _SYSTEM_HAS_PROXIES = sys.platform in ("darwin", "win32")
 _MAPPED_BITS = 96  # before the IPv4 address in one of IPv6 that stands for it
 _BRACKETS = re.compile(r"\[([^\]]*)\](/[0-9]+)?(?::([0-9]+))?")
+Made = TypeVar("Made")
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # the first one counts
@@ -158,6 +160,18 @@ def proxy_for(scheme: str, host: str, port: int | None) -> str | None:
         return None
     proxy = proxies.get(scheme) or proxies.get("all")
     return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def through_proxy(httpx: Any, proxy: str | None, make: Callable[[], Made]) -> Made:
+    """Return what `make` makes of httpx. Raise `TransportError` for a proxy that it cannot use."""
+    missing = False
+    try:
+        return make()
+    except ImportError:
+        missing = True
+    except (ValueError, httpx.InvalidURL):
+        pass
+    raise errors.invalid_proxy(proxy, missing=missing)  # outside of `except`: httpx's error shows a password
 
 
 def _may_have_proxy() -> bool:

@@ -18,7 +18,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.system.processes import fork_safe, generation
 from cnllm.transports import address, errors
-from cnllm.transports.address import MAX_URLS, proxy_for, read_url
+from cnllm.transports.address import MAX_URLS, proxy_for, read_url, through_proxy
 from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.headers import FRAMING, end_to_end_headers, header_lines
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
@@ -216,21 +216,13 @@ def _package(transport: object, name: str) -> Any:
 
 
 def _make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntry:
-    """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
+    """Make a transport."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
     settings = _settings(httpx, proxy, encrypted=encrypted)
     kind = httpx.AsyncHTTPTransport if asynchronous else httpx.HTTPTransport
-    missing = False
-    try:
-        transport = kind(**settings)
-    except ImportError:
-        missing = True
-    except (ValueError, httpx.InvalidURL, UnicodeError):
-        pass
-    else:
-        return TransportEntry(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
-    raise errors.invalid_proxy(proxy, missing=missing)
+    transport = through_proxy(httpx, proxy, lambda: kind(**settings))
+    return TransportEntry(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
 
 
 def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: TransportEntry | None) -> TransportError:
