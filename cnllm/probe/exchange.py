@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.engine.decode.framing import SseParser
 from cnllm.engine.decode.parser import parse_response
 from cnllm.errors import (
     BadKey,
@@ -187,15 +189,10 @@ def _decode_content(content: bytes, *, streamed: bool) -> tuple[Any, bool]:
             return None, False
     chunks: list[Any] = []
     done = False
-    for line in content.splitlines():
-        if not line.startswith(b"data:"):
-            continue
-        piece = line[5:].strip()
-        if piece == b"[DONE]":
+    for piece in SseParser().feed(content + b"\n\n"):
+        if piece.strip() == b"[DONE]":
             done = True
             continue
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             chunks.append(json.loads(piece))
-        except (ValueError, RecursionError):
-            continue
     return chunks, done
