@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.cassette.record import Recorder
@@ -23,8 +22,8 @@ from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address
 from cnllm.probe.recording import ProbeRecording
 from cnllm.probe.report import Report
-from cnllm.probe.runner import OnStep, investigate
-from cnllm.probe.state import ProbeState, RawResponse
+from cnllm.probe.runner import investigate
+from cnllm.probe.state import OnStep, ProbeSettings, ProbeState, RawResponse
 from cnllm.registry.registry import Registry
 from cnllm.transports import default_transport
 from cnllm.types import checks
@@ -40,17 +39,6 @@ _MOST_EVENTS = 64 * 1024
 _TIMEOUTS = Timeouts(first_byte=120.0, idle=30.0, progress=60.0)
 _LONGEST = 120.0
 """The seconds after which a reply that does not end is left."""
-
-
-class ProbeSettings(Struct, frozen=True, kw_only=True):
-    """Settings of a probe: the most requests and the most money, and what sends, records and waits."""
-
-    max_requests: int = 60
-    max_cost: float | None = None
-    on_step: OnStep | None = None
-    transport: Any = None
-    record: str | os.PathLike[str] | None = None
-    sleep: Callable[[float], object] = time.sleep
 
 
 class ProbeOptions(TypedDict, total=False):
@@ -101,15 +89,8 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         if transport is None:
             transport = default_transport()
             stack.callback(transport.close)
-        state = ProbeState(
-            registry,
-            target,
-            _sender(transport, target.api_key, settings.record),
-            settings.sleep,
-            max_requests=settings.max_requests,
-            max_cost=settings.max_cost,
-        )
-        report = investigate(state, settings.on_step)
+        state = ProbeState(registry, target, _sender(transport, target.api_key, settings.record), settings)
+        report = investigate(state)
     if (found := report.found) is None:
         return report
     owner = target.provider or provider_name(found.place.base_url)

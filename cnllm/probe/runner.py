@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -21,10 +21,10 @@ from cnllm.probe.place import assumed_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.report import Report
-from cnllm.probe.state import ProbeState, Stopped
+from cnllm.probe.state import ProbeState, ProbeStep, Stopped
 from cnllm.registry.flags import Flags
 
-__all__ = ["OnStep", "ProbeStep", "investigate"]
+__all__ = ["investigate"]
 
 _MOST_REFUSED = 8
 """So many requests in a row that are not taken put the endpoint itself in doubt."""
@@ -44,26 +44,14 @@ _THOROUGH = 100
 """From so many requests on, a server is also asked what it says of itself."""
 
 
-class ProbeStep(Struct, frozen=True):
-    """The results of one question: the facts that are new, the requests so far and the most of them."""
-
-    question: str
-    findings: tuple[FlagFact, ...]
-    requests: int
-    most: int
-
-
-OnStep = Callable[[ProbeStep], object]
-
-
-def investigate(run: ProbeState, on_step: OnStep | None) -> Report:
+def investigate(run: ProbeState) -> Report:
     """Probe an endpoint. Raises `CnllmError` where it cannot be asked anything."""
     facts: dict[str, FlagFact] = {}
     stopped = ""
     try:
-        run.found = approach(run.registry, run.target, run.exchange, thorough=run.max_requests >= _THOROUGH)
+        run.found = approach(run.registry, run.target, run.exchange, thorough=run.settings.max_requests >= _THOROUGH)
         facts |= {fact.flag: fact for fact in run.found.facts}
-        _Interview(run, facts, on_step).ask_all()
+        _Interview(run, facts).ask_all()
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
@@ -111,11 +99,10 @@ class _Interview:
     endpoint of the wire: at the end of the budget, what was asked has taught the most.
     """
 
-    def __init__(self, run: ProbeState, facts: dict[str, FlagFact], on_step: OnStep | None) -> None:
+    def __init__(self, run: ProbeState, facts: dict[str, FlagFact]) -> None:
         assert run.found is not None
         self.run = run
         self.facts = facts
-        self.on_step = on_step
         self.known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
         self.likely: dict[str, dict[str, Any]] = {}
         self.asked: set[str] = set()
@@ -220,10 +207,11 @@ class _Interview:
                 if fact.answer != "unknown":
                     known[fact.flag] = fact.value
         self.run.known = known
-        if self.on_step is not None:
+        settings = self.run.settings
+        if settings.on_step is not None:
             findings = tuple(fact for fact in new if fact.flag[0] != "_")
             count = len(self.run.exchanges)
-            self.on_step(ProbeStep(opened.question.name, findings, count, self.run.max_requests))
+            settings.on_step(ProbeStep(opened.question.name, findings, count, settings.max_requests))
 
 
 def _is_joint(steps: Steps) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +14,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, Timeout
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
-from cnllm.probe.facts import Finding
+from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.observed import Learnt, learn, learn_usage, message_of, with_learnt
 from cnllm.probe.place import EndpointPlace, ProbeTarget, model_at, plan_at
 from cnllm.probe.question import ProbeContext, Question
@@ -20,7 +22,7 @@ from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["ProbeState", "RawResponse", "Stopped"]
+__all__ = ["OnStep", "ProbeSettings", "ProbeState", "ProbeStep", "RawResponse", "Stopped"]
 
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
@@ -32,6 +34,29 @@ _PATIENCE = ("rate", "busy", "network", "failed")
 _BYTES_PER_TOKEN = 2
 _ANSWER = 500
 """The tokens of an answer, where nobody counts them."""
+
+
+class ProbeStep(Struct, frozen=True):
+    """The results of one question: the facts that are new, the requests so far and the most of them."""
+
+    question: str
+    findings: tuple[FlagFact, ...]
+    requests: int
+    most: int
+
+
+OnStep = Callable[[ProbeStep], object]
+
+
+class ProbeSettings(Struct, frozen=True, kw_only=True):
+    """Settings of a probe: the most requests and the most money, and what sends, records and waits."""
+
+    max_requests: int = 60
+    max_cost: float | None = None
+    on_step: OnStep | None = None
+    transport: Any = None
+    record: str | os.PathLike[str] | None = None
+    sleep: Callable[[float], object] = time.sleep
 
 
 class RawResponse(Struct, frozen=True):
@@ -49,24 +74,19 @@ class Stopped(Exception):
 
 
 class ProbeState:
-    """The state of one probe. `send` sends a plan and reads at most so many bytes of the reply, `sleep` waits."""
+    """The state of one probe. `send` sends a plan and reads at most so many bytes of the reply."""
 
     def __init__(
         self,
         registry: Registry,
         target: ProbeTarget,
         send: Callable[[Plan, int | None], RawResponse],
-        sleep: Callable[[float], object],
-        *,
-        max_requests: int,
-        max_cost: float | None,
+        settings: ProbeSettings,
     ) -> None:
         self.registry = registry
         self.target = target
         self._send = send
-        self._sleep = sleep
-        self.max_requests = max_requests
-        self.max_cost = max_cost
+        self.settings = settings
         self.exchanges: list[ProbeExchange] = []
         self.controls: dict[str, ProbeExchange] = {}
         self.found: ProbedEndpoint | None = None
@@ -118,7 +138,7 @@ class ProbeState:
             if has_failed:
                 words = answer.message
             if attempt + 1 < _ATTEMPTS:
-                self._sleep(_delay(answer, attempt))
+                self.settings.sleep(_delay(answer, attempt))
         if ask.control and answer.kind != "none":
             self.controls[ask.identity] = self.exchanges[-1]
         self.failures = self.failures + 1 if answer.kind == "none" else 0
@@ -175,12 +195,13 @@ class ProbeState:
         return answer.passed
 
     def _check_budget(self, plan: Plan) -> None:
-        if len(self.exchanges) >= self.max_requests - self.reserve:
-            raise Stopped(f"the limit of {self.max_requests} requests is reached")
-        if self.max_cost is not None:
+        max_requests, max_cost = self.settings.max_requests, self.settings.max_cost
+        if len(self.exchanges) >= max_requests - self.reserve:
+            raise Stopped(f"the limit of {max_requests} requests is reached")
+        if max_cost is not None:
             estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
-            if self.spent + estimate > self.max_cost:
-                raise Stopped(f"the limit of the cost ({self.max_cost:g}) is reached")
+            if self.spent + estimate > max_cost:
+                raise Stopped(f"the limit of the cost ({max_cost:g}) is reached")
 
     def _cost(self, read: int, written: int) -> float:
         price = self.target.price or (0.0, 0.0)

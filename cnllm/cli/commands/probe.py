@@ -14,7 +14,7 @@ from cnllm.cli.output.table import truncate_end
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
-    from cnllm.probe.runner import ProbeStep
+    from cnllm.probe.state import ProbeStep
 
 __all__ = ["probe"]
 

@@ -20,7 +20,7 @@ from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict
-    from cnllm.probe.runner import ProbeStep
+    from cnllm.probe.state import ProbeStep
     from cnllm.probe.verify import Verification
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
