@@ -33,6 +33,7 @@ from cnllm.transports.sockets import (
     open_socket,
     pop_latest,
     pop_surplus,
+    shut_down,
 )
 
 __all__ = ["Fast"]
@@ -76,11 +77,8 @@ class _Connection:
         return has_only_tls_data(self.sock)
 
     def interrupt(self) -> None:
-        """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
-        try:
-            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
-        except OSError:
-            return  # it was closed already
+        """Wake the thread that reads from it."""
+        shut_down(self.sock)
 
     def detach(self) -> None:
         """Close the child process's copy of the socket, without a message to the peer."""

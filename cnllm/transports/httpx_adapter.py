@@ -25,6 +25,7 @@ from cnllm.transports.httpx_parts import (
     HttpxBody,
     error_before_status,
 )
+from cnllm.transports.sockets import shut_down
 
 if TYPE_CHECKING:
     import httpx
@@ -148,8 +149,7 @@ class _HttpxBody(HttpxBody):
             if self._response.is_closed:
                 return  # the body is complete: the connection may serve another request already
             self._interrupted = True
-            with contextlib.suppress(OSError):  # it was closed already
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # a TLS shutdown would crash the reading thread
+            shut_down(sock)
 
     def close(self) -> None:
         """Stop reading. Return the connection to its pool, or close it if the body has unread bytes."""

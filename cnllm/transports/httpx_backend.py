@@ -14,7 +14,6 @@ the versions that the tests run with, the connection serves one request.
 from __future__ import annotations
 
 import importlib
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from cnllm.system.processes import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
-from cnllm.transports.sockets import open_socket
+from cnllm.transports.sockets import open_socket, shut_down
 
 if TYPE_CHECKING:
     import ssl
@@ -228,9 +227,8 @@ class WatchedStream(_ConnectionWatch):
         self._inner.write(buffer, self._before_write(buffer, timeout))
 
     def _interrupt(self) -> None:
-        """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
-        with suppress(OSError):  # it was closed already
-            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
+        """Wake the thread that reads from it."""
+        shut_down(self._inner.get_extra_info("socket"))
 
     def close(self) -> None:
         """Close the connection."""

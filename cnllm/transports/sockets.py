@@ -31,6 +31,7 @@ __all__ = [
     "open_socket",
     "pop_latest",
     "pop_surplus",
+    "shut_down",
 ]
 
 MAX_IDLE = 60.0  # seconds that an idle connection is kept; a server may close it sooner, which is noticed
@@ -188,6 +189,12 @@ def _begin(target: _Target) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def shut_down(sock: socket.socket) -> None:
+    """Wake the thread that reads from a socket. A TLS shutdown would crash that thread, so this skips it."""
+    with contextlib.suppress(OSError):  # it was closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 # ── idle connections ──────────────────────────────────────────────────────────
