@@ -54,9 +54,7 @@ def stream(context: ProbeContext) -> Steps:
     flag = f"when.stream.body.set.{_SWITCH}"
     answer = counted if counted.passed and isinstance(counted.data, list) else plain
     place = _usage_place(context, answer.data)
-    if counted.refused:
-        found.append(Finding("_stream_options", False, "refused", counted.message))
-    elif place != "none" and _usage_place(context, plain.data) == "none":
+    if place != "none" and _usage_place(context, plain.data) == "none":
         found.append(Finding(flag, True, "works"))
     if place == "none" and (whole.reply is None or whole.reply.usage.input is None) and _has_numbers(answer.data):
         return found  # the places of this endpoint's counts are not known
