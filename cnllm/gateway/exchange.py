@@ -201,8 +201,10 @@ class Exchange:
         body, headers, memory, identity = sent.body, sent.headers, sent.memory, sent.identity
         codec = server_codec(protocol)
         self._api = server_api(protocol)
+        self.keeps_replies = self._api.kept_replies is not None
+        """Whether a later request may continue the reply by its id."""
         self.body = body if sent.previous is None else {**body, "previous_response_id": sent.previous}
-        if self._api.kept_replies is not None and type(body.get("store")) is not bool:
+        if self.keeps_replies and type(body.get("store")) is not bool:
             self.body = {**self.body, "store": True}  # the default, which a reply repeats
         if sent.count:
             body = self._api.read_count(body)

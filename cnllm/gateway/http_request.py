@@ -39,13 +39,13 @@ from cnllm.gateway.operator_pages import OperatorRequest, operator_page
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.service import Receive, Scope, Send, Service
-from cnllm.gateway.state import continued_body, keep_response, keep_turn, restored_request
+from cnllm.gateway.state import continued_body, keep_reply, restored_request
 from cnllm.protocols import server_api
 from cnllm.protocols.event_order import reply_events
 from cnllm.registry.model import Model
 from cnllm.store.prefix import Fingerprint, content_fingerprint
 from cnllm.store.records import PrefixRecord
-from cnllm.types import Reply
+from cnllm.types import Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.message_memory import MessageMemory
 
@@ -293,7 +293,22 @@ class HttpRequest:
         self._watching: asyncio.TimerHandle | asyncio.Task[None] | None
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
-            await self._reply(exchange, request.messages, request.options, identity)
+            if exchange.stream:
+                await self._stream(exchange, request, identity)
+                return
+            try:
+                reply = await self._whole_reply(exchange, request)
+            except CnllmError as error:
+                drop_frames(error)
+                await self._response.fail(await self._failure(exchange, error), self._protocol)
+                return
+            if exchange.lacks_counts(reply):
+                await self._body.run(lambda: exchange.tokens)
+            self._note(exchange, reply)
+            content = exchange.whole(reply)
+            # before the reply is complete for its client, which may lose some of it
+            await self._service.state.run(keep_reply(exchange, reply, identity), self._body.run)
+            await self._response.send(200, content, [JSON])
         finally:
             self._watching.cancel()
             self._watching = None  # a task that was cancelled holds this request: it would hold itself
@@ -314,32 +329,14 @@ class HttpRequest:
         if self._task is not None:
             self._task.cancel()
 
-    async def _reply(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
-        """Call the model and send its reply."""
-        if exchange.stream:
-            await self._stream(exchange, messages, options, identity)
-            return
-        try:
-            reply = await self._whole_reply(exchange, messages, options)
-        except CnllmError as error:
-            drop_frames(error)
-            await self._response.fail(await self._failure(exchange, error), self._protocol)
-            return
-        if exchange.lacks_counts(reply):
-            await self._body.run(lambda: exchange.tokens)
-        self._note(exchange, reply)
-        content = exchange.whole(reply)
-        await self._keep(exchange, reply, identity)
-        await self._response.send(200, content, [JSON])
-
     async def _prepare(
-        self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool
+        self, exchange: Exchange, request: Request, *, stream: bool
     ) -> tuple[AsyncStream, AbstractAsyncContextManager[Admitted]]:
         """Return the call of the model, not sent yet, and a context in which the limits of the key let it be sent.
 
         Raises `RequestFailed` for options of a wrong type or value.
         """
-        service, caller = self._service, self._caller
+        service, caller, options = self._service, self._caller, request.options
         if exchange.fallback is not None:
             route = service.admission.route(caller, exchange.model, exchange.fallback, service.names.resolve)
             if route[0] is not exchange.model:
@@ -353,7 +350,7 @@ class HttpRequest:
             """Return the call, the parts of its request, and what it may use where the key has limits."""
             rights = caller.rights
             try:
-                call = client.prepare(exchange.model, messages, stream=stream, **options)
+                call = client.prepare(exchange.model, request.messages, stream=stream, **options)
                 if exchange.estimates_input or (rights is not None and any(record.tpm for record in rights.records)):
                     _ = exchange.tokens  # counted here, where it may take its time
             except (TypeError, ValueError) as error:
@@ -370,9 +367,9 @@ class HttpRequest:
         exchange.notes += [note for note in plan.notes if note not in exchange.notes]
         return call, service.admission.reservation(caller, plan, worst, lambda: exchange.tokens)
 
-    async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
+    async def _whole_reply(self, exchange: Exchange, request: Request) -> Reply:
         """Return the reply of the model when it is whole."""
-        call, limits = await self._prepare(exchange, messages, options, stream=False)
+        call, limits = await self._prepare(exchange, request, stream=False)
         async with limits as admitted, call:
             self._begin_call(admitted, call)
             reply = admitted.reply = await call.complete()
@@ -396,7 +393,7 @@ class HttpRequest:
         if self._request_monitor.use(plan):
             exchange.notes += [note for note in plan.notes if note not in exchange.notes]
 
-    async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
+    async def _stream(self, exchange: Exchange, request: Request, identity: str) -> None:
         """Call the model and send its reply as it arrives."""
         response, service = self._response, self._service
         events_query = server_api(self._protocol).events_query
@@ -405,12 +402,12 @@ class HttpRequest:
         response.watch_silence(exchange, service.ping, service.bounds.write_seconds, self._leave)
         try:
             if exchange.needs_whole_reply:
-                reply = await self._whole_reply(exchange, messages, options)
+                reply = await self._whole_reply(exchange, request)
                 await response.write(exchange, exchange.events(reply_events(reply)))
             else:
-                reply = await self._send_events(exchange, messages, options)
+                reply = await self._send_events(exchange, request)
             self._note(exchange, reply)
-            await self._keep(exchange, reply, identity)
+            await service.state.run(keep_reply(exchange, reply, identity), self._body.run)
             await response.write(exchange, exchange.end(reply), more=False)
         except (RequestFailed, Refused) as error:
             drop_frames(error)
@@ -423,9 +420,9 @@ class HttpRequest:
         finally:
             response.end_watch()
 
-    async def _send_events(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
+    async def _send_events(self, exchange: Exchange, request: Request) -> Reply:
         """Send the events of a call as they arrive, and return its reply."""
-        stream, limits = await self._prepare(exchange, messages, options, stream=True)
+        stream, limits = await self._prepare(exchange, request, stream=True)
         try:
             async with limits as admitted, stream:
                 self._begin_call(admitted, stream)
@@ -445,13 +442,6 @@ class HttpRequest:
                 self._request_monitor.leave(left)
             raise
         return reply
-
-    async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
-        """Keep what the client may lose, before the reply is complete for it."""
-        state = self._service.state
-        await state.run(keep_turn(exchange, reply, identity), self._body.run)
-        if server_api(self._protocol).kept_replies is not None:
-            await state.run(keep_response(identity, exchange, reply), self._body.run)
 
     async def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
         """Return the answer to an error of a call."""

@@ -30,8 +30,7 @@ __all__ = [
     "Work",
     "continued_body",
     "delete_response",
-    "keep_response",
-    "keep_turn",
+    "keep_reply",
     "response_body",
     "response_items",
     "restored_request",
@@ -77,13 +76,15 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
     return request
 
 
-def keep_turn(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
-    """Keep what the client may lose of a reply."""
+def keep_reply(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
+    """Keep what the client may lose of a reply, and the reply itself where its protocol goes on from its id."""
     (turn, call_ids, prefix), _ = yield lambda: exchange.turn(reply)
     if turn is not None:
         is_kept, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
         if failure is not None and not is_kept:
             exchange.notes.append(store_note(failure, "the reasoning and the calls of the reply were not kept"))
+    if exchange.keeps_replies:
+        yield from _keep_response(identity, exchange, reply)
 
 
 def store_note(failure: str, action: str) -> Note:
@@ -224,7 +225,7 @@ def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> 
     return [found.get(references.get(index, ""), item) for index, item in enumerate(items)]
 
 
-def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None]:
+def _keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None]:
     """Keep a response, unless its request says that it is not to be stored. A note says where that failed."""
     if exchange.body.get("store") is False:
         return

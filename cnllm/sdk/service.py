@@ -25,7 +25,7 @@ from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, error_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.state import Steps, continued_body, keep_response, keep_turn, restored_request
+from cnllm.gateway.state import Steps, continued_body, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
 from cnllm.gateway.tokens import DefaultKeys
 from cnllm.protocols import server_api
@@ -129,7 +129,7 @@ class SdkRequest:
             return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
         notes: list[Note] = []
         sent = body = read_body(content, notes)
-        if self._is_stored:
+        if server_api(self._protocol).kept_replies is not None:
             body = yield from continued_body(IDENTITY, sent)
         self._open(body, sent, count=endpoint.verb == "count")
         self.exchange.notes += notes
@@ -141,14 +141,7 @@ class SdkRequest:
         """Store what the program may lose of a reply, before the reply is complete for it."""
         self._use_model()
         self.add_notes(self.exchange.reply_notes(reply))
-        yield from keep_turn(self.exchange, reply, IDENTITY)
-        if self._is_stored:
-            yield from keep_response(IDENTITY, self.exchange, reply)
-
-    @property
-    def _is_stored(self) -> bool:
-        """Return whether the body may name an earlier response, and whether the reply is stored as one."""
-        return server_api(self._protocol).kept_replies is not None
+        yield from keep_reply(self.exchange, reply, IDENTITY)
 
     def _open(self, body: dict[str, Any], sent: dict[str, Any], *, count: bool) -> None:
         """Make the exchange of a body, which may be longer than the one that was sent. Raises `RequestFailed`.
