@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -17,12 +17,12 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import format_units
 from cnllm.estimates.worst_case import WorstCase, assume_price, output_bound, settled_cost, worst_case
-from cnllm.gateway.access import OPEN, Access, digest, sent_keys
+from cnllm.gateway.access import OPEN, Access, digest
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_use import use_data
-from cnllm.gateway.limits.key_worker import Flight, SoftBudget
+from cnllm.gateway.limits.key_worker import SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
@@ -91,14 +91,13 @@ class Admission:
             limiter = self._limiters[loop] = Limiter(AsyncKeyBook(self._book), lease=self._lease)
         return limiter
 
-    async def caller(self, access: Access, headers: Mapping[str, str], query: str, address: str) -> Caller | None:
-        """Return who sends a request from an address; None without a valid key. `access` has the keys that are given.
+    async def caller(self, access: Access, keys: Sequence[str], address: str) -> Caller | None:
+        """Return who sends a request with these keys from an address; None without a valid one. `access` knows keys.
 
         Raises `Refused` where nobody knows, and `RequestFailed` for an address that has sent too many wrong keys.
         """
         if access.is_open:
             return Caller(OPEN)
-        keys = sent_keys(headers, query)
         if not keys:
             return None
         wait = self.guesses.wait(address)
@@ -126,15 +125,6 @@ class Admission:
         if rights is None or (rights.key.is_in_file and not is_in_file):
             return None
         return Caller(identity, rights)
-
-    async def admit(self, caller: Caller) -> list[Flight]:
-        """Count a request by its head, before its body is read, and return what is to be released at its end.
-
-        Raises `Refused` beyond a limit of its key or its team.
-        """
-        if caller.rights is None:
-            return []
-        return await self.limiter.admit(caller.identity, caller.rights)
 
     def route(
         self, caller: Caller, first: Model, fallback: Fallback, resolve: Callable[[str], Model | str]

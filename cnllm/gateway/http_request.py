@@ -70,6 +70,7 @@ class HttpRequest:
         path: str = scope["path"]
         self._path = plain_path(path[len(root) :] or "/" if root and path.startswith(root) else path)
         self._query = scope.get("query_string", b"").decode("latin-1")
+        self._keys = sent_keys(self._headers, self._query)
         self._method: str = scope["method"]
         self._protocol = NO_WIRE
         self._id = f"req_{os.urandom(12).hex()}"
@@ -126,9 +127,8 @@ class HttpRequest:
                 service.requests.give(self._client)
             for flight in self._flights:
                 flight.release()
-            keys = sent_keys(self._headers, self._query)
-            hide_keys(self._entry, keys)
-            keep = self._request_monitor.end(keys, entry_fields, is_kept=bool(self._caller.identity))
+            hide_keys(self._entry, self._keys)
+            keep = self._request_monitor.end(self._keys, entry_fields, is_kept=bool(self._caller.identity))
             service.log.write(self._entry, self._identity)
             if service.calls is not None and self._conversation is not None:
                 conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
@@ -189,7 +189,7 @@ class HttpRequest:
             if not service.access.allows_operator_origin(self._headers):
                 raise RequestFailed(Failure(403, _OTHER_ORIGIN, "origin"))
             return  # `operator_page` checks the operator's key or cookie
-        caller = await service.admission.caller(service.access, self._headers, self._query, self._client)
+        caller = await service.admission.caller(service.access, self._keys, self._client)
         if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
@@ -203,8 +203,8 @@ class HttpRequest:
         require_method(endpoint, self._method)
         if endpoint.name:
             check_name("model" if route.named == "model" else "id", endpoint.name, "the path")
-        if route.is_counted:
-            self._flights = await service.admission.admit(caller)
+        if route.is_counted and caller.rights is not None:
+            self._flights = await service.admission.limiter.admit(caller.identity, caller.rights)
         if route.named == "model":
             self._require_model(endpoint.name)
 
@@ -219,7 +219,7 @@ class HttpRequest:
             endpoint,
             self._method,
             self._headers,
-            self._query,
+            self._keys,
             self._client,
             self._scope.get("scheme") == "https",
             partial(self._body.content, busy_status=self._busy_status),

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import msgspec
 from msgspec import Struct
 
-from cnllm.gateway.access import digest, sent_keys
+from cnllm.gateway.access import digest
 from cnllm.gateway.admission import guessing_failure
 from cnllm.gateway.endpoints import Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
@@ -37,13 +37,13 @@ _SAFE = {
 class OperatorRequest(Struct, frozen=True):
     """A request of the operator. `content` returns the body of the request up to a number of bytes.
 
-    `address` is that of the client, `is_secure` says whether it came over TLS.
+    `keys` are those that it has. `address` is that of the client, `is_secure` says whether it came over TLS.
     """
 
     endpoint: Endpoint
     method: str
     headers: Mapping[str, str]
-    query: str
+    keys: list[str]
     address: str
     is_secure: bool
     content: Callable[[int], Awaitable[bytes]]
@@ -62,7 +62,7 @@ async def operator_page(service: Service, request: OperatorRequest) -> Page:
     endpoint, logins = request.endpoint, service.logins
     operator = service.monitor.operator
     is_login = endpoint.name == "login" and request.method == "POST"
-    keys = sent_keys(request.headers, request.query)
+    keys = request.keys
     if (keys or is_login) and (wait := logins.wait(request.address)):
         raise RequestFailed(guessing_failure(wait))
     if is_login:
