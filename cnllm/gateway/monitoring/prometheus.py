@@ -49,19 +49,8 @@ class Metrics:
         self._is_shared = FOLDER in os.environ
         self._registry = prometheus_client.CollectorRegistry()
         for name, metric in METRICS.items():
-            options: dict[str, Any] = {"registry": self._registry}
-            match metric.kind:
-                case "counter":
-                    made: Any = prometheus_client.Counter(name, metric.help, metric.labels, **options)
-                case "histogram":
-                    made = prometheus_client.Histogram(
-                        name, metric.help, metric.labels, buckets=metric.buckets, **options
-                    )
-                case _:
-                    made = prometheus_client.Gauge(
-                        name, metric.help, metric.labels, multiprocess_mode="livesum", **options
-                    )
-            self._metrics[name] = made
+            make = getattr(prometheus_client, metric.kind.title())
+            self._metrics[name] = make(name, metric.help, metric.labels, registry=self._registry, **metric.options)
         self._metrics["cnllm_workers"].set(1)
 
     def count(self, entry: Entry, model: str) -> None:

@@ -40,13 +40,16 @@ _GENERAL = frozenset(  # what notes name where no flag of an endpoint is the cau
 
 
 class Metric(Struct, frozen=True):
-    """A metric: its name, its meaning, and the names of its labels. A counter's name ends in `_total`."""
+    """A metric: its name, its meaning, and the names of its labels. A counter's name ends in `_total`.
+
+    `options` are further arguments of its class in `prometheus-client`.
+    """
 
     kind: Kind
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
+    options: dict[str, object] = {}
 
 
 Update = tuple[str, tuple[str, ...], float]
@@ -69,14 +72,15 @@ METRICS: dict[str, Metric] = {
         Metric("counter", "cnllm_errors_total", "Calls of a model that failed, by class.", ("model", "error")),
         Metric(
             "histogram", "cnllm_first_token_seconds", "Seconds until the first piece of a streamed reply.",
-            ("model",), _SECONDS,
+            ("model",), {"buckets": _SECONDS},
         ),
         Metric(
-            "histogram", "cnllm_request_seconds", "Seconds until the end of a reply.", ("model", "stream"), _SECONDS
+            "histogram", "cnllm_request_seconds", "Seconds until the end of a reply.",
+            ("model", "stream"), {"buckets": _SECONDS},
         ),
         Metric(
             "histogram", "cnllm_output_tokens_per_second", "Output tokens a second, after the first one.",
-            ("model",), _SPEEDS,
+            ("model",), {"buckets": _SPEEDS},
         ),
         Metric("counter", "cnllm_tokens_total", "Tokens by the endpoint's count.", ("model", "kind")),
         Metric("counter", "cnllm_cost_total", "The known cost, by currency.", ("model", "currency")),
@@ -91,7 +95,7 @@ METRICS: dict[str, Metric] = {
             ("model",),
         ),
         Metric("counter", "cnllm_broken_chains_total", "Chains of tool calls that broke.", ("model", "reason")),
-        Metric("gauge", "cnllm_workers", "Processes that serve."),
+        Metric("gauge", "cnllm_workers", "Processes that serve.", options={"multiprocess_mode": "livesum"}),
     )
 }  # fmt: skip
 """Every metric by its name."""
