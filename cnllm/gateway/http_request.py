@@ -269,7 +269,7 @@ class HttpRequest:
                 self._protocol, whole, self._path, self._headers, identity, count, previous, self._memory
             )
             is_simulated = service.simulate
-            exchange = Exchange(request, service.names, service.state.keys, offline=is_simulated, simulate=is_simulated)
+            exchange = Exchange(request, service.names, service.keys, offline=is_simulated, simulate=is_simulated)
             exchange.notes += body.notes
             self._require_model(exchange.request.model or "", exchange.model)
             if not count:

@@ -17,6 +17,7 @@ from cnllm.gateway.conversations import Conversations
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.state import State
+from cnllm.gateway.thoughts import TokenKeys
 from cnllm.store.call_log import CallLog
 from cnllm.types.message_memory import MessageMemory
 from cnllm.types.newest import Newest
@@ -49,7 +50,7 @@ class Memories:
 
 
 class Service(Struct, frozen=True):
-    """The parts of a gateway that its requests share. `ping` is in seconds.
+    """The parts of a gateway that its requests share. `keys` seal tokens, `ping` is in seconds.
 
     `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
     down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `memories` are those of long conversations,
@@ -61,6 +62,7 @@ class Service(Struct, frozen=True):
     access: Access
     admission: Admission
     state: State
+    keys: TokenKeys | None
     log: AccessLog
     monitor: Monitor
     client: Callable[[], AsyncClient]

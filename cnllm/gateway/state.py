@@ -18,7 +18,6 @@ import msgspec
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.store import AsyncStore, StateStore, StoreCall, StoreFailure, open_store
-from cnllm.gateway.thoughts import TokenKeys
 from cnllm.protocols.server_interface import query_number
 from cnllm.system.processes import fork_safe
 from cnllm.types import Note, Reply, Request
@@ -93,10 +92,9 @@ def store_note(failure: str, action: str) -> Note:
 
 
 class State:
-    """The store and the keys of tokens. `store` is a store, its URL, or None for the memory of this process."""
+    """The store of a gateway. `store` is a store, its URL, or None for the memory of this process."""
 
-    def __init__(self, store: Any, keys: TokenKeys | None) -> None:
-        self.keys = keys
+    def __init__(self, store: Any) -> None:
         self._store = store
         self._open: AsyncStore | None = None
 
@@ -131,8 +129,7 @@ class State:
 class SyncState:
     """`State` without an event loop, for any number of threads."""
 
-    def __init__(self, store: Any, keys: TokenKeys | None) -> None:
-        self.keys = keys
+    def __init__(self, store: Any) -> None:
         self._store = store
         self._open: StateStore | None = None
         self._lock = fork_safe(threading.Lock())

@@ -26,7 +26,7 @@ def subclass(name: str, own: Any, of_family: Any) -> Any:
 
 
 class TransportBase:
-    """A transport of httpx over a client of cnllm. `make_state` opens the state for a store and keys.
+    """A transport of httpx over a client of cnllm. `make_state` opens the state for a store.
 
     `_reply` returns the reply of a call, and `_body` the body of a streamed response.
     """
@@ -39,7 +39,7 @@ class TransportBase:
         self._httpx = httpx
         self._client = client
         self._service = service
-        self._state = self.make_state(process_store() if service.store is None else service.store, service.keys)
+        self._state = self.make_state(process_store() if service.store is None else service.store)
         self._owns_store = isinstance(service.store, str)
 
     def _sdk_request(self, request: Any) -> SdkRequest:
