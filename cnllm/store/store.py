@@ -50,7 +50,8 @@ class Store(Closing):
     """An open file of conversations."""
 
     def __init__(self, file: DatabaseFile) -> None:
-        self._file = file
+        self.file = file
+        """The database."""
         self.damaged: list[str] = []
         """Values that could not be read so far, each with its place. All other values were read."""
         self.holds_deleted = False
@@ -71,16 +72,11 @@ class Store(Closing):
     @property
     def path(self) -> Path:
         """Return the path of the file."""
-        return self._file.path
-
-    @property
-    def file(self) -> DatabaseFile:
-        """Return the file."""
-        return self._file
+        return self.file.path
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()
 
     def conversation(self, which: str | None = None, *, with_calls: bool = False) -> Conversation:
         """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one.
@@ -92,13 +88,13 @@ class Store(Closing):
             _require_text("which", which)
             which = str.__str__(which)
         return Conversation(
-            self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_calls=with_calls)
+            self.file, os.urandom(5).hex() if which is None else self._find_id(which, with_calls=with_calls)
         )
 
     def _find_id(self, prefix: str, *, with_calls: bool) -> str:
         id_ = self._matching_id(prefix, with_calls=with_calls)
         if not with_calls:
-            rows = self._file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
+            rows = self.file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
             if rows:
                 raise CnllmError(
                     f"conversation {id_} holds what calls cost, and its words are not stored",
@@ -109,12 +105,12 @@ class Store(Closing):
     def _matching_id(self, prefix: str, *, with_calls: bool) -> str:
         if prefix == "last":
             query = "SELECT conversation FROM turns WHERE ? OR client IS NULL ORDER BY id DESC LIMIT 1"
-            rows = self._file.rows(query, with_calls)
+            rows = self.file.rows(query, with_calls)
             if not rows:
                 raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])
         query = "SELECT id FROM conversations WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 6"
-        matches = [row[0] for row in self._file.rows(query, len(prefix), prefix)] if prefix else []
+        matches = [row[0] for row in self.file.rows(query, len(prefix), prefix)] if prefix else []
         if prefix in matches:
             return prefix
         if not matches:
@@ -128,29 +124,29 @@ class Store(Closing):
         """Return the ids with this prefix, in the order of their first turns."""
         _require_text("prefix", prefix)
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
-        return [as_text(row[0]) for row in self._file.rows(query, len(prefix), prefix)]
+        return [as_text(row[0]) for row in self.file.rows(query, len(prefix), prefix)]
 
     def summaries(self, limit: int = -1) -> list[ConversationSummary]:
         """Return summaries of the conversations, the newest first."""
         limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
-        return [self.summary(row[0]) for row in self._file.rows(query, limit)]
+        return [self.summary(row[0]) for row in self.file.rows(query, limit)]
 
     def count(self) -> int:
         """Return the number of conversations with a turn."""
-        return int(self._file.rows("SELECT count(DISTINCT conversation) FROM turns")[0][0])
+        return int(self.file.rows("SELECT count(DISTINCT conversation) FROM turns")[0][0])
 
     def summary(self, id_: str) -> ConversationSummary:
         """Return the summary of a conversation. Raises `CnllmError` where it has no turn."""
         _require_text("id_", id_)
-        turns = self._file.rows(
+        turns = self.file.rows(
             "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
             "ORDER BY id",
             id_,
         )
         if not turns:
             raise CnllmError(f"there is no conversation {id_!r}", hint="list them with cnllm logs list")
-        first = self._file.rows(
+        first = self.file.rows(
             "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
             "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
             id_,
@@ -213,7 +209,7 @@ class Store(Closing):
         """Yield whole conversations: those with these ids, or all."""
         for id_ in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
             _require_text("ids: one of them", id_)
-            turns = self._file.rows(f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id", id_)
+            turns = self.file.rows(f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id", id_)
             if turns:
                 yield RecordedConversation(
                     id=id_,
@@ -224,8 +220,8 @@ class Store(Closing):
     def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
         row = dict(zip(_COLUMNS, columns, strict=True))
         number, seconds, place = row["id"], row["seconds"], f"turn {row['id']}"
-        messages = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
-        stored = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number) if exchanges else ()
+        messages = self.file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
+        stored = self.file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number) if exchanges else ()
         entries = [self._exchange(entry, place) for (entry,) in stored]
         return RecordedTurn(
             number=number,
@@ -248,7 +244,7 @@ class Store(Closing):
     def prompts(self, limit: int) -> list[str]:
         """Return the last questions of all conversations, the newest one at the end."""
         limit = _row_limit(limit)
-        rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
+        rows = self.file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
     def costs(self, by: Grouping = "model", *, since: str | None = None, conversation: str | None = None) -> CostReport:
@@ -257,12 +253,12 @@ class Store(Closing):
             _require_text("conversation", conversation)
         from cnllm.store.costs import sum_costs
 
-        return sum_costs(self._file, by, since, conversation)
+        return sum_costs(self.file, by, since, conversation)
 
     def ids_before(self, time: str) -> list[str]:
         """Return the conversations whose last turn began before a time (ISO 8601, UTC), the oldest first."""
         query = "SELECT conversation FROM turns GROUP BY 1 HAVING max(began) < ? ORDER BY max(id)"
-        return [as_text(row[0]) for row in self._file.rows(query, time)]
+        return [as_text(row[0]) for row in self.file.rows(query, time)]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete conversations with all their turns, or none if one of them is running. Return the number of turns.
@@ -274,9 +270,9 @@ class Store(Closing):
         ids = checks.as_list("ids", ids, "a list of ids")
         for id_ in ids:
             _require_text("ids: one of them", id_)
-        self._file.rows("PRAGMA secure_delete = ON")  # otherwise their bytes would stay until they are overwritten
+        self.file.rows("PRAGMA secure_delete = ON")  # otherwise their bytes would stay until they are overwritten
         count = 0
-        with self._file.writing() as connection:
+        with self.file.writing() as connection:
             for id_ in ids:
                 query = "SELECT id, state, process, began FROM turns WHERE conversation = ?"
                 turns = connection.execute(query, (id_,)).fetchall()
@@ -288,7 +284,7 @@ class Store(Closing):
                 connection.execute("DELETE FROM turns WHERE conversation = ?", (id_,))
                 connection.execute("DELETE FROM conversations WHERE id = ?", (id_,))
                 count += len(turns)
-        (busy, *_), *_ = self._file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
+        (busy, *_), *_ = self.file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
         self.holds_deleted = bool(busy)
         return count
 
@@ -299,7 +295,7 @@ class Store(Closing):
         words = checks.as_list("words", words, "a list of words")
         for word in words:
             _require_text("words: one of them", word)
-        return search(self._file, words, _row_limit(limit))
+        return search(self.file, words, _row_limit(limit))
 
 
 def _require_text(name: str, value: Any) -> None:
