@@ -41,15 +41,9 @@ class AsyncSdkTransport(TransportBase):
 
     def _body(self, sdk_request: SdkRequest, call: AsyncStream, *, is_whole: bool) -> Any:
         """Return the body of a streamed response."""
-        items = self._whole(call) if is_whole else _events(call)
+        items = _events(call, is_whole=is_whole)
         own = subclass("SdkStream", _AsyncSdkBody, self._httpx.AsyncByteStream)
         return own(self._pieces(sdk_request, items), self._httpx.RemoteProtocolError)
-
-    async def _whole(self, call: AsyncStream) -> AsyncGenerator[Any]:
-        """Yield the events of a call whose reply is needed whole, and then its reply."""
-        reply = await self._reply(call)
-        yield list(reply_events(reply))
-        yield reply
 
     async def _pieces(self, sdk_request: SdkRequest, items: AsyncGenerator[Any]) -> AsyncGenerator[bytes | str]:
         """Yield the bytes of a stream, and why it failed if it did. Raises an error before the first piece."""
@@ -116,11 +110,14 @@ class _AsyncSdkBody:
             await self._pieces.aclose()
 
 
-async def _events(call: AsyncStream) -> AsyncGenerator[Any]:
-    """Yield the events of a call in lists, and then its reply."""
+async def _events(call: AsyncStream, *, is_whole: bool) -> AsyncGenerator[Any]:
+    """Yield the events of a call in lists, and then its reply. `is_whole`: the reply comes before its events."""
     async with call:
-        async for events in call.batches():
-            yield events
+        if is_whole:
+            yield list(reply_events(await call.complete()))
+        else:
+            async for events in call.batches():
+                yield events
         yield call.reply
 
 

@@ -40,15 +40,9 @@ class SdkTransport(TransportBase):
 
     def _body(self, sdk_request: SdkRequest, call: Stream, *, is_whole: bool) -> Any:
         """Return the body of a streamed response."""
-        items = self._whole(call) if is_whole else _events(call)
+        items = _events(call, is_whole=is_whole)
         own = subclass("SdkStream", _SdkBody, self._httpx.SyncByteStream)
         return own(call, self._pieces(sdk_request, items), self._httpx.RemoteProtocolError)
-
-    def _whole(self, call: Stream) -> Generator[Any, None, None]:
-        """Yield the events of a call whose reply is needed whole, and then its reply."""
-        reply = self._reply(call)
-        yield from reply_events(reply)
-        yield reply
 
     def _pieces(self, sdk_request: SdkRequest, items: Generator[Any, None, None]) -> Generator[bytes | str, None, None]:
         """Yield the bytes of a stream, and why it failed if it did. Raises an error before the first piece."""
@@ -110,8 +104,8 @@ class _SdkBody:
             self._call.cancel()
 
 
-def _events(call: Stream) -> Generator[Any, None, None]:
-    """Yield the events of a call, and then its reply."""
+def _events(call: Stream, *, is_whole: bool) -> Generator[Any, None, None]:
+    """Yield the events of a call, and then its reply. `is_whole`: the reply comes before its events."""
     with call:
-        yield from call
+        yield from reply_events(call.reply) if is_whole else call
         yield call.reply
