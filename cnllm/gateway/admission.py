@@ -26,7 +26,7 @@ from cnllm.gateway.limits.key_worker import SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
-from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.model_names import ModelNames, narrow_route
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -145,12 +145,7 @@ class Admission:
             kept = kept[:most]
         model = models[kept[0]]
         assert isinstance(model, Model)
-        weights = fallback.weights
-        if weights is not None:
-            weights = tuple(weights[index] for index in kept)
-            weights = weights if any(weights) else None
-        targets = tuple(fallback.targets[index - 1] for index in kept[1:])
-        return model, replace(fallback, targets=targets, weights=weights, most=most)
+        return model, replace(narrow_route(fallback, kept), most=most)
 
     def _is_usable(self, model: Model | str, rights: Rights) -> bool:
         """Whether a key may use a model. That of a tier is not known here."""

@@ -6,7 +6,7 @@ lost that only this wire can say. `?protocol=WIRE` behind a model in a pattern o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from cnllm.registry.tiers import PREFIX
 from cnllm.types.checks import matches_pattern
 from cnllm.types.policy import Fallback
 
-__all__ = ["ModelNames", "client_wire"]
+__all__ = ["ModelNames", "client_wire", "narrow_route"]
 
 _RULES = ("first_token", "cooldown", "weights", "order", "report")
 _MOST = 2048
@@ -57,9 +57,10 @@ class ModelNames:
         self._patterns = [(pattern, patterns[pattern]) for pattern in wildcards]
         self._models: dict[tuple[str, str | None], Model | str] = {}
         self._wired: dict[tuple[str, str], Fallback] = {}  # routes whose targets are on the wire of a client
-        self._tables = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
-        self._routes = {name: _route(name, table) for name, table in self._tables.items()}
-        targets = [(name, target) for name, table in self._tables.items() for target in table["targets"]]
+        tables = registry.gateway_routes.items()
+        self._all_routes = {name: _route(name, table) for name, table in tables if name not in self._exact}
+        self._routes = self._all_routes  # without the models that are suspended
+        targets = [(name, target) for name, (first, rest) in self._routes.items() for target in (first, *rest.targets)]
         for name, model in (*patterns.items(), *targets):
             try:
                 self._resolve(model)
@@ -72,16 +73,13 @@ class ModelNames:
         self._suspended = suspended
         self._models.clear()
         self._wired.clear()
-        self._routes = {name: self._usable_route(name, table) for name, table in self._tables.items()}
+        self._routes = {name: self._usable_route(*route) for name, route in self._all_routes.items()}
 
-    def _usable_route(self, name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
+    def _usable_route(self, first: str, fallback: Fallback) -> tuple[str, Fallback]:
         """Return a route without its suspended models; where all of them are, its first one is refused."""
-        kept = [index for index, target in enumerate(table["targets"]) if not self._is_suspended(target)] or [0]
-        usable = {**table, "targets": [table["targets"][index] for index in kept]}
-        if (weights := table.get("weights")) is not None:
-            weights = [weights[index] for index in kept]
-            usable["weights"] = weights if any(weights) else None
-        return _route(name, usable)
+        targets = (first, *fallback.targets)
+        kept = [index for index, target in enumerate(targets) if not self._is_suspended(target)] or [0]
+        return targets[kept[0]], narrow_route(fallback, kept)
 
     def resolve(self, name: str, protocol: str | None = None) -> Model | str:
         """Return the model of a name, or the name of a tier, for a client that speaks `protocol`.
@@ -146,7 +144,7 @@ class ModelNames:
 
     def names(self) -> list[str]:
         """Return the names that a client may list: mapped names without wildcards, then the registry's."""
-        own = dict.fromkeys((*self._exact, *self._tables))
+        own = dict.fromkeys((*self._exact, *self._routes))
         return [*own, *(name for name in self.registry.names() if name not in own)]
 
     def _resolve(self, name: str, *, is_given: bool = True) -> Model | str:
@@ -161,6 +159,16 @@ class ModelNames:
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))
         return name
+
+
+def narrow_route(fallback: Fallback, kept: Sequence[int]) -> Fallback:
+    """Return the models of a route that take over, of those at some places; place 0 is that of its first model."""
+    weights = fallback.weights
+    if weights is not None:
+        weights = tuple(weights[index] for index in kept)
+        weights = weights if any(weights) else None
+    targets = tuple(fallback.targets[index - 1] for index in kept[1:])
+    return replace(fallback, targets=targets, weights=weights)
 
 
 def _route(name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
