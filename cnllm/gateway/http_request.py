@@ -19,7 +19,6 @@ from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_m
 from cnllm.gateway.bounds import check_head, check_name
 from cnllm.gateway.conversations import Conversation
 from cnllm.gateway.endpoints import (
-    NO_WIRE,
     ROUTES,
     Endpoint,
     Route,
@@ -72,7 +71,6 @@ class HttpRequest:
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._keys = sent_keys(self._headers, self._query)
         self._method: str = scope["method"]
-        self._protocol = NO_WIRE
         self._id = f"req_{os.urandom(12).hex()}"
         self._loop = asyncio.get_running_loop()
         self._gone = False
@@ -101,10 +99,11 @@ class HttpRequest:
             await self._refuse(self._failure_in(error))
         except CnllmError as error:
             drop_frames(error)
-            await self._response.fail(self._failure_of(error), self._protocol)
+            await self._response.fail(self._failure_of(error))
         except asyncio.CancelledError:
             if not self._gone:
-                await self._response.break_off(Failure(self._busy_status, _STOPPED, retry_after=1.0), self._protocol)
+                status = server_api(self._body.protocol).overloaded_status
+                await self._response.break_off(Failure(status, _STOPPED, retry_after=1.0))
             self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
             if not self._gone and not self._response.is_complete:
                 raise
@@ -117,7 +116,7 @@ class HttpRequest:
             if self._response.is_started:
                 raise
             crashed = Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal")
-            await self._response.fail(crashed, self._protocol)
+            await self._response.fail(crashed)
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
@@ -150,9 +149,9 @@ class HttpRequest:
         """Answer the request. Raises `RequestFailed`."""
         endpoint = find_endpoint(self._method, self._path, self._headers)
         if endpoint is None:
-            self._protocol = path_protocol(self._path, self._headers)
+            self._body.protocol = path_protocol(self._path, self._headers)
         else:
-            self._protocol = endpoint.protocol
+            self._body.protocol = endpoint.protocol
             self._entry.verb, self._entry.protocol = endpoint.verb, endpoint.protocol
         check_head(self._scope["headers"], self._headers, self._query)
         if endpoint is not None and endpoint.verb == "ui" and self._service.monitor.recent is None:
@@ -178,7 +177,7 @@ class HttpRequest:
             return
         service = self._service
         if status := service.requests.refusal(self._client):
-            raise RequestFailed(busy_failure(status, self._busy_status, "requests"))
+            raise RequestFailed(busy_failure(status, self._body.protocol, "requests"))
         service.requests.take(self._client)
         self._is_counted = True
         if not service.access.allows_host(self._headers):
@@ -222,7 +221,7 @@ class HttpRequest:
             self._keys,
             self._client,
             self._scope.get("scheme") == "https",
-            partial(self._body.content, busy_status=self._busy_status),
+            self._body.content,
         )
         page = await operator_page(self._service, request)
         await self._response.send(page.status, page.content, page.headers)
@@ -244,30 +243,20 @@ class HttpRequest:
 
     # ── reading ──────────────────────────────────────────────────────────────
 
-    @property
-    def _busy_status(self) -> int:
-        """Return the protocol's status for a gateway that is busy."""
-        return server_api(self._protocol).overloaded_status
-
     async def _read_exchange(self, *, count: bool = False) -> Exchange:
         """Return the exchange of the request's body. Raises `RequestFailed`, also for a model the key may not use."""
         service, identity = self._service, self._identity
-        body = self._body
-        memories = service.memories
-        self._request_monitor.sent = sent = await body.json(
-            self._busy_status, self._protocol, lambda: memories.of(identity)
-        )
+        body, protocol, memories = self._body, self._body.protocol, service.memories
+        self._request_monitor.sent = sent = await body.json(lambda: memories.of(identity))
         whole = sent
-        if server_api(self._protocol).kept_replies is not None:
+        if server_api(protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, sent), body.run)
-        self._memory = service.memories.of(identity) if is_long(self._protocol, whole) else None
+        self._memory = memories.of(identity) if is_long(protocol, whole) else None
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
             previous = sent.get("previous_response_id") if whole is not sent else None
-            request = ClientRequest(
-                self._protocol, whole, self._path, self._headers, identity, count, previous, self._memory
-            )
+            request = ClientRequest(protocol, whole, self._path, self._headers, identity, count, previous, self._memory)
             is_simulated = service.simulate
             exchange = Exchange(request, service.names, service.keys, offline=is_simulated, simulate=is_simulated)
             exchange.notes += body.notes
@@ -300,7 +289,7 @@ class HttpRequest:
                 reply = await self._whole_reply(exchange, request)
             except CnllmError as error:
                 drop_frames(error)
-                await self._response.fail(await self._failure(exchange, error), self._protocol)
+                await self._response.fail(await self._failure(exchange, error))
                 return
             if exchange.lacks_counts(reply):
                 await self._body.run(lambda: exchange.tokens)
@@ -396,7 +385,7 @@ class HttpRequest:
     async def _stream(self, exchange: Exchange, request: Request, identity: str) -> None:
         """Call the model and send its reply as it arrives."""
         response, service = self._response, self._service
-        events_query = server_api(self._protocol).events_query
+        events_query = server_api(self._body.protocol).events_query
         if events_query is not None and events_query not in parse_qsl(self._query):
             response.array = JsonArray()
         response.watch_silence(exchange, service.ping, service.bounds.write_seconds, self._leave)
@@ -411,12 +400,12 @@ class HttpRequest:
             await response.write(exchange, exchange.end(reply), more=False)
         except (RequestFailed, Refused) as error:
             drop_frames(error)
-            await response.fail(self._failure_in(error), self._protocol, exchange)
+            await response.fail(self._failure_in(error), exchange)
         except CnllmError as error:
             drop_frames(error)
-            await response.fail(await self._failure(exchange, error), self._protocol, exchange)
+            await response.fail(await self._failure(exchange, error), exchange)
         except Diverged:
-            await response.fail(DIVERGED, self._protocol, exchange)
+            await response.fail(DIVERGED, exchange)
         finally:
             response.end_watch()
 
@@ -461,7 +450,7 @@ class HttpRequest:
         if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
             return operator_failure(error, model)
-        return failure_of(error, self._protocol, model=model, tokens=tokens, body=body)
+        return failure_of(error, self._body.protocol, model=model, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""
@@ -472,7 +461,9 @@ class HttpRequest:
 
     def _failure_in(self, error: RequestFailed | Refused) -> Failure:
         """Return the answer of an error that is one."""
-        return error.failure if isinstance(error, RequestFailed) else refusal_failure(error.refusal, self._protocol)
+        if isinstance(error, Refused):
+            return refusal_failure(error.refusal, self._body.protocol)
+        return error.failure
 
     async def _refuse(self, failure: Failure) -> None:
         """Answer with a failure. Those of one address that are answered early come at a pace."""
@@ -481,4 +472,4 @@ class HttpRequest:
             self._service.pace.add(self._client)
             if wait:
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
-        await self._response.fail(failure, self._protocol)
+        await self._response.fail(failure)

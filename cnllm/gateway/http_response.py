@@ -118,7 +118,7 @@ class HttpResponse:
 
     # ── a whole response ─────────────────────────────────────────────────────
 
-    async def fail(self, failure: Failure, protocol: str, exchange: Exchange | None = None) -> None:
+    async def fail(self, failure: Failure, exchange: Exchange | None = None) -> None:
         """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
         if len(failure.message) > _LONGEST_MESSAGE:  # it quotes what a client or an endpoint sent
             failure = replace(failure, message=f"{failure.message[:_LONGEST_MESSAGE]}…")
@@ -127,15 +127,15 @@ class HttpResponse:
             await self._write(exchange, exchange.failed(failure), more=False)
             return
         headers: Headers = [JSON, *failure_headers(failure)]
-        await self.send(failure.status, error_body(protocol, failure), headers)
+        await self.send(failure.status, error_body(self._body.protocol, failure), headers)
 
-    async def break_off(self, failure: Failure, protocol: str) -> None:
+    async def break_off(self, failure: Failure) -> None:
         """Answer with a failure in the middle of a request, unless a whole response has begun or nobody reads it."""
         if self.is_started and not self.is_stream:
             return
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_BREAK_SECONDS):
-                await self.fail(failure, protocol, self._exchange)
+                await self.fail(failure, self._exchange)
 
     async def send_json(self, data: Any) -> None:
         """Send a value as JSON."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from cnllm.gateway.endpoints import NO_WIRE
 from cnllm.gateway.exchange import read_body, read_remembered_body
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
-from cnllm.protocols import wire
+from cnllm.protocols import server_api, wire
 from cnllm.types import Note
 from cnllm.types.checks import short_text
 from cnllm.types.message_memory import MessageMemory
@@ -35,11 +36,15 @@ class ClientGone(BaseException):
 
 
 class RequestBody:
-    """The body of one request. What it takes of the bytes that all may hold is given back by `release`."""
+    """The body of one request. What it takes of the bytes that all may hold is given back by `release`.
+
+    `protocol` is that of the client, once it is known.
+    """
 
     def __init__(self, service: Service, headers: Mapping[str, str], receive: Receive, client: str) -> None:
         self.size = 0
         self.is_read = False
+        self.protocol = NO_WIRE
         self.notes: list[Note] = []  # on changes of the body
         self._is_long = False  # work on it may take long
         self._headers = headers
@@ -50,13 +55,13 @@ class RequestBody:
         self._client = client
         self._is_late = False
 
-    async def json(self, busy_status: int, protocol: str, memory: Callable[[], MessageMemory]) -> dict[str, Any]:
+    async def json(self, memory: Callable[[], MessageMemory]) -> dict[str, Any]:
         """Return the JSON object. A long one is parsed in a thread, unless the client's memory has most of it.
 
         Raises as `content` does.
         """
-        content = await self.content(self._bounds.body_bytes, busy_status)
-        kept = None
+        content = await self.content(self._bounds.body_bytes)
+        protocol, kept = self.protocol, None
         if _REMEMBERED <= len(content) <= MOST_VALUES:
             kept = memory()
             if (body := read_remembered_body(content, protocol, kept, _NEW)) is not None:
@@ -72,17 +77,14 @@ class RequestBody:
 
         return await self.run(read)
 
-    async def content(self, limit: int, busy_status: int) -> bytes:
-        """Return the bytes. Raises `ClientGone`, and `RequestFailed` for too many, late or compressed ones.
-
-        `busy_status` is the status of a refusal where all clients hold too much.
-        """
+    async def content(self, limit: int) -> bytes:
+        """Return the bytes. Raises `ClientGone`, and `RequestFailed` for too many, late or compressed ones."""
         if (coding := self._headers.get("content-encoding", "").strip().lower()) not in ("", "identity"):
             sentence = f"content-encoding: {short_text(coding)} is not read; send the body uncompressed"
             raise RequestFailed(Failure(415, sentence, "content_encoding"))
         if _length(self._headers) > limit:
             raise RequestFailed(_too_long(limit))
-        self._take(_length(self._headers), busy_status)
+        self._take(_length(self._headers))
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -103,7 +105,7 @@ class RequestBody:
                 if size > limit:
                     raise RequestFailed(_too_long(limit))
                 if size > self.size:
-                    self._take(size - self.size, busy_status)
+                    self._take(size - self.size)
                 pieces.append(piece)
                 if not message.get("more_body"):
                     self.is_read = True
@@ -129,12 +131,12 @@ class RequestBody:
             self._held.give(self._client, self.size)
             self.size = 0
 
-    def _take(self, size: int, busy_status: int) -> None:
+    def _take(self, size: int) -> None:
         """Count bytes that are held. Raises `RequestFailed` beyond the bound."""
         if not size:
             return
         if status := self._held.refusal(self._client, size):
-            raise RequestFailed(busy_failure(status, busy_status, "bytes"))
+            raise RequestFailed(busy_failure(status, self.protocol, "bytes"))
         self._held.take(self._client, size)
         self.size += size
 
@@ -169,12 +171,13 @@ def ends_connection(headers: Mapping[str, str]) -> bool:
     return "transfer-encoding" in headers or "expect" in headers or _length(headers) > _CLOSING
 
 
-def busy_failure(status: int, busy_status: int, what: str) -> Failure:
-    """Return the answer where clients hold too much; `busy_status` is the protocol's for a gateway that is busy."""
+def busy_failure(status: int, protocol: str, what: str) -> Failure:
+    """Return the answer where one client holds too much (429), or where all do."""
     if status == 429:
         message = f"this address holds too many {what} of the gateway; try again in 1 second"
         return Failure(429, message, "too_many_requests", 1.0)
-    return Failure(busy_status, f"the gateway's clients hold too many {what}; try again in 1 second", "overloaded", 1.0)
+    status = server_api(protocol).overloaded_status
+    return Failure(status, f"the gateway's clients hold too many {what}; try again in 1 second", "overloaded", 1.0)
 
 
 def _length(headers: Mapping[str, str]) -> int:
