@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cnllm.errors import ERRORS, EndpointError
 from cnllm.store.records import TurnError, stored_cost, sum_by_currency
@@ -80,11 +79,13 @@ class CostReport(Struct, frozen=True, kw_only=True):
 
 
 class _TurnCost(Struct, frozen=True):
-    label: str
     usage: Usage | None
     cost: Cost | None
     complete: bool
     repeated: bool = False
+
+
+_NO_CHARGE = _TurnCost(Usage(input=0, output=0, cached=0), None, True)
 
 
 def sum_costs(
@@ -93,11 +94,11 @@ def sum_costs(
     """Sum the turns that were sent to endpoints: since a time (ISO 8601, UTC), of one conversation, or all."""
     groups: dict[str, list[_TurnCost]] = {}
     free = 0
-    for turn in _turns(file, by, since, conversation):
+    for label, turn in _turns(file, by, since, conversation):
         if turn is None:
             free += 1
         else:
-            groups.setdefault(turn.label, []).append(turn)
+            groups.setdefault(label, []).append(turn)
     rows = [_row(label, turns) for label, turns in groups.items()]
     total = _row("", [turn for turns in groups.values() for turn in turns])
     if by == "model":
@@ -105,26 +106,22 @@ def sum_costs(
     return CostReport(by=by, rows=rows, total=total, free=free)
 
 
-def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: str | None) -> Iterator[_TurnCost | None]:
-    """Yield the turns in order; None for one that cost nothing, because no endpoint was asked."""
+def _turns(
+    file: DatabaseFile, by: Grouping, since: str | None, conversation: str | None
+) -> Iterator[tuple[str, _TurnCost | None]]:
+    """Yield the turns in order, with their labels; None for one that cost nothing, because no endpoint was asked."""
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
     query = f"SELECT conversation, began, model, tag, key, origin, {_COST_COLUMNS} FROM turns WHERE {where} ORDER BY id"
     for id_, began, model, tag, key, origin, *charge in file.rows(query, *values):
         if origin in ("simulated", "replayed"):
-            yield None
+            yield "", None
             continue
         labels = {"model": as_text(model), "conversation": as_text(id_), "tag": as_text(tag) or _NO_TAG}
         labels["provider"] = labels["model"].partition("/")[0]
         labels["key"] = as_text(key) or _NO_KEY
-        label = labels.get(by) or _local_day(as_text(began))
-        found = _charge(*charge)
-        yield (
-            _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
-            if found is None
-            else replace(found, label=label)
-        )
+        yield labels.get(by) or _local_day(as_text(began)), _charge(*charge) or _NO_CHARGE
 
 
 def _charge(
@@ -141,7 +138,7 @@ def _charge(
     cost = None if "price-peak" in codes and bill is None else _cost(amount, currency, bill)
     repeated = not codes.isdisjoint(_REPEATED)
     is_complete = cost is not None and cost.complete and not error and not repeated
-    return _TurnCost("", _decode(usage, Usage), cost, is_complete, repeated)
+    return _TurnCost(_decode(usage, Usage), cost, is_complete, repeated)
 
 
 def _row(label: str, turns: list[_TurnCost]) -> CostRow:
