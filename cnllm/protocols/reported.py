@@ -29,7 +29,6 @@ __all__ = [
     "find_fault",
     "finish_kind",
     "finish_word",
-    "index_text",
     "is_error",
     "key_name",
     "known_keys",
@@ -173,16 +172,17 @@ class Candidates:
     In a stream that is known at its end: until then the other candidates wait.
     """
 
-    __slots__ = ("is_found", "waiting")
+    __slots__ = ("_word", "is_found", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, word: str) -> None:
+        self._word = word  # for a candidate, as the wire calls it
         self.is_found = False  # the one with index 0 has come
         self.waiting: list[dict[str, Any]] = []
 
     def pick(
         self, choices: Any, is_empty: Callable[[dict[str, Any]], bool], *, whole: bool
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the candidates of a chunk, or of a body, that are the reply, and those that are left out."""
+    ) -> tuple[list[dict[str, Any]], list[Note]]:
+        """Return the candidates of a chunk, or of a body, that are the reply, and notes on those that are left out."""
         found: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         index = _first_index(choices) if whole and type(choices) is list else 0
@@ -200,7 +200,7 @@ class Candidates:
         elif not self.is_found:
             self.waiting += others
             others = []
-        return found, others
+        return found, [self._note(choice) for choice in others]
 
     def rest(self) -> list[dict[str, Any]]:
         """Return the candidates that are the reply because no other one came."""
@@ -208,10 +208,10 @@ class Candidates:
         index = _first_index(waiting)
         return [choice for choice in waiting if _index(choice, 0) == index]
 
-
-def index_text(choice: dict[str, Any]) -> str:
-    """Return the index of a candidate, for a note."""
-    return repr(choice["index"]) if "index" in choice else "without an index"
+    def _note(self, choice: dict[str, Any]) -> Note:
+        """Return the note on a candidate that is left out."""
+        index = repr(choice["index"]) if "index" in choice else "without an index"
+        return Note("choice-dropped", "n", f"{self._word} {index}", f"left out: the first {self._word} is the reply")
 
 
 def _index(choice: dict[str, Any], position: int) -> Any:
@@ -268,20 +268,15 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
 
 
 @lru_cache(maxsize=256)
-def _paths(flags: Flags) -> tuple[str, ...]:
-    """Return all declared paths of counts."""
-    paths = flags.usage or _NONE
-    lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
-    return tuple([path for names in lists for path in names or ()])
-
-
-@lru_cache(maxsize=256)
 def known_keys(flags: Flags) -> frozenset[str]:
     """Return the declared paths of counts, and their first keys.
 
     The hourly writes and the tokens of tools are not among them: a gateway passes such counts on as they came.
     """
-    return frozenset([*_paths(flags), *(path.partition(".")[0] for path in _paths(flags))])
+    paths = flags.usage or _NONE
+    lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
+    declared = [path for names in lists for path in names or ()]
+    return frozenset([*declared, *(path.partition(".")[0] for path in declared)])
 
 
 def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
@@ -369,8 +364,18 @@ def _bound(count: int) -> int | None:
     return count if count <= LARGEST_COUNT else None
 
 
-def add_counts(counts: dict[str, Any], addition: dict[str, Any], flags: Flags) -> Iterator[Piece]:
-    """Merge counts that come in parts into the known ones, and yield all of them."""
+def add_counts(
+    counts: dict[str, Any], data: dict[str, Any], flags: Flags, left_out: Sequence[str] = ()
+) -> Iterator[Piece]:
+    """Merge the counts in a chunk, which come in parts, into the known ones, and yield all of them.
+
+    Without counts in it there is nothing to yield. `left_out` are keys of them that say nothing.
+    """
+    addition = get_first(data, flags.usage.at if flags.usage else None)
+    if type(addition) is not dict:
+        return
+    if left_out:
+        addition = {key: value for key, value in addition.items() if key not in left_out}
     last = addition if counts else None
     yield from merge_with_notes(counts, addition)
     yield from count_pieces(counts, flags, last)

@@ -36,7 +36,6 @@ from cnllm.protocols.reported import (
     Candidates,
     add_counts,
     find_fault,
-    index_text,
     is_error,
     number_text,
     read_finish,
@@ -71,7 +70,7 @@ class ChatDecoder:
         self._plain_keys, self._choice_keys = _answer_keys(flags)
         self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
-        self._candidates = Candidates()
+        self._candidates = Candidates("choice")
         self._is_answered = False  # a choice came
         self._has_answer = False  # text or a call came
         self._has_calls = self._has_reasoning = False  # a call came, reasoning in a field came
@@ -107,19 +106,16 @@ class ChatDecoder:
             for key in EXTRA_KEYS:
                 if type(value := data.get(key)) in (str, dict) and value:
                     out.append(ExtraPiece(key, value))
-            usage = get_first(data, flags.usage.at if flags.usage else None)
-            if type(usage) is dict:
-                out += add_counts(self._counts, usage, flags)
-        left_out: list[dict[str, Any]] = []
+            out += add_counts(self._counts, data, flags)
+        left_out: list[Note] = []
         if self._candidates.is_found and _is_only_choice(choices):
             found = choices
         else:
             found, left_out = self._candidates.pick(choices, _is_empty, whole=whole)
         for choice in found:
             self._choice(choice, out, whole=whole)
-        for choice in left_out:
-            did = "left out: the first choice is the reply"
-            out.append(Note("choice-dropped", "n", f"choice {index_text(choice)}", did))
+        if left_out:
+            out += left_out
         if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
@@ -238,8 +234,8 @@ class ChatDecoder:
             out.append(OpaquePiece(content))
         if annotations := message.get("annotations"):
             out += _annotations(annotations)
-        if images := message.get("images"):
-            out += _images(images)
+        if (images := message.get("images")) and type(images) is list:
+            out += [_medium(image) for image in images if image]
         if type(audio := message.get("audio")) is dict:
             self._add_audio(audio)
             if whole:
@@ -341,13 +337,6 @@ def _annotations(annotations: Any) -> Iterator[Piece]:
             yield ExtraPiece("annotations", [annotation])
 
 
-def _images(images: Any) -> Iterator[Piece]:
-    """Give the images beside the content of a message."""
-    for image in images if type(images) is list else ():
-        if image:
-            yield _medium(image)
-
-
 def _medium(part: Any) -> Piece:
     """Return a part as a medium; one that is none is stored whole."""
     media = as_media(part) if type(part) is dict else None
@@ -407,16 +396,7 @@ def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
 
 def _as_functions(items: Any, open_inputs: set[Any], *, whole: bool) -> Any:
     """Return the items of a message or a delta; those of custom tools, and of unknown kinds, are ones of functions."""
-    if type(items) is not list or not any(_is_custom(item) or _kind(item) for item in items):
-        return items
-    return [
-        _as_function(item, open_inputs, whole=whole)
-        if _is_custom(item)
-        else item
-        if (kind := _kind(item)) is None
-        else {**item, "function": {"name": kind, "arguments": item[kind]}}
-        for item in items
-    ]
+    return [_as_function(item, open_inputs, whole=whole) for item in items] if type(items) is list else items
 
 
 def _kind(item: Any) -> str | None:
@@ -433,16 +413,14 @@ def _end_inputs(open_inputs: set[Any]) -> list[dict[str, Any]]:
     return items
 
 
-def _is_custom(item: Any) -> bool:
-    """Whether an item is a call of a custom tool, or a piece of one."""
-    return type(item) is dict and type(item.get("custom")) is dict
-
-
-def _as_function(item: dict[str, Any], open_inputs: set[Any], *, whole: bool) -> dict[str, Any]:
-    """Return the item of a function for one of a custom tool."""
-    custom, index = item["custom"], item.get("index")
+def _as_function(item: Any, open_inputs: set[Any], *, whole: bool) -> Any:
+    """Return the item of a function for one of a custom tool, or of an unknown kind; any other one as it is."""
+    custom = item.get("custom") if type(item) is dict else None
+    if type(custom) is not dict:
+        kind = _kind(item)
+        return item if kind is None else {**item, "function": {"name": kind, "arguments": item[kind]}}
     input = custom.get("input")
-    index = index if type(index) is int else None
+    index = item["index"] if type(item.get("index")) is int else None
     arguments = custom_arguments(input if type(input) is str else "")[1]
     if not whole:
         head, _, text = arguments[:-2].partition(':"')  # without the end of the text and of the object

@@ -42,7 +42,6 @@ from cnllm.protocols.reported import (
     as_count,
     count_pieces,
     find_fault,
-    index_text,
     merge_with_notes,
     read_finish,
 )
@@ -71,7 +70,7 @@ class GeminiDecoder:
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
-        self._candidates = Candidates()
+        self._candidates = Candidates("candidate")
         self._has_finish = False
         self._about: dict[str, Any] = {}  # keys of the candidate that are not decoded, so far
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}  # the items of lists in these, so far, by their content
@@ -95,9 +94,7 @@ class GeminiDecoder:
         found, left_out = self._candidates.pick(candidates, _is_empty, whole=whole)
         for candidate in found:
             yield from self._candidate(candidate, whole=whole)
-        for candidate in left_out:
-            did = "left out: the first candidate is the reply"
-            yield Note("choice-dropped", "n", f"candidate {index_text(candidate)}", did)
+        yield from left_out
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
     def end(self) -> list[Piece]:

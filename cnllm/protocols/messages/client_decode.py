@@ -7,12 +7,10 @@ go back with it as received: signatures, citations, and whole blocks of unknown 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
-from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
     ANOTHER,
@@ -66,7 +64,7 @@ class MessagesDecoder:
         self._start = ReplyStart()
         self._has_block = False  # a block has begun
         self._has_reason = False  # a stop reason came
-        self._counts: dict[str, Any] = {}  # so far
+        self._counts: dict[str, Any] = {}  # so far; a zero never replaces a known one
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one event of a stream, or with `whole` of one body."""
@@ -92,7 +90,9 @@ class MessagesDecoder:
                 yield from self._blocks(message.get("content"))
                 yield from self._finish(message)
                 yield from _about(message)
-                yield from self._count(message, is_start=True)
+                # The output of the start is a token or two of the first answer, whatever follows: it says nothing.
+                outputs = (self._flags.usage and self._flags.usage.output) or ()
+                yield from add_counts(self._counts, message, self._flags, outputs)
         elif kind == "content_block_start":
             yield from self._close()
             yield from self._begin_block(data.get("content_block"), data.get("index"))
@@ -119,7 +119,7 @@ class MessagesDecoder:
             if kind == _ENDS[1] and not is_torn:  # neither the block has an end nor the message a reason
                 self._start.has_ended = True
                 yield ENDED
-        yield from self._count(data)
+        yield from add_counts(self._counts, data, self._flags)
 
     def end(self) -> Iterator[Piece]:
         """Close the block that was cut."""
@@ -135,18 +135,6 @@ class MessagesDecoder:
             yield finish
             if finish.kind is None:
                 yield ExtraPiece("stop_reason", finish.word)
-
-    def _count(self, data: dict[str, Any], *, is_start: bool = False) -> Iterator[Piece]:
-        """Merge the counts, which come in parts. A zero never replaces a known count.
-
-        The output of the start is a token or two of the first answer, whatever follows: it says nothing.
-        """
-        usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
-        if type(usage) is dict:
-            if is_start:
-                outputs = (self._flags.usage and self._flags.usage.output) or ()
-                usage = {key: value for key, value in usage.items() if key not in outputs}
-            yield from add_counts(self._counts, usage, self._flags)
 
     # ── blocks ────────────────────────────────────────────────────────────────
 
@@ -252,15 +240,15 @@ class _Block:
     `input` is the input of a call in the block itself; pieces of it that follow replace it.
     """
 
-    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position")
+    __slots__ = ("_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position")
 
     def __init__(self, kind: str, position: Any, other_keys: dict[str, Any]) -> None:
         self.kind = kind
         self.position = position
-        self.other_keys = other_keys
+        # Lists may grow, and those of a chunk must not change.
+        self.other_keys = {key: [*value] if type(value) is list else value for key, value in other_keys.items()}
         self.input: Any = None
         self.pieces: list[str] = []
-        self._own_lists: dict[str, list[Any]] = {}  # lists that grow
         self._texts: dict[str, list[str]] = {}  # texts that grow, in pieces
         self._sizes: dict[str, int] = {}  # lengths of these texts
 
@@ -269,26 +257,20 @@ class _Block:
         for key, value in delta.items():
             if key == "type":
                 continue
-            previous, list_key = self.other_keys.get(key), f"{key}s"
-            if key == "citation" or (previous is None and type(self.other_keys.get(list_key)) is list):
-                self._own_list(list_key).append(value)
+            previous = self.other_keys.get(key)
+            items: Any = self.other_keys.get(f"{key}s")
+            if key == "citation" and type(items) is not list:
+                items = self.other_keys["citations"] = []
+            if key == "citation" or (previous is None and type(items) is list):
+                items.append(value)
             elif type(previous) is str and type(value) is str:
                 self._text(key, previous, value)
             elif type(previous) is list and type(value) is list:
-                self._own_list(key).extend(value)
+                previous.extend(value)
             else:
-                self.other_keys[key] = value
-                self._own_lists.pop(key, None)
+                self.other_keys[key] = [*value] if type(value) is list else value
                 self._texts.pop(key, None)
                 self._sizes.pop(key, None)
-
-    def _own_list(self, key: str) -> list[Any]:
-        """Return a list of the block's own that may change: the list of a chunk must not."""
-        own_list = self._own_lists.get(key)
-        if own_list is None:
-            previous = self.other_keys.get(key)
-            own_list = self._own_lists[key] = self.other_keys[key] = list(previous) if type(previous) is list else []
-        return own_list
 
     def _text(self, key: str, previous: str, text: str) -> None:
         """Append text to a key."""
@@ -362,10 +344,7 @@ class _BlockDelta(msgspec.Struct, gc=False):
     error: None = None
 
 
-@lru_cache(maxsize=1)
-def _decoder() -> msgspec.json.Decoder[_BlockDelta]:
-    """Return the decoder of the most common event."""
-    return msgspec.json.Decoder(_BlockDelta)
+_decode_delta = msgspec.json.Decoder(_BlockDelta).decode
 
 
 def fast_decoder(flags: Flags) -> FastDecoder | None:
@@ -376,7 +355,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     places = (*((flags.usage and flags.usage.at) or ()), *((flags.error and flags.error.at) or ()))
     if not {path.partition(".")[0] for path in places} <= {"usage", "error"}:
         return None
-    decode = _decoder().decode
+    decode = _decode_delta
 
     def read(text: bytes) -> tuple[str, str | None] | None:
         """Decode one event."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
     ANOTHER,
@@ -55,23 +55,22 @@ __all__ = ["ResponsesDecoder", "fast_decoder"]
 class ResponsesDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_flags", "_records")
+    __slots__ = ("_records",)
 
     reads_all = False
 
     def __init__(self, flags: Flags) -> None:
-        self._flags = flags
-        self._records = OutputRecords()
+        self._records = OutputRecords(flags)
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one event, or with `whole` of one body."""
         kind = data.get("type")
         read = _EVENTS.get(kind) if type(kind) is str and not whole else None
         if read is not None:
-            yield from read(data, self._flags, self._records)
+            yield from read(data, self._records)
         elif whole or type(data.get("output")) is list:
-            yield from _response(data, self._flags, self._records, is_final=True)
-        elif (fault := find_fault(data, self._flags, None)) is not None:
+            yield from _response(data, self._records, is_final=True)
+        elif (fault := find_fault(data, self._records.flags, None)) is not None:
             yield Fault(fault)
 
     def end(self) -> tuple[()]:
@@ -89,11 +88,11 @@ _ABOUT = (
 # ── the reply as a whole ──────────────────────────────────────────────────────
 
 
-def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_final: bool) -> Iterator[Piece]:
+def _response(data: dict[str, Any], records: OutputRecords, *, is_final: bool) -> Iterator[Piece]:
     """Decode the reply as one object; `is_final`: this is its final version."""
     yield Head(data.get("id"), data.get("model"), data.get("created_at"))
     output = data.get("output")
-    if (fault := find_fault(data, flags, type(output) is list)) is not None:
+    if (fault := find_fault(data, records.flags, type(output) is list)) is not None:
         yield Fault(fault)
     if type(output) is list:
         yield ANSWERED
@@ -103,17 +102,15 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
                 if type(item) is dict:
                     item = as_function_call(item)
                     record = matches.match(item) or records.add(item_type(item), item)
-                    yield from complete_item(item, record, flags, records)
+                    yield from complete_item(item, record, records)
     if is_final:
         for key in _ABOUT:
             if value := data.get(key):
                 yield ExtraPiece(key, value)
-    usage = get_first(data, flags.usage.at if flags.usage else None)
-    if type(usage) is dict:
-        yield from add_counts(records.usage, usage, flags)
+    yield from add_counts(records.counts, data, records.flags)
     if is_final:
-        yield from _finish(data.get("status"), flags)
-        reason = read_finish(get(data, "incomplete_details.reason"), flags)
+        yield from _finish(data.get("status"), records.flags)
+        reason = read_finish(get(data, "incomplete_details.reason"), records.flags)
         if reason is not None:  # it counts, and not the status
             yield REFUSED if reason.kind == "content_filter" else FinishWord(finish_word(data.get("status")), "length")
             if reason.kind is None:
@@ -129,7 +126,7 @@ def _finish(word: Any, flags: Flags) -> Iterator[Piece]:
             yield ENDED
 
 
-def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _response_started(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its beginning."""
     response = data.get("response")
     if type(response) is not dict:
@@ -138,24 +135,24 @@ def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords
     if is_first and records.start.is_another(response.get("id"), has_content=bool(records.all)):
         yield ANOTHER
         return
-    yield from _response(response, flags, records, is_final=False)
+    yield from _response(response, records, is_final=False)
 
 
-def _response_ended(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _response_ended(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its end. A status that says that the reply goes on outranks its name."""
     response = data.get("response")
     records.start.has_ended = True
     status = ""
     if type(response) is dict:
-        yield from _response(response, flags, records, is_final=True)
+        yield from _response(response, records, is_final=True)
         status = finish_word(response.get("status"))
     word = str(data["type"]).rpartition(".")[2]
     word = "completed" if word == "done" else word
     if not status or word != "completed":
-        yield from _finish(word, flags)
+        yield from _finish(word, records.flags)
 
 
-def _error_event(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _error_event(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode an error event: the error is an object of its own, or stands in the event's own keys."""
     inner = data.get("error")
     yield Fault(inner if inner else {k: v for k, v in data.items() if k not in ("type", "sequence_number")})
@@ -164,7 +161,7 @@ def _error_event(data: dict[str, Any], flags: Flags, records: OutputRecords) -> 
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _item_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _item_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Begin an item. Of a call the known keys are given; all other items are given by their pieces."""
     item = data.get("item")
     if type(item) is not dict:
@@ -177,7 +174,7 @@ def _item_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> I
         yield CallEnd(record.number, False)  # until its end comes
 
 
-def _item_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _item_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """End an item, which comes as a whole."""
     item = data.get("item")
     if type(item) is not dict:
@@ -186,7 +183,7 @@ def _item_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> It
     item = as_function_call(item)
     event_keys = {"output_index": data.get("output_index"), "item_id": item.get("id")}
     record = records.find(item_type(item), event_keys)
-    yield from complete_item(item, record, flags, records)
+    yield from complete_item(item, record, records)
     record.done = True
     if records.current_part is None or records.current_part[0] is record:
         records.current_part = None
@@ -202,7 +199,7 @@ def _index(data: dict[str, Any]) -> int:
     return index if type(index) is int and index > 0 else 0
 
 
-def _text_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _text_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a message."""
     text = data.get("delta")
     if type(text) is not str or not text:
@@ -216,18 +213,18 @@ def _text_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> I
             yield ExtraPiece("logprobs", tokens)
 
 
-def _refusal_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _refusal_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a refusal."""
     yield from REFUSAL
-    yield from _text_delta(data, flags, records)
+    yield from _text_delta(data, records)
 
 
-def _text_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _text_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a whole part of a message. It counts only if it did not come in pieces."""
     part = data.get("part")
     part_data = part if type(part) is dict else data
     if part_data.get("type") == "reasoning_text":
-        yield from _reasoning_done({**data, "text": part_data.get("text")}, flags, records, "content")
+        yield from _reasoning_done({**data, "text": part_data.get("text")}, records, "content")
         return
     is_refusal = type(part_data.get("refusal")) is str
     text = part_data.get("refusal" if is_refusal else "text")
@@ -240,14 +237,12 @@ def _text_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> It
     yield from whole_text(record, index, text, records)
 
 
-def _annotation_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _annotation_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a source of a part of a message."""
     yield from annotation_pieces(records.find("message", data), _index(data), data.get("annotation"))
 
 
-def _reasoning_delta(
-    data: dict[str, Any], flags: Flags, records: OutputRecords, reasoning_field: str
-) -> Iterator[Piece]:
+def _reasoning_delta(data: dict[str, Any], records: OutputRecords, reasoning_field: str) -> Iterator[Piece]:
     """Decode a piece of reasoning, from the one field that counts. For another item that may be another field."""
     text = data.get("delta")
     if type(text) is not str or not text:
@@ -260,9 +255,7 @@ def _reasoning_delta(
         yield ReasoningPiece(text, reasoning_field, is_only=True)
 
 
-def _reasoning_done(
-    data: dict[str, Any], flags: Flags, records: OutputRecords, reasoning_field: str
-) -> Iterator[Piece]:
+def _reasoning_done(data: dict[str, Any], records: OutputRecords, reasoning_field: str) -> Iterator[Piece]:
     """Decode whole reasoning. It counts only if none came in pieces; there may be several such parts."""
     record = records.find("reasoning", data)
     if record.reasoning_field is None and 0 not in record.parts:
@@ -281,7 +274,7 @@ def _reasoning_done(
     yield ReasoningPiece(text, reasoning_field, is_only=True)
 
 
-def _arguments_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _arguments_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a call's arguments."""
     if not (piece := arguments_text(data.get("delta"))):
         return
@@ -292,7 +285,7 @@ def _arguments_delta(data: dict[str, Any], flags: Flags, records: OutputRecords)
     yield from call_pieces(record, piece, records)
 
 
-def _arguments_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _arguments_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole arguments of a call."""
     if data.get("arguments") is None:
         return
@@ -303,7 +296,7 @@ def _arguments_done(data: dict[str, Any], flags: Flags, records: OutputRecords) 
     yield CallEnd(record.number, not record.unfinished)
 
 
-def _input_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _input_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a custom tool's input as one of the arguments of its function."""
     piece = data.get("delta")
     if type(piece) is not str or not piece:
@@ -311,16 +304,16 @@ def _input_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> 
     record = records.find("function_call", data)
     before, _, after = custom_arguments(piece)[1].partition(":")
     text = after[1:-2]
-    yield from _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, flags, records)
+    yield from _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, records)
 
 
-def _input_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _input_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole input of a custom tool."""
     if type(data.get("input")) is str:
-        yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, flags, records)
+        yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, records)
 
 
-_EVENTS: dict[str, Callable[[dict[str, Any], Flags, OutputRecords], Iterator[Piece]]] = {
+_EVENTS: dict[str, Callable[[dict[str, Any], OutputRecords], Iterator[Piece]]] = {
     "error": _error_event,
     "response.created": _response_started,
     "response.queued": _response_started,

@@ -85,13 +85,14 @@ class ItemRecord:
 class OutputRecords:
     """The records of a reply: by position in the output, by id, by kind, and the part that is being written."""
 
-    def __init__(self) -> None:
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
         self.all: list[ItemRecord] = []
         self.at: dict[int, ItemRecord] = {}
         self.ids: dict[str, ItemRecord] = {}
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
-        self.usage: dict[str, Any] = {}
+        self.counts: dict[str, Any] = {}  # of tokens, so far
         self.start = ReplyStart()
         self._part_count = 0
 
@@ -176,23 +177,23 @@ def as_function_call(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "type": "function_call", "arguments": arguments, "input": ""}
 
 
-def complete_item(item: dict[str, Any], record: ItemRecord, flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def complete_item(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
     """Give the parts of a whole item that have not come, and the seal of the item.
 
     The version at the end of the item stays; the whole reply adds only keys that were missing there. A status counts
     in each version: a call that is unfinished in one of them is no whole call, and such a message is one cut short.
     But a call that a program of the endpoint's makes is in progress until the client answers it.
     """
-    finish = read_finish(item.get("status"), flags)
+    finish = read_finish(item.get("status"), records.flags)
     kind = None if finish is None else finish.kind
     if record.kind == "function_call":
         record.unfinished = record.unfinished or (kind in _UNFINISHED and not (kind == "pending" and _by_program(item)))
-        yield from _missing_parts(item, record, flags, records)
+        yield from _missing_parts(item, record, records)
         yield CallEnd(record.number, not record.unfinished)
         return
     if record.kind == "message" and finish is not None and kind == "length":
         yield finish
-    yield from _missing_parts(item, record, flags, records)
+    yield from _missing_parts(item, record, records)
 
 
 def _by_program(item: dict[str, Any]) -> bool:
@@ -200,7 +201,7 @@ def _by_program(item: dict[str, Any]) -> bool:
     return bool(get(item, "caller.type") == "program")
 
 
-def _missing_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _missing_parts(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
     """Give the parts of a whole item that have not come, and its seal."""
     if record.done:
         record.repeats += 1
@@ -215,7 +216,7 @@ def _missing_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, recor
     if record.kind == "message":
         yield from _message(item, record, records)
     elif record.kind == "reasoning":
-        yield from _reasoning_item(item, record, flags, records)
+        yield from _reasoning_item(item, record, records)
     elif record.kind == "function_call":
         record.unfinished = record.unfinished or _differ("".join(record.raw), item.get("arguments"))
         yield from read_call(item, record, records, item.get("arguments"))
@@ -279,10 +280,10 @@ def annotation_pieces(record: ItemRecord, index: int, annotation: Any) -> Iterat
         yield CitationPiece(annotation, annotation.get("url"), title, start, end, part=part)
 
 
-def _reasoning_item(item: dict[str, Any], record: ItemRecord, flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+def _reasoning_item(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
     """Give the missing reasoning of an item, and its seal."""
     if 0 not in record.parts:
-        text, reasoning_field = _reasoning_text(item, flags)
+        text, reasoning_field = _reasoning_text(item, records.flags)
         yield from begin_part(record, 0, "thought", records)
         if text:
             yield ReasoningPiece(text, reasoning_field, is_only=True)
