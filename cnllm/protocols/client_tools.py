@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cnllm.types import Note, ToolCall
+from cnllm.types.tools import custom_input
 
 __all__ = [
     "ArgumentReader",
@@ -91,6 +92,11 @@ class InputReader:
             self._state, self._pending = "other", ""  # nothing after the input counts
         self._parts.append(out)
         return out
+
+    def end(self, call: ToolCall) -> str:
+        """Return the text that is left to write when the call has ended; nothing where what was written differs."""
+        whole, text = custom_input(call), self.text
+        return whole[len(text) :] if whole.startswith(text) else ""
 
 
 def arguments_text(call: ToolCall) -> str:

@@ -16,12 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import merge_patch
-from cnllm.types import Citation, Part, Seal, ToolCallStart
+from cnllm.types import Citation, Part, Seal
+from cnllm.types.parts import seal_data
 
 __all__ = [
     "TokenField",
+    "citation_fields",
     "is_refusal",
-    "own_data",
     "reply_id",
     "select_keys",
     "stream_id",
@@ -50,6 +51,16 @@ def is_refusal(extra: Mapping[str, Any]) -> bool:
     return extra.get("refusal") is True
 
 
+def citation_fields(citation: Citation, offset: int = 0) -> dict[str, Any]:
+    """Return the fields of a source of a text that begins at an offset, as two of the protocols have them.
+
+    The range is empty where the source is for no piece of the text.
+    """
+    start, end = max((citation.start or 0) - offset, 0), max((citation.end or 0) - offset, 0)
+    url, title = citation.url or "", citation.title or citation.url or ""
+    return {"start_index": start, "end_index": end, "title": title, "url": url}
+
+
 def stream_id(id: str, prefix: str) -> str:
     """Return the id of a stream: the caller's own, unless it has the form of another protocol."""
     return reply_id(id, prefix, is_own=_FOREIGN_PREFIX.match(id) is None)
@@ -71,12 +82,6 @@ def with_counts(counts: dict[str, Any], extra: dict[str, Any], names: Mapping[st
 def select_keys(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the keys of data with these names, as far as they are there."""
     return {name: data[name] for name in names if name in data}
-
-
-def own_data(sealed: Part | Citation | ToolCallStart, protocol: str) -> dict[str, Any]:
-    """Return the data that go back with a part, a call or a source, if they are from this protocol; else none."""
-    seal = sealed.seal
-    return seal.data if seal is not None and seal.protocol == protocol and type(seal.data) is dict else {}
 
 
 _STANDARD = str.maketrans("-_", "+/")
@@ -103,15 +108,8 @@ class TokenField(Struct, frozen=True):
 
     def read(self, part: Part) -> str | None:
         """Return the token of a part, or None."""
-        seal = part.seal
-        if (
-            type(part) not in self.kinds
-            or seal is None
-            or seal.protocol != self.protocol
-            or type(seal.data) is not dict
-        ):
-            return None
-        token = next((value for name in self.names if isinstance(value := seal.data.get(name), str) and value), None)
+        data = seal_data(part.seal, self.protocol) if type(part) in self.kinds else {}
+        token = next((value for name in self.names if isinstance(value := data.get(name), str) and value), None)
         return _decode(token) if self.is_bytes and token is not None else token
 
     def write(self, part: Part, token: str) -> Part:

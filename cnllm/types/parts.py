@@ -24,6 +24,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "seal_data",
 ]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -60,6 +61,13 @@ class Seal(Struct, frozen=True, omit_defaults=True):
     provider: str
     model: str
     data: Any = None
+
+
+def seal_data(seal: Seal | None, protocol: str | None = None) -> dict[str, Any]:
+    """Return the data of a seal, of this protocol if one is named; empty where there are none, or no object."""
+    if seal is None or type(seal.data) is not dict or protocol not in (None, seal.protocol):
+        return {}
+    return seal.data
 
 
 class Text(Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True):

@@ -53,6 +53,11 @@ class Function(Struct, frozen=True):
     custom: dict[str, Any] | None = None
     search: WebSearch | None = None
 
+    def head(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return the name and the description as every wire has them. `names` renames functions."""
+        head = {"name": names.get(self.name, self.name)}
+        return head if self.description is None else {**head, "description": self.description}
+
 
 def check_names(tools: Sequence[Any]) -> None:
     """Raise `ValueError` where two different functions have one name: a call of it would be ambiguous.

@@ -30,9 +30,13 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     if request.tools:
         body["tools"] = _tools(request.tools, flags, request.names)
         if request.choice is not None:
-            body["tool_choice"] = _choice(request.choice, request.tool_name)
-    if request.method is not None and request.schema is not None:
-        body.update(_schema_format(request.method, request.schema, request.schema_name, request.schema_keys))
+            named = {"type": "function", "function": {"name": request.tool_name}}
+            body["tool_choice"] = named if request.choice == "named" else request.choice
+    if request.method == "json_schema" and request.schema is not None:
+        schema_form = {"name": request.schema_name, **request.schema_keys, "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema_form}
+    elif request.method == "json_object":
+        body["response_format"] = {"type": "json_object"}
     if request.stream:
         body["stream"] = True
     return body
@@ -243,9 +247,7 @@ def _tools(functions: Sequence[Function], flags: Flags, names: dict[str, str]) -
         if function.definition is not None:
             out.append(function.definition)
             continue
-        wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
-        if function.description is not None:
-            wire["description"] = function.description
+        wire = function.head(names)
         if not function.parameters and flags.tools is not None and flags.tools.parameters:
             wire["parameters"] = {"type": "object", "properties": {}}
         elif function.parameters is not None:
@@ -254,19 +256,3 @@ def _tools(functions: Sequence[Function], flags: Flags, names: dict[str, str]) -
             wire["strict"] = function.strict
         out.append({"type": "function", "function": wire})
     return out
-
-
-def _choice(kind: str, name: str | None) -> Any:
-    """Return the wire's tool_choice."""
-    return {"type": "function", "function": {"name": name}} if kind == "named" else kind
-
-
-def _schema_format(method: str, schema: dict[str, Any], name: str, keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys for structured output; `prompt` and `tool` need none."""
-    match method:
-        case "json_schema":
-            return {"response_format": {"type": "json_schema", "json_schema": {"name": name, **keys, "schema": schema}}}
-        case "json_object":
-            return {"response_format": {"type": "json_object"}}
-        case _:
-            return {}

@@ -95,9 +95,8 @@ def _tools(options: dict[str, Any]) -> list[Note]:
         options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
     match options.get("tool_choice"):
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
-            names = [_tool_name(entry) for entry in allowed]
-            named = [name for name in names if name is not None]
-            return allow_tools(options, choice, "tool_choice.allowed_tools", named)
+            names = [name for entry in allowed if (name := _tool_name(entry)) is not None]
+            return allow_tools(options, choice, "tool_choice.allowed_tools", names)
     return []
 
 

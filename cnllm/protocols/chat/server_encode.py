@@ -15,7 +15,7 @@ import msgspec
 from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
-from cnllm.protocols.reply_fields import is_refusal, select_keys, stream_id, with_counts
+from cnllm.protocols.reply_fields import citation_fields, is_refusal, select_keys, stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
     BlockEnd,
@@ -25,7 +25,6 @@ from cnllm.types import (
     ExtraAdded,
     Finished,
     Media,
-    Part,
     Reasoning,
     ReasoningDelta,
     Reply,
@@ -39,6 +38,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
+from cnllm.types.parts import seal_data
 from cnllm.types.tools import custom_input
 
 __all__ = ["PREFIX", "REPLY_KEYS", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
@@ -122,24 +122,17 @@ def media_keys(media: list[Media]) -> dict[str, Any]:
 
 
 def _annotation(citation: Citation) -> dict[str, Any]:
-    """Encode a source. The range is empty where the source is for no piece of the answer."""
-    data = None if citation.seal is None or citation.seal.protocol != PROTOCOL else citation.seal.data
-    if type(data) is dict and type(data.get("type")) is str:
-        return data
-    span = {"start_index": citation.start or 0, "end_index": citation.end or 0}
-    url, title = citation.url or "", citation.title or citation.url or ""
-    return {"type": "url_citation", "url_citation": {**span, "title": title, "url": url}}
+    """Encode a source."""
+    own = seal_data(citation.seal, PROTOCOL)
+    if type(own.get("type")) is str:
+        return own
+    return {"type": "url_citation", "url_citation": citation_fields(citation)}
 
 
 def _details(part: Reasoning) -> list[Any]:
     """Return the details of reasoning, if they are from this protocol."""
-    data = _seal_data(part)
-    return data if type(data) is list else []
-
-
-def _seal_data(part: Part) -> Any:
-    """Return the data that goes back with a part, if it is from this protocol."""
-    return part.seal.data if part.seal is not None and part.seal.protocol == PROTOCOL else None
+    seal = part.seal
+    return seal.data if seal is not None and seal.protocol == PROTOCOL and type(seal.data) is list else []
 
 
 def takes_raw(call: ToolCall, request: Mapping[str, Any] | None) -> bool:
@@ -151,10 +144,8 @@ def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     """Encode a call."""
     if call.name in custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}}
-    arguments = arguments_text(call)
-    data = _seal_data(call)
-    other_keys = data if type(data) is dict else {}
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
+    function = {"name": call.name, "arguments": arguments_text(call)}
+    return {"id": call.id, "type": "function", "function": function, **seal_data(call.seal, PROTOCOL)}
 
 
 def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
@@ -266,16 +257,14 @@ class StreamEncoder(ServerStream):
         """Return the frames of what the pieces of a call lack."""
         reader = self._inputs.get(index)
         if reader is None:
-            arguments, data = self._arguments.pop(index, None), _seal_data(call)
+            arguments, data = self._arguments.pop(index, None), seal_data(call.seal, PROTOCOL)
             rest = "" if arguments is None else arguments.end(call)
             out = [self._text_chunk(index, rest)] if rest else []
-            if type(data) is dict and data:
+            if data:
                 out.append(self._chunk({"tool_calls": [{"index": index, **data}]}))
             return out
-        input = custom_input(call)
-        if input == reader.text or not input.startswith(reader.text):
-            return []
-        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": input[len(reader.text) :]}}]})]
+        rest = reader.end(call)
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": rest}}]})] if rest else []
 
     def _end(self, finish: str) -> list[tuple[str | None, Any]]:
         """Return the frames that end the stream."""

@@ -19,7 +19,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, plain_mime
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -74,24 +74,18 @@ def _parts(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:
     for part in message.parts:
         wire = _part(part, names)
         if wire is not None:
-            merge_patch(wire, _seal_data(part))
+            merge_patch(wire, seal_data(part.seal, _PROTOCOL))
             out.append(wire)
     return out
-
-
-def _seal_data(part: Part) -> dict[str, Any]:
-    """Return the data that goes back beside a part, or inside it."""
-    seal = part.seal
-    return seal.data if seal is not None and seal.protocol == _PROTOCOL and type(seal.data) is dict else {}
 
 
 def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
     """Encode a part without its seal; None for an empty one."""
     match part:
         case Text():
-            return {"text": part.text} if part.text or _seal_data(part) else None
+            return {"text": part.text} if part.text or seal_data(part.seal, _PROTOCOL) else None
         case Reasoning():
-            return {"text": part.text, "thought": True} if part.text or _seal_data(part) else None
+            return {"text": part.text, "thought": True} if part.text or seal_data(part.seal, _PROTOCOL) else None
         case Media():
             return _media(part)
         case ToolCall():
@@ -195,9 +189,7 @@ def _tools(functions: Sequence[Function], names: Mapping[str, str]) -> list[dict
 
 def _declaration(function: Function, names: Mapping[str, str]) -> dict[str, Any]:
     """Encode the declaration of a function."""
-    wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
-    if function.description is not None:
-        wire["description"] = function.description
+    wire = function.head(names)
     if function.parameters:
         wire["parametersJsonSchema"] = function.parameters
     return {**{key: value for key, value in (function.extra or {}).items() if key in TOOL_KEYS}, **wire}

@@ -27,10 +27,10 @@ from cnllm.types import (
     TextDelta,
     ToolCall,
     ToolCallEnd,
-    ToolResult,
     Usage,
     UsageSeen,
 )
+from cnllm.types.parts import seal_data
 
 __all__ = ["REPLY_KEYS", "StreamEncoder", "takes_count", "write_error", "write_reply"]
 
@@ -93,8 +93,7 @@ def _reason(finish: str, raw: str | None) -> str:
 
 def _part(part: Part) -> dict[str, Any] | None:
     """Encode a part; None for one that has no place on this wire, or is empty."""
-    is_own = part.seal is not None and part.seal.protocol == _PROTOCOL
-    other_keys = part.seal.data if is_own and part.seal is not None and type(part.seal.data) is dict else {}
+    other_keys = seal_data(part.seal, _PROTOCOL)
     match part:
         case Text():
             return {"text": part.text, **other_keys} if part.text or other_keys else None
@@ -106,10 +105,9 @@ def _part(part: Part) -> dict[str, Any] | None:
             key = "inlineData" if part.data is not None else "fileData"
             value_field = {"data": part.data} if part.data is not None else {"fileUri": part.url}
             return {**other_keys, key: {"mimeType": part.type, **value_field, **other_keys.get(key, {})}}
-        case Opaque():
-            return dict(part.data) if is_own and type(part.data) is dict else None
-        case ToolResult():
-            return None
+        case Opaque() if part.seal is not None and part.seal.protocol == _PROTOCOL and type(part.data) is dict:
+            return dict(part.data)
+    return None
 
 
 def _about_candidate(citations: Sequence[Citation], text: str, extra: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ that the results of one round of calls and the user's next text are one message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cnllm.protocols import EncodeInput
@@ -17,7 +17,7 @@ from cnllm.types.convert import result_parts, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind, plain_mime
-from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
 __all__ = ["encode_body"]
@@ -51,7 +51,7 @@ def _turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> 
     out: list[dict[str, Any]] = []
     results: list[Block] | None = None  # the content that results are added to, until another message comes
     for message in messages:
-        blocks = list(_content(message, flags, names))
+        blocks = _content(message, flags, names)
         if message.role == "tool":
             if results is None:
                 results = []
@@ -75,12 +75,9 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
     return only["text"] if len(blocks) == 1 and only.keys() == {"type", "text"} and only["type"] == "text" else blocks
 
 
-def _content(message: Message, flags: Flags, names: dict[str, str]) -> Iterable[Block]:
-    """Yield the blocks of a message, in order. The endpoint refuses empty text, so it is left out."""
-    for part in message.parts:
-        block = _block(part, flags, names)
-        if block is not None:
-            yield block
+def _content(message: Message, flags: Flags, names: dict[str, str]) -> list[Block]:
+    """Return the blocks of a message, in order. The endpoint refuses empty text, so it is left out."""
+    return [block for part in message.parts if (block := _block(part, flags, names)) is not None]
 
 
 def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
@@ -89,23 +86,18 @@ def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
         case Text():
             if not part.text.strip() and (not part.text or part.seal is None):
                 return None
-            return {"type": "text", "text": part.text, **_seal_data(part), **_caller_keys(part.extra)}
+            return {"type": "text", "text": part.text, **seal_data(part.seal), **_caller_keys(part.extra)}
         case Reasoning():
             return _thought(part, flags)
         case Media():
             return _media(part)
         case ToolCall():
             name = names.get(part.name, part.name)
-            return {"type": "tool_use", "id": part.id, "name": name, "input": _input(part), **_seal_data(part)}
+            return {"type": "tool_use", "id": part.id, "name": name, "input": _input(part), **seal_data(part.seal)}
         case ToolResult():
             return _result(part)
         case Opaque():
             return part.data if type(part.data) is dict else None
-
-
-def _seal_data(part: Text | Media | ToolCall) -> dict[str, Any]:
-    """Return the seal's data, or nothing."""
-    return part.seal.data if part.seal is not None and type(part.seal.data) is dict else {}
 
 
 def _caller_keys(extra: dict[str, Any] | None) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _media(media: Media) -> Block:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         source = {"type": "base64", "media_type": plain_mime(media), "data": media.data}
-    return {**block, "source": source, **_seal_data(media), **_caller_keys(media.extra)}
+    return {**block, "source": source, **seal_data(media.seal), **_caller_keys(media.extra)}
 
 
 _PDF = "application/pdf"
@@ -163,13 +155,12 @@ def _input(call: ToolCall) -> dict[str, Any]:
 def _result(result: ToolResult) -> Block:
     """Encode a result. The endpoint's own keys beside its text go back with it while the text is unchanged."""
     block: Block = {"type": "tool_result", "tool_use_id": result.id}
-    data = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
-    texts = [{"type": "text", "text": result.text}] if result.text.strip() else []
+    data = seal_data(result.seal)
     if "content" in data and _is_content_of(result, data["content"]):
         block["content"] = data["content"]
     elif result.media or result.blocks:
         block["content"] = [found for part in result_parts(result) if (found := _inside(part)) is not None]
-    elif texts:
+    elif result.text.strip():
         block["content"] = result.text
     if result.error:
         block["is_error"] = True
@@ -198,9 +189,7 @@ def _tool(tool: Function, names: dict[str, str]) -> dict[str, Any]:
     """Encode a tool; an endpoint's own kind is sent as it is."""
     if tool.definition is not None:
         return tool.definition
-    wire: dict[str, Any] = {"name": names.get(tool.name, tool.name)}
-    if tool.description is not None:
-        wire["description"] = tool.description
+    wire = tool.head(names)
     wire["input_schema"] = tool.parameters or {"type": "object", "properties": {}}
     if tool.strict is not None:
         wire["strict"] = tool.strict

@@ -10,7 +10,7 @@ import msgspec
 from cnllm.protocols import ServerStream, write_texts
 from cnllm.protocols.client_tools import ArgumentReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import own_data, select_keys, stream_id, with_counts
+from cnllm.protocols.reply_fields import select_keys, stream_id, with_counts
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -34,6 +34,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.lenient_json import JsonPieces, decode_arguments
+from cnllm.types.parts import seal_data
 
 __all__ = ["REPLY_KEYS", "StreamEncoder", "write_error", "write_reply"]
 
@@ -66,7 +67,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     A call that is incomplete, or whose arguments cannot be read, is left out: a block of it would pass for a whole one.
     """
     blocks: list[Block] = []
-    citations = [citation for citation in reply.citations if not own_data(citation, _PROTOCOL)]
+    citations = [citation for citation in reply.citations if not seal_data(citation.seal, _PROTOCOL)]
     for part, _, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         if (block := _block(part)) is not None:
             if own:
@@ -93,16 +94,16 @@ def _reason(finish: str, raw: str | None, extra: dict[str, Any]) -> str:
 
 def _block(part: Part) -> Block | None:
     """Encode a part as a block; None if it has none."""
-    seal_data = own_data(part, _PROTOCOL)
+    sealed = seal_data(part.seal, _PROTOCOL)
     match part:
         case Text():
-            return {"type": "text", "text": part.text, **seal_data}
+            return {"type": "text", "text": part.text, **sealed}
         case Reasoning():
-            if seal_data.get("type") == "redacted_thinking":
-                return dict(seal_data)
-            return {"type": "thinking", "thinking": part.text, "signature": "", **seal_data}
+            if sealed.get("type") == "redacted_thinking":
+                return dict(sealed)
+            return {"type": "thinking", "thinking": part.text, "signature": "", **sealed}
         case ToolCall() if not _is_unread(part):
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **seal_data}
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **sealed}
         case Opaque() if isinstance(part.data, dict) and (part.seal is None or part.seal.protocol == _PROTOCOL):
             return part.data
     return None
@@ -115,7 +116,7 @@ def _is_unread(call: ToolCall) -> bool:
 
 def _citation(citation: Citation) -> Block:
     """Encode a source of a block. What this protocol's own search would seal is empty."""
-    if own := own_data(citation, _PROTOCOL):
+    if own := seal_data(citation.seal, _PROTOCOL):
         return dict(own)
     if citation.url is None:
         head = {"type": "search_result_location", "source": citation.title or "", "title": citation.title}
@@ -223,7 +224,8 @@ class StreamEncoder(ServerStream):
                 begin = self._begin_block({"type": "text", "text": ""})
                 return [*begin, self._text_piece(_TEXT_PIECE, event.text), *self._write_citations()]
             case CitationAdded():
-                self._citations += [] if own_data(event.citation, _PROTOCOL) else [event.citation]  # its block has it
+                if not seal_data(event.citation.seal, _PROTOCOL):  # or its block has it
+                    self._citations.append(event.citation)
                 return self._write_citations() if self._open == "text" else []
             case ReasoningDelta():
                 head = {"type": "thinking", "thinking": "", "signature": ""}
@@ -301,18 +303,18 @@ class StreamEncoder(ServerStream):
 
     def _end_part(self, part: Part) -> Frames:
         """Complete a part: write its seal, and the part itself if it came in no pieces."""
-        seal_data = own_data(part, _PROTOCOL)
+        sealed = seal_data(part.seal, _PROTOCOL)
         match part:
             case Text() if self._open == "text":
-                citations = seal_data.get("citations")
+                citations = sealed.get("citations")
                 citations = filter(None, citations) if type(citations) is list else ()
                 deltas = [self._delta("citations_delta", "citation", citation) for citation in citations]
                 return [*deltas, *self._close_block()]
-            case Reasoning() if seal_data.get("type") == "redacted_thinking":
-                return [*self._begin_block(seal_data, always=True), *self._close_block()]
-            case Reasoning() if self._open == "thinking" or (seal_data and not part.text):
+            case Reasoning() if sealed.get("type") == "redacted_thinking":
+                return [*self._begin_block(sealed, always=True), *self._close_block()]
+            case Reasoning() if self._open == "thinking" or (sealed and not part.text):
                 head = self._begin_block({"type": "thinking", "thinking": "", "signature": ""})
-                signature = seal_data.get("signature")
+                signature = sealed.get("signature")
                 deltas = [self._delta("signature_delta", "signature", signature)] if signature else []
                 return [*head, *deltas, *self._close_block()]
             case Opaque() if (block := _block(part)) is not None:
@@ -354,7 +356,8 @@ class StreamEncoder(ServerStream):
         out = self._close_block()
         self._open, self._current, self._input = "tool_use", event.index, JsonPieces(input)
         self._place += 1
-        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **own_data(event, _PROTOCOL)}
+        keys = seal_data(event.seal, _PROTOCOL)
+        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **keys}
         out.append(self._frame("content_block_start", index=self._place, content_block=block))
         self._reader = ArgumentReader()
         if input and (text := self._reader.feed(input)) is not None:

@@ -18,7 +18,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import result_parts, result_text, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, sound_format, upload_name
-from cnllm.types.parts import SYSTEM_ROLES
+from cnllm.types.parts import SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -59,13 +59,13 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
 
 def _is_instructions(message: Message) -> bool:
     """Whether a message was the instructions of a request."""
-    return any("instructions" in _seal_data(p) for p in message.parts)
+    return any("instructions" in seal_data(p.seal) for p in message.parts)
 
 
-def _seal_data(part: Part) -> dict[str, Any]:
-    """Return the seal's data, or nothing."""
-    data = None if part.seal is None else part.seal.data
-    return data if type(data) is dict else {}
+def _sealed_object(part: Part, key: str) -> dict[str, Any]:
+    """Return the object under a key of the data of a part; empty where there is none."""
+    value = seal_data(part.seal).get(key)
+    return value if type(value) is dict else {}
 
 
 def _drop_unfollowed_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[di
         yield from _assistant(message, flags, names)
     else:  # the type may be left out by the specification, and some endpoints refuse a message without it
         item: dict[str, Any] = {"type": "message", "role": message.role, "content": _content(message.parts)}
-        item_keys: dict[str, Any] = next((i for p in message.parts if type(i := _seal_data(p).get("item")) is dict), {})
+        item_keys = next(filter(None, (_sealed_object(part, "item") for part in message.parts)), {})
         yield {**item, **item_keys}
 
 
@@ -139,13 +139,13 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
     If reasoning lost its seal (somebody edited it), the items behind it have no id: the endpoint would miss the
     reasoning of an item that it knows.
     """
-    without_ids = any(type(p) is Reasoning and not _seal_data(p) for p in message.parts)
+    without_ids = any(type(p) is Reasoning and not seal_data(p.seal) for p in message.parts)
     open_message: dict[str, Any] | None = None  # the message that the next text may continue
     for part in message.parts:
         item: dict[str, Any] | None
         match part:
             case Text():
-                if open_message is not None and _seal_data(part).get("at"):
+                if open_message is not None and seal_data(part.seal).get("at"):
                     open_message["content"].append(_text_part(part))
                     continue
                 item = _text(part)
@@ -155,7 +155,7 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
                 item = _reasoning(part, flags)
             case Opaque() if type(part.data) is dict:
                 item = part.data
-            case Media() if type(own := _seal_data(part).get("item")) is dict:
+            case Media() if type(own := seal_data(part.seal).get("item")) is dict:
                 item = {**own, "result": part.data}
             case Media():  # only a user's message may have pictures
                 item = {"type": "message", "role": "user", "content": [_part(part)]}
@@ -172,7 +172,7 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
 
 def _text(part: Text) -> dict[str, Any] | None:
     """Encode a text as a message."""
-    sealed = _seal_data(part)
+    sealed = seal_data(part.seal)
     if type(item_keys := sealed.get("item")) is dict:
         return {"type": "message", "role": "assistant", **item_keys, "content": [_text_part(part)]}
     return {"type": "message", "role": "assistant", "content": part.text} if part.text else None
@@ -180,8 +180,7 @@ def _text(part: Text) -> dict[str, Any] | None:
 
 def _text_part(part: Text) -> dict[str, Any]:
     """Encode a text as a part of its message; a refusal stays one."""
-    part_keys = _seal_data(part).get("part")
-    part_keys = part_keys if type(part_keys) is dict else {}
+    part_keys = _sealed_object(part, "part")
     if part_keys.get("type") == "refusal":
         return {"type": "refusal", "refusal": part.text, **part_keys}
     return {"type": "output_text", "text": part.text, **part_keys}
@@ -189,7 +188,7 @@ def _text_part(part: Text) -> dict[str, Any]:
 
 def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
     """Encode reasoning: as received, or in plain text if the endpoint accepts that."""
-    sealed = _seal_data(part)
+    sealed = seal_data(part.seal)
     if sealed:
         return sealed
     if flags.reasoning is None or form(flags.reasoning) != "content-parts":
@@ -202,7 +201,7 @@ def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
     raw = call.raw if call.raw.strip() not in ("", "null") else ""
     return {
         "type": "function_call",
-        **_seal_data(call),
+        **seal_data(call.seal),
         "call_id": call.id,
         "name": names.get(call.name, call.name),
         "arguments": raw or msgspec.json.encode(call.arguments or {}).decode(),
@@ -240,17 +239,18 @@ def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
     """Encode a tool result."""
     text = text_with_error(result)
     output: Any = text
-    sealed = _seal_data(result)
-    if type(parts := sealed.get("output")) is list and not result.error and _is_output_of(result, parts):
+    if (
+        type(parts := seal_data(result.seal).get("output")) is list
+        and not result.error
+        and _is_output_of(result, parts)
+    ):
         output = parts
     elif result.media or result.blocks:
         output = [
             {"type": "input_text", "text": part.text} if type(part) is Text else _part(part)
             for part in result_parts(with_error(result))
         ]
-    item_keys = sealed.get("item")
-    item_keys = item_keys if type(item_keys) is dict else {}
-    return {"type": "function_call_output", **item_keys, "call_id": result.id, "output": output}
+    return {"type": "function_call_output", **_sealed_object(result, "item"), "call_id": result.id, "output": output}
 
 
 def _is_output_of(result: ToolResult, output: list[Any]) -> bool:
@@ -261,15 +261,14 @@ def _is_output_of(result: ToolResult, output: list[Any]) -> bool:
 
 def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     """Return a string if there is only text, else a list of parts."""
-    if all(type(p) is Text and "part" not in _seal_data(p) for p in parts) and len(parts) < 2:
+    if all(type(p) is Text and "part" not in seal_data(p.seal) for p in parts) and len(parts) < 2:
         return "".join(p.text for p in parts if type(p) is Text)
     return [_part(p) for p in parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
 
 
 def _part(part: Part) -> dict[str, Any]:
     """Encode a content part."""
-    part_keys = _seal_data(part).get("part")
-    part_keys = part_keys if type(part_keys) is dict else {}
+    part_keys = _sealed_object(part, "part")
     match part:
         case Text():
             return {"type": "input_text", "text": part.text, **part_keys}
@@ -314,9 +313,7 @@ def _tool(tool: Function, flags: Flags, names: dict[str, str]) -> dict[str, Any]
         return tool.definition
     if tool.custom is not None:
         return _custom_tool(tool, names)
-    wire: dict[str, Any] = {"type": "function", "name": names.get(tool.name, tool.name)}
-    if tool.description is not None:
-        wire["description"] = tool.description
+    wire = {"type": "function", **tool.head(names)}
     if not tool.parameters and flags.tools is not None and flags.tools.parameters:
         wire["parameters"] = {"type": "object", "properties": {}}
     elif tool.parameters is not None:

@@ -25,6 +25,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media, from_url
+from cnllm.types.parts import seal_data
 from cnllm.types.tools import WebSearch, custom_arguments
 
 __all__ = ["read_request", "read_search"]
@@ -207,9 +208,8 @@ def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
         [Text(content)] if isinstance(content, str) else [_part(p, n, stamp) for n, p in enumerate(content)]
     )
     if item_keys and parts:
-        seal = parts[0].seal
-        seal_data = {**(seal.data if seal is not None and isinstance(seal.data, dict) else {}), "item": item_keys}
-        parts[0] = msgspec.structs.replace(parts[0], seal=stamp(seal_data))
+        data = {**seal_data(parts[0].seal), "item": item_keys}
+        parts[0] = msgspec.structs.replace(parts[0], seal=stamp(data))
     return Message(cast(Role, role), tuple(parts))
 
 

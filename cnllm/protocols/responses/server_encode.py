@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.protocols import ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import is_refusal, own_data, reply_id, select_keys, stream_id
+from cnllm.protocols.reply_fields import citation_fields, is_refusal, reply_id, select_keys, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.protocols.server_interface import openai_error
@@ -36,6 +36,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.media import media_kind
+from cnllm.types.parts import seal_data
 from cnllm.types.tools import custom_input
 
 __all__ = ["REPLY_KEYS", "StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
@@ -55,10 +56,10 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     id = reply_id(reply.id, _PREFIX, is_own=is_own)
     key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
-    citations = [citation for citation in reply.citations if not own_data(citation, _PROTOCOL)]
+    citations = [citation for citation in reply.citations if not seal_data(citation.seal, _PROTOCOL)]
     for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         continues = bool(output) and output[-1].get("type") == "message"
-        if continues and type(part) is Text and own_data(part, _PROTOCOL).get("at"):
+        if continues and type(part) is Text and seal_data(part.seal, _PROTOCOL).get("at"):
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
             output.append(item)
@@ -70,7 +71,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1].get("type") == "message":
         output[-1]["status"] = "incomplete"
     for call in reply.incomplete:
-        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", own_data(call, _PROTOCOL)))
+        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", seal_data(call.seal, _PROTOCOL)))
     resource = response_resource(id, reply.model or "", now, request)
     return {
         **resource,
@@ -93,12 +94,10 @@ def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
 
 
 def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
-    """Encode a source of a text that begins at an offset. The range is empty where the source is for no piece of it."""
-    if own := own_data(citation, _PROTOCOL):
+    """Encode a source of a text that begins at an offset."""
+    if own := seal_data(citation.seal, _PROTOCOL):
         return dict(own)
-    places = {"start_index": max((citation.start or 0) - offset, 0), "end_index": max((citation.end or 0) - offset, 0)}
-    url, title = citation.url or "", citation.title or citation.url or ""
-    return {"type": "url_citation", **places, "title": title, "url": url}
+    return {"type": "url_citation", **citation_fields(citation, offset)}
 
 
 _ABOUT = (
@@ -128,7 +127,7 @@ def _item(part: Part, id: str, tools: ClientTools, *, refuses: bool = False) -> 
     """Encode a part as an item, with an id of ours if it has none."""
     match part:
         case Text():
-            item_keys = own_data(part, _PROTOCOL).get("item") or {"id": f"msg_{id}", "status": "completed"}
+            item_keys = seal_data(part.seal, _PROTOCOL).get("item") or {"id": f"msg_{id}", "status": "completed"}
             content = [_content(part, refuses=refuses)]
             return {"type": "message", "role": "assistant", **item_keys, "content": content}
         case Reasoning():
@@ -136,7 +135,7 @@ def _item(part: Part, id: str, tools: ClientTools, *, refuses: bool = False) -> 
         case ToolCall():
             return _call_item(part, id, tools)
         case Media() if takes_media(part):
-            item_keys = own_data(part, _PROTOCOL).get("item") or {"id": f"ig_{id}", "status": "completed"}
+            item_keys = seal_data(part.seal, _PROTOCOL).get("item") or {"id": f"ig_{id}", "status": "completed"}
             return {"type": "image_generation_call", **item_keys, "result": part.data}
         case Opaque() if part.seal is not None and part.seal.protocol == _PROTOCOL and isinstance(part.data, dict):
             return part.data
@@ -145,7 +144,7 @@ def _item(part: Part, id: str, tools: ClientTools, *, refuses: bool = False) -> 
 
 def _call_item(call: ToolCall, id: str, tools: ClientTools) -> dict[str, Any]:
     """Encode a call that has ended. Whether it is whole is not for the endpoint to say."""
-    keys = own_data(call, _PROTOCOL)
+    keys = seal_data(call.seal, _PROTOCOL)
     if tools.is_whole(call):
         return tools.call_item(call, id, "completed", keys)
     return tools.call_item(call, id, "incomplete", {key: keys[key] for key in keys if key != "status"})
@@ -163,7 +162,7 @@ def takes_media(media: Media) -> bool:
 
 def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
     """Encode a text as a content part."""
-    part_keys = own_data(part, _PROTOCOL).get("part")
+    part_keys = seal_data(part.seal, _PROTOCOL).get("part")
     if part_keys is None:
         part_keys = {"type": "refusal"} if refuses else {"annotations": [], "logprobs": []}
     if part_keys.get("type") == "refusal":
@@ -173,7 +172,7 @@ def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
 
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
-    sealed = own_data(part, _PROTOCOL)
+    sealed = seal_data(part.seal, _PROTOCOL)
     sealed = sealed if sealed.get("type") == "reasoning" else {}
     is_token = part.seal is not None and not part.seal.provider
     summary = {"summary": _summary(part.text)} if is_token or not sealed else {}
@@ -407,12 +406,9 @@ class StreamEncoder(ServerStream):
             fields = {"arguments": arguments, "name": item["name"]}
             out.append(self._item_frame("response.function_call_arguments.done", open_item, **fields))
         elif item["type"] == "custom_tool_call":
-            input = item["input"]
-            sent = "" if open_item.input is None else open_item.input.text
-            if input != sent and input.startswith(sent):
-                delta = input[len(sent) :]
-                out.append(self._item_frame("response.custom_tool_call_input.delta", open_item, delta=delta))
-            out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=input))
+            if open_item.input is not None and (rest := open_item.input.end(call)):
+                out.append(self._item_frame("response.custom_tool_call_input.delta", open_item, delta=rest))
+            out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=item["input"]))
         return [*out, *self._item_done(open_item, item)]
 
     def _cut_call(self, open_item: _OpenItem) -> list[Frame]:
