@@ -124,8 +124,11 @@ def read(
 
 
 def _read(name: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """Read a block by one grammar. A parameter of a `function` may lack its closing tag."""
-    return invoke.read(block, lenient=True) if name == "function" else _GRAMMARS[name].read(block)
+    """Read a block by one grammar. A parameter of a `function` may lack its closing tag. Raises `NotACall`."""
+    calls, others = invoke.read(block, lenient=True) if name == "function" else _GRAMMARS[name].read(block)
+    if not calls:
+        raise NotACall("there is no call in it")
+    return calls, others
 
 
 def may_be_whole(leak: Markup, head: str, tools: Mapping[str, Any]) -> bool:

@@ -55,8 +55,6 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         reader = _ValueReader(text, _quote(block.parts), block.tools.get(name))
         arguments, position = reader.container(head.end(), 0)
         calls.append(ParsedCall(name, arguments))
-    if not calls:
-        raise NotACall("there is no call in it")
     return calls, []
 
 

@@ -92,8 +92,6 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
             raise NotACall("a call is not closed")
         calls.append(ParsedCall(read_name(name, block.tools), arguments))
         position = end.end()
-    if not calls:
-        raise NotACall("there is no call in it")
     return calls, []
 
 

@@ -58,8 +58,6 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
                 position = skip_space(text, position + 1)
             elif "\n" not in text[end:position]:
                 raise NotACall("there is text behind a call")
-    if not calls:
-        raise NotACall("there is no call in it")
     return calls, []
 
 
