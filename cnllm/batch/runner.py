@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from cnllm.batch.budget import RunBudget
+from cnllm.batch.controller import Ticket
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal, WriteGroup
@@ -20,7 +21,7 @@ from cnllm.batch.lanes import Lane
 from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
-from cnllm.batch.sender import AttemptResult, LanePermit, Sender
+from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import Finish, Record, RowMark
 from cnllm.types.json_form import encode_json
@@ -30,7 +31,7 @@ __all__ = ["RunParts", "Runner"]
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
 
-_Picked = tuple[Job, Lane, LanePermit]
+_Picked = tuple[Job, Lane, Ticket]
 
 
 class RunParts(Protocol):
@@ -283,7 +284,7 @@ class Runner:
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:
             self._wake_feeder.set()
-        return job, best, LanePermit(best.controller, best.controller.send(now, job.tokens))
+        return job, best, best.controller.send(now, job.tokens)
 
     def _wake_in(self, seconds: float) -> None:
         """Try again after some seconds, or at an earlier time that is set."""
@@ -318,14 +319,17 @@ class Runner:
                 following = await waiter
             picked = following
 
-    async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
+    async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
         self._tally.requests += 1
         try:
-            attempt = await self._sender.send(job, lane, permit)
-        except asyncio.CancelledError:
-            self._interrupted.append(job)
+            attempt = await self._sender.send(job, lane)
+        except BaseException as error:
+            lane.controller.fail(time.monotonic(), ticket)
+            if isinstance(error, asyncio.CancelledError):
+                self._interrupted.append(job)
             raise
         now = time.monotonic()
+        lane.controller.end(now, ticket, attempt.kind, attempt.tokens, attempt.retry_after)
         if attempt.reply is not None:
             self._tally.answer(now, attempt.seconds, attempt.reply)
         if attempt.kind in ("rate", "burst"):

@@ -1,15 +1,15 @@
-"""Send a request with a permit, and decide what its end means: for the endpoint's bounds, the money and the row."""
+"""Send a request, and decide what its end means: for the endpoint's bounds, the money and the row."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from cnllm.batch.budget import RetryBudget
-from cnllm.batch.controller import Controller, Kind, Ticket
+from cnllm.batch.controller import Kind
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lanes import Lane
 from cnllm.batch.output import Outcome, outcome_of_error, outcome_of_reply
@@ -17,12 +17,7 @@ from cnllm.batch.pricing import RequestPrice
 from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
-__all__ = [
-    "AttemptResult",
-    "LanePermit",
-    "Permit",
-    "Sender",
-]
+__all__ = ["AttemptResult", "Sender"]
 
 
 RowAction = Literal["finish", "wait", "retry", "close"]
@@ -52,31 +47,6 @@ class AttemptResult(Struct, frozen=True):
     retry_after: float | None = None
 
 
-class Permit(Protocol):
-    """The permission to send one request, from the bounds of an endpoint in this process or in another one."""
-
-    def end(self, attempt: AttemptResult) -> None:
-        """Take in what became of the request."""
-
-    def drop(self) -> None:
-        """Take in that the request ended in the middle: it was cancelled, or an error of ours ended the run."""
-
-
-class LanePermit(Struct, frozen=True):
-    """The permit of a request, from the bounds of a lane."""
-
-    controller: Controller
-    ticket: Ticket
-
-    def end(self, attempt: AttemptResult) -> None:
-        """Take in what became of the request."""
-        self.controller.end(time.monotonic(), self.ticket, attempt.kind, attempt.tokens, attempt.retry_after)
-
-    def drop(self) -> None:
-        """Take in that the request ended in the middle."""
-        self.controller.end(time.monotonic(), self.ticket, "failed")
-
-
 class Sender:
     """Sends the requests of a run, each up to `attempts` times. With `loop_options` a request is a tool loop."""
 
@@ -86,25 +56,22 @@ class Sender:
         self._loop_options = loop_options
         self._retries = RetryBudget()
 
-    async def send(self, request: RowRequest, lane: Lane, permit: Permit) -> AttemptResult:
-        """Send a request once, and return what became of it. The permit ends with it."""
+    async def send(self, request: RowRequest, lane: Lane) -> AttemptResult:
+        """Send a request once, and return what became of it.
+
+        Raises where the request ended in the middle: it was cancelled, or an error of ours ended the run.
+        """
         start = time.monotonic()
         request.attempts += 1
         try:
             reply = await self._ask(request, lane)
         except CnllmError as error:
-            attempt = self._read_failure(request, lane, error, time.monotonic() - start)
-        except BaseException:
-            permit.drop()
-            raise
-        else:
-            self._retries.answer()
-            seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
-            attempt = AttemptResult(
-                "accepted", "finish", outcome, self.price.paid(reply), seconds, reply, tokens=_tokens_of(reply)
-            )
-        permit.end(attempt)
-        return attempt
+            return self._read_failure(request, lane, error, time.monotonic() - start)
+        self._retries.answer()
+        seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
+        return AttemptResult(
+            "accepted", "finish", outcome, self.price.paid(reply), seconds, reply, tokens=_tokens_of(reply)
+        )
 
     async def _ask(self, request: RowRequest, lane: Lane) -> Reply:
         prepared, request.prepared = request.prepared, None

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.jobs import RowRequest
@@ -69,35 +68,6 @@ class PendingRow(RowRequest, eq=False):
     key: bytes = b""
     owned: bool = False
     future: asyncio.Future[Result] | None = None
-
-
-class _RemotePermit(Struct, frozen=True):
-    """The permit of a row, from the allowance of all workers. What became of the row goes into the next report."""
-
-    row: PendingRow
-    ticket: int
-    tell: Callable[[Done], None]
-
-    def end(self, attempt: AttemptResult) -> None:
-        """Report what became of the row, and its answer."""
-        row, is_answered = self.row, attempt.outcome.state == DONE
-        done = Done(
-            self.ticket,
-            attempt.kind,
-            row.reserved,
-            attempt.cost,
-            attempt.tokens,
-            attempt.retry_after,
-            key=row.key if is_answered else None,
-            reply=msgspec.json.encode(result_of(attempt.outcome)) if is_answered else None,
-            owned=is_answered and row.owned,
-            seconds=attempt.seconds,
-        )
-        self.tell(done)
-
-    def drop(self) -> None:
-        """Report that the row ended in the middle: it may have been paid."""
-        self.tell(Done(self.ticket, "failed", self.row.reserved, None))
 
 
 class Asker:
@@ -302,10 +272,12 @@ class Asker:
 
     async def _send(self, row: PendingRow, ticket: int) -> None:
         try:
-            attempt = await self._sender.send(row, self._lane, _RemotePermit(row, ticket, self._tell))
+            attempt = await self._sender.send(row, self._lane)
         except BaseException as error:
+            self._tell(Done(ticket, "failed", row.reserved, None))  # it may have been paid
             self._fail(error)
             raise
+        self._tell(_done(row, ticket, attempt))
         if attempt.next == "wait":
             self._waiting.appendleft(row)
         elif attempt.next == "retry":
@@ -323,6 +295,23 @@ class Asker:
 
 
 # ── results ──────────────────────────────────────────────────────────────────
+
+
+def _done(row: PendingRow, ticket: int, attempt: AttemptResult) -> Done:
+    """Return what became of a row, and its answer, for the next report."""
+    is_answered = attempt.outcome.state == DONE
+    return Done(
+        ticket,
+        attempt.kind,
+        row.reserved,
+        attempt.cost,
+        attempt.tokens,
+        attempt.retry_after,
+        key=row.key if is_answered else None,
+        reply=msgspec.json.encode(result_of(attempt.outcome)) if is_answered else None,
+        owned=is_answered and row.owned,
+        seconds=attempt.seconds,
+    )
 
 
 def result_of(outcome: Outcome) -> dict[str, Any]:
