@@ -11,8 +11,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import IO, Any, BinaryIO, NamedTuple, Self, cast
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import IO, NamedTuple, Self
 
 from cnllm.errors import CnllmError
 
@@ -42,10 +43,10 @@ _SAVE_AS_CSV = "save it as CSV, and name that file"
 
 
 class TableFile(NamedTuple):
-    """A file with a table. `open` returns its bytes from the start."""
+    """A file with a table. `open` opens its bytes from the start."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
 
     def content(self) -> tuple[bytes, str]:
         """Return a digest and the encoding: that of a mark, else UTF-8 where all of the bytes are, else GB18030."""
@@ -135,7 +136,7 @@ class BillFiles:
         return tables
 
     def _file(self, path: str) -> list[TableFile]:
-        def open_file() -> BinaryIO:
+        def open_file() -> IO[bytes]:
             return open(path, "rb", buffering=_BLOCK)
 
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -163,7 +164,7 @@ class BillFiles:
             if _is_hidden(base) or "__MACOSX/" in member.filename:
                 continue
             if base.lower().endswith(_ENDINGS):
-                tables.append(TableFile(f"{name}: {base}", _opener(archive, member, name)))
+                tables.append(TableFile(f"{name}: {base}", partial(_open_member, archive, member, name)))
             else:
                 self.others.append(base)
         _check_sizes(name, members)
@@ -182,41 +183,19 @@ def _check_sizes(name: str, members: list[zipfile.ZipInfo]) -> None:
 _NOT_READ = "unpack it yourself if you trust it, and name its folder"
 
 
-def _opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Callable[[], BinaryIO]:
-    def open_member() -> BinaryIO:
-        try:
-            return cast(BinaryIO, io.BufferedReader(_Member(archive.open(member), name), _BLOCK))
-        except (RuntimeError, *_DAMAGE) as error:
-            fault = "it has a password" if member.flag_bits & 1 else str(error)
-            raise CnllmError(f"{name}: {fault}", hint="unpack it yourself, and name its folder") from error
-
-    return open_member
-
-
-class _Member(io.RawIOBase):
-    """The bytes of a file in an archive, no more than the archive says. Damage is a `CnllmError`."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        self._file = cast(zipfile.ZipExtFile, file)
-        self._name = name
-
-    def readable(self) -> bool:
-        """Whether it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what is there into a buffer."""
-        try:
-            data = self._file.read1(len(buffer))
-        except _DAMAGE as error:
-            raise CnllmError(f"{self._name}: {error}", hint="is it whole? download it again") from error
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        super().close()
+@contextmanager
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[IO[bytes]]:
+    """Open a file of an archive, no more of it than the archive says. Damage is a `CnllmError`, then and in reading."""
+    try:
+        file = archive.open(member)
+    except (RuntimeError, *_DAMAGE) as error:
+        fault = "it has a password" if member.flag_bits & 1 else str(error)
+        raise CnllmError(f"{name}: {fault}", hint="unpack it yourself, and name its folder") from error
+    try:
+        with file:
+            yield file
+    except _DAMAGE as error:
+        raise CnllmError(f"{name}: {error}", hint="is it whole? download it again") from error
 
 
 def _member_name(member: zipfile.ZipInfo) -> str:
