@@ -29,7 +29,7 @@ from cnllm.types.policy import Retry
 if TYPE_CHECKING:
     from cnllm.client.call_record import CallRecorder
 
-__all__ = ["HeaderLimits", "Lane", "idempotency_header", "open_client", "open_lanes", "read_limits"]
+__all__ = ["HeaderLimits", "Lane", "open_client", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
@@ -61,20 +61,26 @@ class Lane(Struct, eq=False):
 
 
 class ObservedTransport(Struct, frozen=True):
-    """A transport that adds a header to each request, and passes the headers of each response on."""
+    """A transport whose requests count once, by the header `idempotency`; `tell` gets the limits in `fields`.
+
+    The value of the header is the same whenever the output of the `salt` asks the same request, and another one for
+    every other output.
+    """
 
     transport: Any
-    observe: Callable[[Mapping[str, str]], None] | None
-    add_header: Callable[[Plan], tuple[str, str]] | None
+    idempotency: str | None
+    salt: bytes
+    fields: RateHeaders | None
+    tell: Callable[[HeaderLimits], None]
 
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        if self.add_header is not None:
-            name, value = self.add_header(plan)
-            plan = replace(plan, headers={**plan.headers, name: value})
+        if self.idempotency is not None:
+            value = blake2b(plan_identity(plan), digest_size=16, key=self.salt).hexdigest()
+            plan = replace(plan, headers={**plan.headers, self.idempotency: value})
         status, headers, body = await self.transport.send(plan)
-        if self.observe is not None:
-            self.observe(headers)
+        if self.fields is not None:
+            self.tell(read_limits(headers, self.fields))
         return status, headers, body
 
     async def aclose(self) -> None:
@@ -118,13 +124,12 @@ def open_client(
     log_calls: CallRecorder | bool | None = None,
 ) -> AsyncClient:
     """Return the client of a model and a key. `tell` gets the limits that headers of responses name."""
-    transport, fields = settings.transport, (model.flags.rates or Rates()).fields
+    transport, flags = settings.transport, model.flags
+    fields = (flags.rates or Rates()).fields
     if not settings.simulate:
         transport = default_async_transport() if transport is None else transport
-        observe = None if fields is None else lambda headers: tell(read_limits(headers, fields))
-        add_header = idempotency_header(model, salt)
-        if observe is not None or add_header is not None:
-            transport = ObservedTransport(transport, observe, add_header)
+        if fields is not None or flags.idempotency is not None:
+            transport = ObservedTransport(transport, flags.idempotency, salt.encode(), fields, tell)
     return AsyncClient(
         registry,
         transport,
@@ -137,21 +142,6 @@ def open_client(
 
 def _observe(controller: Controller, limits: HeaderLimits) -> None:
     controller.observe(time.monotonic(), **limits._asdict())
-
-
-def idempotency_header(model: Model, salt: str) -> Callable[[Plan], tuple[str, str]] | None:
-    """Return a function with the header that makes a request count once; None where the endpoint has none.
-
-    The value is the same whenever this output asks the same request, and another one for every other output.
-    """
-    name = model.flags.idempotency
-    if name is None:
-        return None
-
-    def header(plan: Plan) -> tuple[str, str]:
-        return name, blake2b(plan_identity(plan), digest_size=16, key=salt.encode()).hexdigest()
-
-    return header
 
 
 # ── the limits that headers tell ─────────────────────────────────────────────
