@@ -14,11 +14,11 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from cnllm.errors import CnllmError
 
-__all__ = ["BytesInput", "name_damage"]
+__all__ = ["BytesInput", "name_damage", "text_of"]
 
 _START = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -48,7 +48,7 @@ class BytesInput:
         self.name = "stdin" if name == "-" else name
         self.is_stdin = name == "-"
         self._given = encoding
-        self._stdin: BinaryIO | None = None
+        self._stdin: Any = None
         self._copy: BinaryIO | None = None
         self._start: bytes | None = None
         if encoding is not None:
@@ -58,27 +58,27 @@ class BytesInput:
                 raise CnllmError(f"there is no encoding {encoding!r}", hint="for example: gb18030") from None
         self.start()
 
-    def open(self) -> BinaryIO:
-        """Return the bytes from the start, uncompressed; the caller closes it. Raises `CnllmError`."""
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open the bytes from the start, uncompressed. Raises `CnllmError`."""
         try:
-            raw = self._raw()
-            if self.is_stdin or not raw.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
-                return raw
-            raw.close()
-            return cast(BinaryIO, gzip.open(self.name))  # it closes what it opens
+            file = self._raw()
+            if not self.is_stdin and file.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+                file.close()
+                file = cast(BinaryIO, gzip.open(self.name))  # noqa: SIM115 - closed below
         except OSError as error:
             raise CnllmError(f"{self.name}: {error.strerror or error}", hint="name a file that can be read") from error
+        try:
+            yield file
+        finally:
+            if not self.is_stdin:  # which others read, and whose copy is read again
+                file.close()
 
     def start(self) -> bytes:
         """Return the first bytes, uncompressed."""
         if self._start is None:
-            file = self.open()
-            try:
-                with name_damage(self.name):
-                    self._start = file.peek(1)[:_START] if self.is_stdin else file.read(_START)  # type: ignore[attr-defined]
-            finally:
-                if not self.is_stdin:
-                    file.close()
+            with self.open() as file, name_damage(self.name):
+                self._start = file.peek(1)[:_START] if self.is_stdin else file.read(_START)  # type: ignore[attr-defined]
         return self._start
 
     def encoding(self) -> str:
@@ -131,13 +131,11 @@ class BytesInput:
         """Close the copy of stdin, where there is one."""
         if self._copy is not None:
             self._copy.close()
-        if self._stdin is not None:
-            self._stdin.close()
 
     def _raw(self) -> BinaryIO:
         if self._copy is not None:
             self._copy.seek(0)
-            return _share(self._copy)
+            return self._copy
         if not self.is_stdin:
             file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
             mode = os.fstat(file.fileno()).st_mode
@@ -146,40 +144,25 @@ class BytesInput:
                 raise OSError(errno.ENODEV, "it is a device, not a file")
             return file
         if self._stdin is None:
-            buffer = getattr(sys.stdin, "buffer", None)
+            buffer: Any = getattr(sys.stdin, "buffer", None)
             if buffer is None:
                 raise CnllmError("stdin is closed", hint="name a file, or pipe the rows in")
-            self._stdin = _share(buffer)
-            if self._stdin.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
-                self._stdin = cast(BinaryIO, gzip.open(self._stdin))  # noqa: SIM115 - `close` does
-        return self._stdin
+            buffer = buffer if hasattr(buffer, "peek") else io.BufferedReader(buffer)
+            self._stdin = gzip.GzipFile(fileobj=buffer) if buffer.peek(2)[:2].startswith(_GZIP) else buffer
+        return cast(BinaryIO, self._stdin)
 
 
-def _as_utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
-    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+@contextmanager
+def text_of(file: BinaryIO, encoding: str, newline: str) -> Iterator[io.TextIOWrapper]:
+    """Read a file as text, and leave it open. A byte of no character becomes a surrogate."""
+    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline=newline)
     try:
-        for line in text:
-            yield line.encode("utf-8", "surrogateescape")
+        yield text
     finally:
         text.detach()  # it would close the file, which has an owner
 
 
-def _share(file: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_SharedFile(file)))
-
-
-class _SharedFile(io.RawIOBase):
-    """Reads a file, and leaves it open."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        """Whether it can be read."""
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Read what is there into a buffer."""
-        data = self._file.read1(len(buffer)) if hasattr(self._file, "read1") else self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+def _as_utf8(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    with text_of(file, encoding, "\n") as text:
+        for line in text:
+            yield line.encode("utf-8", "surrogateescape")

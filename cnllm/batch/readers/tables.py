@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.batch.readers.bytes_input import BytesInput, name_damage
+from cnllm.batch.readers.bytes_input import BytesInput, name_damage, text_of
 from cnllm.batch.rows import Content, Id, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
@@ -123,8 +123,7 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
 
 def _records(data: BytesInput, encoding: str, delimiter: str) -> Iterator[tuple[int, list[str] | QuoteFault]]:
     """Yield the fields of each row with the line on which it ends, or what is wrong with its quotes."""
-    source = io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="")
-    with source as text, name_damage(data.name):
+    with data.open() as file, text_of(file, encoding, "") as text, name_damage(data.name):
         first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
         reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
         while True:
