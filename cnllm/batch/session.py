@@ -340,27 +340,28 @@ class BatchSession:
     async def run(self) -> Report:
         """Ask what is left, and return the report."""
         tally, first_seq = Tally(time.monotonic()), self.state.last_seq() + 1
-        if self.vendor is not None:
-            self._running = self.vendor
-            watcher = asyncio.create_task(self._watch(tally))
-            try:
+        watcher = asyncio.create_task(self._watch(tally))
+        try:
+            if self.vendor is not None:
+                self._running = self.vendor
                 await self.vendor.run(self._row_chunks(self._rows_to_ask()), tally)
-            except BaseException:
-                await asyncio.gather(*(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
-                raise
-            finally:
-                watcher.cancel()
-        rows = self._rows_to_ask() if self.vendor is None else self._leftover_rows(self.vendor)
-        return await self._run_single(tally, self._row_chunks(rows), first_seq)
+            runner = await self._run_single(tally, first_seq)
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, *(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
+        messages = finish_files(self.output, self.state, order=self.settings.order)
+        plot = self._draw(tally, messages) if self.settings.plot and tally.answers else None
+        return self._report(tally, runner, messages, plot)
 
     def _leftover_rows(self, vendor: VendorPhase) -> Iterator[InputRow]:
         """Yield the rows that the vendor left for single calls."""
         if vendor.stopped is None and vendor.leftover.count:
             yield from (row for row in self.reader.rows() if row.number in vendor.leftover)
 
-    async def _run_single(self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]], first_seq: int) -> Report:
-        """Ask rows one by one, finish the files, and return the report. The rows of this run begin with `first_seq`."""
+    async def _run_single(self, tally: Tally, first_seq: int) -> Runner:
+        """Ask the rows that are left one by one. The rows of this run begin with `first_seq`."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
+        rows = self._rows_to_ask() if vendor is None else self._leftover_rows(vendor)
         journal = Journal(self.output, self.state, self._facts, first_seq)
         loop_options = None if settings.max_steps is None else self.loop_options
         self._running = runner = Runner(
@@ -371,19 +372,13 @@ class BatchSession:
             lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
         )
         counter = asyncio.create_task(self._count())
-        watcher = asyncio.create_task(self._watch(tally))
         try:
-            await runner.run(rows)
+            await runner.run(self._row_chunks(rows))
         finally:
-            watcher.cancel()
             counter.cancel()
-            await asyncio.gather(
-                watcher, counter, *(lane.client.aclose() for lane in self.lanes), return_exceptions=True
-            )
+            await asyncio.gather(counter, return_exceptions=True)
             journal.close()
-        messages = finish_files(self.output, self.state, order=settings.order)
-        plot = self._draw(tally, messages) if settings.plot and tally.answers else None
-        return self._report(tally, runner, messages, plot)
+        return runner
 
     def _facts(self) -> dict[str, Any]:
         """Return what the state keeps of the run beside its rows: the money, and the input that the endpoint adds."""
