@@ -7,8 +7,9 @@ because of it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from cnllm._version import VERSION
 from cnllm.registry import cache
@@ -37,9 +38,8 @@ def documents_in_force(documents: Sequence[Document]) -> list[Document]:
 def _part(document: Document, names: set[str] | None) -> Document:
     """Return a data file with these of its models; None: all. An outdated one has none."""
     models = {} if is_outdated(document) else document.data.get("models", {})
-    part = copy.copy(document)
-    part.data = {"models": {name: models[name] for name in models if names is None or name in names}}
-    return part
+    counted = {name: models[name] for name in models if names is None or name in names}
+    return replace(document, data={"models": counted})
 
 
 def is_outdated(document: Document) -> bool:

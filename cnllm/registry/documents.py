@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.registry.problem import write_hint
@@ -27,31 +28,24 @@ _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
 
 
-class Document:
+class Document(Struct, eq=False, dict=True):
     """A registry file: its data, and on request the line of each key. `label` is its name in messages.
 
-    `is_data` marks a data file (see `cnllm.registry.data_rules`).
+    `is_data` marks a data file (see `cnllm.registry.data_rules`). `status` is that of the open file when its text was
+    read, `lookups` the number of lines that were looked up.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        label: str,
-        text: bytes,
-        data: dict[str, Any],
-        *,
-        builtin: bool,
-        is_data: bool = False,
-        status: os.stat_result | None = None,
-    ) -> None:
-        self.path = path
-        self.label = label
-        self.text = text
-        self.data = data
-        self.builtin = builtin
-        self.is_data = is_data
-        self._status = status  # of the open file, when its text was read
-        self._sought = 0
+    path: Path
+    label: str
+    text: bytes
+    data: dict[str, Any]
+    builtin: bool
+    is_data: bool = False
+    status: os.stat_result | None = None
+    lookups: int = 0
+
+    def __repr__(self) -> str:  # without the text, which may hold a password
+        return f"<Document {self.label}>"
 
     @cached_property
     def lines(self) -> Lines:
@@ -75,9 +69,9 @@ class Document:
         from cnllm.registry import trusted_files
 
         return (
-            self._status is not None
+            self.status is not None
             and trusted_files.is_user_file(self.path)
-            and trusted_files.ownership_fault(self.path, self._status) is None
+            and trusted_files.ownership_fault(self.path, self.status) is None
         )
 
     def place(self, path: list[str]) -> str:
@@ -87,8 +81,8 @@ class Document:
 
     def line(self, path: list[str]) -> int | None:
         """Return the line of a key, or of the nearest table around it."""
-        self._sought += 1
-        if self._sought <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
+        self.lookups += 1
+        if self.lookups <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
             return line_of(self.source, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
