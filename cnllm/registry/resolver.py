@@ -204,41 +204,37 @@ class Resolver:
 
     def _alias_target(self, section: str, name: str) -> tuple[str, str, str] | None:
         """Return (provider, id, alias) for an alias, of the last file that has it; None where none has."""
-        folded = name.casefold()
-        for document, spellings in zip(reversed(self.documents), self.spellings[section], strict=True):
-            aliases = document.data.get(section, {})
-            alias = name if name in aliases else spellings.get(folded)
-            if alias is None:
-                continue
-            provider, id = _split(aliases[alias])
-            if provider not in self.layers.names("providers"):
-                raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{aliases[alias]}'")
-            if document.builtin:
-                provider, id = self._apply_preference(aliases[alias])
-            return provider, id, alias
-        return None
+        found = self._aliases[section].get(name.casefold())
+        if found is None:
+            return None
+        document, alias = found
+        aliases = document.data[section]
+        alias = name if name in aliases else alias
+        provider, id = _split(aliases[alias])
+        if provider not in self.layers.names("providers"):
+            raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{aliases[alias]}'")
+        if document.builtin:
+            provider, id = self._apply_preference(aliases[alias])
+        return provider, id, alias
 
     def is_alias(self, name: str) -> bool:
         """Whether a file has an alias of this name, in whatever case."""
-        return any(name.casefold() in aliases for aliases in self.spellings["aliases"])
+        return name.casefold() in self._aliases["aliases"]
 
     def is_alias_of_user(self, name: str) -> bool:
         """Whether a file of the user's own says which model a name stands for."""
-        folded = name.casefold()
-        for section in ("aliases", "family_aliases"):
-            for document, spellings in zip(reversed(self.documents), self.spellings[section], strict=True):
-                if folded in spellings:
-                    return not (document.builtin or document.is_data)
-        return False
+        found = [aliases[name.casefold()] for aliases in self._aliases.values() if name.casefold() in aliases]
+        return bool(found) and not (found[0][0].builtin or found[0][0].is_data)
 
     @cached_property
-    def spellings(self) -> dict[str, list[dict[str, str]]]:
-        """Return, by section, the aliases of each file by their form in lower case, the last file first."""
+    def _aliases(self) -> dict[str, dict[str, tuple[Document, str]]]:
+        """Return, by section, the last file that has an alias and its spelling there, by its form in lower case."""
         return {
-            section: [
-                {alias.casefold(): alias for alias in reversed(document.data.get(section, {}))}
-                for document in reversed(self.documents)
-            ]
+            section: {
+                alias.casefold(): (document, alias)
+                for document in self.documents
+                for alias in reversed(document.data.get(section, {}))  # of two, the first counts
+            }
             for section in ("aliases", "family_aliases")
         }
 
