@@ -23,10 +23,10 @@ from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
 from cnllm.registry.problem import Problem
-from cnllm.registry.toml_lines import items, key_lines
+from cnllm.registry.toml_lines import items, key_lines, statements
 from cnllm.registry_files.check import check
 from cnllm.registry_files.plain_text import edit_plain
-from cnllm.registry_files.set_values import line_start, remove_value, set_value
+from cnllm.registry_files.set_values import remove_value, set_value
 from cnllm.registry_files.updates.patch_file import toml_value
 from cnllm.system.files import change_file
 
@@ -274,7 +274,7 @@ def _reorder(text: str, old: Sequence[str], new: Sequence[str]) -> str:
     """Change the list of preferred providers: take names out, and put new ones at its front. Keep its comments."""
     count = next(n for n in range(len(new) + 1) if [name for name in old if name in new[n:]] == [*new[n:]])
     front, tail = new[:count], new[count:]
-    start = text.index("[", line_start(text, key_lines(text)["prefer"]))
+    start = text.index("[", next(one.after_keys for one in statements(text) if one.keys == ["prefer"]))
     for (begin, end), name in reversed(list(zip(items(text, start), old, strict=True))):
         if name not in tail:
             text = text[:begin] + _COMMA.sub("", text[end:], count=1)

@@ -9,7 +9,7 @@ import datetime
 import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -17,12 +17,12 @@ from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.documents import parse
 from cnllm.registry.provenance import INFERRED, precision_of, written_citations
-from cnllm.registry.toml_lines import items, key_lines, read_keys, statements, value_end
+from cnllm.registry.toml_lines import Statement, items, read_keys, statements, value_end
 from cnllm.registry_files.plain_text import edit_plain
 from cnllm.registry_files.toml_format import format_toml
 from cnllm.registry_files.updates.patch_file import toml_key, toml_value
 
-__all__ = ["Reading", "line_start", "remove_value", "set_facts", "set_value"]
+__all__ = ["Reading", "remove_value", "set_facts", "set_value"]
 
 _GROUPED = re.compile(r"\d_\d{3}")
 _LEAST_GROUPED = 10_000
@@ -182,47 +182,59 @@ def _find(table: Any, flag: str) -> Any:
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
+class _Place(NamedTuple):
+    """A statement near a path: its whole path, the table that it stands in, and how much of the path it shares."""
+
+    statement: Statement
+    keys: list[str]
+    table: list[str]
+    shared: int
+
+
+def _places(text: str, path: list[str]) -> list[_Place]:
+    """Return the statements that name a part of a path, the nearest first; of those that share as much, the first."""
+    places: list[_Place] = []
+    table: list[str] = []
+    for one in statements(text):
+        if one.is_head:
+            table = [*one.keys, "[]"] if one.is_array else one.keys  # no path leads into an array
+        keys = table if one.is_head else [*table, *one.keys]
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, path, strict=False)))
+        if shared and (one.is_head or shared > len(table)):
+            places.append(_Place(one, keys, table, shared))
+    return sorted(places, key=lambda place: (-place.shared, place.statement.is_head and place.shared < len(place.keys)))
+
+
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
     """Return a valid TOML text in which a key has this value. A value is replaced, or a line or member is added."""
+    path = list(path)
     if text and not text.endswith("\n"):
         text += "\n"
     literal = _text(value, is_grouped=_GROUPED.search(text) is not None)
-    size, full, number = _nearest(text, path)
-    if not number:
+    places = _places(text, path)
+    if not places:
         return _with_table(text, path, literal)
-    begin = line_start(text, number)
-    if text[begin:].lstrip(" \t")[:1] == "[":
-        head, _ = read_keys(text, text.index("[", begin) + 1)
-        if head == list(path[: len(head)]):
-            return _with_line(text, begin, list(path[len(head) :]), literal)
-        for length in range(size - 1, 0, -1):
-            _, _, above = _nearest(text, path[:length])
-            start = line_start(text, above)
-            is_head = text[start:].lstrip(" \t")[:1] == "["
-            if is_head and read_keys(text, text.index("[", start) + 1)[0] == list(path[:length]):
-                return _with_line(text, start, list(path[length:]), literal, is_dotted=True)
-        if len(path) > 2 and full[:2] == tuple(path[:2]):  # only tables inside of this one have a head
-            table = f"[{'.'.join(map(toml_key, path[:2]))}]\n{_line(path[2:], literal)}\n"
-            return text[:begin] + table + text[begin:]
-        return _with_table(text, path, literal)
-    keys, equals = read_keys(text, begin)
-    if full != tuple(path[:size]):  # a dotted key beside this one
-        end = text.find("\n", _value_end(text, equals + 1)) + 1
-        own = path[len(full) - len(keys) :]
-        line = f"{'.'.join(map(toml_key, own))} = {literal}\n"
-        return text[:end] + line + text[end:]
-    return _in_value(text, equals + 1, list(path[size:]), literal)
+    one, keys, table, shared = places[0]
+    if not one.is_head and shared == len(keys):
+        return _in_value(text, one.after_keys + 1, path[shared:], literal)
+    if not one.is_head:  # a dotted key beside this one
+        return _insert(text, _next_line(text, one.end), f"{_dotted(path[len(table) :])} = {literal}\n")
+    heads = (place for place in places if place.statement.is_head and place.shared == len(place.keys))
+    if (head := next(heads, None)) is not None:
+        rest = path[head.shared :]
+        line = _line(rest, literal) if head is places[0] else f"{_dotted(rest)} = {literal}"
+        return _insert(text, _table_end(text, head.statement), f"{line}\n")
+    if len(path) > 2 and shared > 1:  # only tables inside of this one have a head
+        return _insert(text, _line_start(text, one), f"[{_dotted(path[:2])}]\n{_line(path[2:], literal)}\n")
+    return _with_table(text, path, literal)
 
 
 def remove_value(text: str, path: Sequence[str]) -> str:
     """Return a valid TOML text without a key that it has: its lines, or its member of an inline table."""
-    size, full, number = _nearest(text, path)
-    begin = line_start(text, number)
-    _, equals = read_keys(text, begin)
-    if size == len(path) and full == tuple(path):
-        end = text.find("\n", _value_end(text, equals + 1)) + 1
-        return text[:begin] + text[end:]
-    start, rest = _start(text, equals + 1), list(path[size:])
+    one, keys, _, shared = _places(text, list(path))[0]
+    if not one.is_head and keys == path:
+        return text[: _line_start(text, one)] + text[_next_line(text, one.end) :]
+    start, rest = _start(text, one.after_keys + 1), list(path[shared:])
     while text[start : start + 1] == "{":
         members = list(items(text, start))
         for index, (first, last) in enumerate(members):
@@ -239,30 +251,28 @@ def remove_value(text: str, path: Sequence[str]) -> str:
     raise RegistryError("has a form that cannot be edited automatically", hint="edit it by hand")
 
 
-def _nearest(text: str, path: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
-    """Return how much of a path a line names, the longest path that this line names, and its number; 0 for none."""
-    numbers = key_lines(text)
-    size = next((n for n in range(len(path), 0, -1) if "\0".join(path[:n]) in numbers), 0)
-    number = numbers.get("\0".join(path[:size]), 0)
-    named = [tuple(key.split("\0")) for key, line in numbers.items() if line == number]
-    return size, max(named, key=len, default=()), number
+def _insert(text: str, position: int, lines: str) -> str:
+    return text[:position] + lines + text[position:]
 
 
-def line_start(text: str, number: int) -> int:
-    """Return the position at which a line begins."""
-    position = 0
-    for _ in range(number - 1):
-        position = text.index("\n", position) + 1
-    return position
+def _line_start(text: str, statement: Statement) -> int:
+    """Return the position at which the line of a statement begins."""
+    return text.rfind("\n", 0, statement.begin) + 1
+
+
+def _next_line(text: str, position: int) -> int:
+    """Return the position of the next line."""
+    return text.find("\n", position) + 1
+
+
+def _dotted(path: Sequence[str]) -> str:
+    """Return a path as a dotted key of TOML."""
+    return ".".join(map(toml_key, path))
 
 
 def _start(text: str, position: int) -> int:
     """Return the position of the value after an equals sign."""
     return position + len(text[position : position + 200]) - len(text[position : position + 200].lstrip(" \t"))
-
-
-def _value_end(text: str, position: int) -> int:
-    return value_end(text, _start(text, position))
 
 
 def _in_value(text: str, position: int, rest: list[str], literal: str) -> str:
@@ -284,37 +294,29 @@ def _in_value(text: str, position: int, rest: list[str], literal: str) -> str:
     return f"{text[:last]}, {member}{text[last:]}"
 
 
-def _with_line(text: str, begin: int, rest: list[str], literal: str, *, is_dotted: bool = False) -> str:
-    """Return the text with a key after the last one of the table whose head begins there."""
-    scan = statements(text, begin)
+def _table_end(text: str, head: Statement) -> int:
+    """Return the position of the line after the last key of a table."""
+    scan = statements(text, head.begin)
     end = next(scan).end
     for statement in takewhile(lambda one: not one.is_head, scan):
         end = statement.end
-    last = text.find("\n", end) + 1
-    line = _line(rest, literal)
-    if is_dotted:
-        line = f"{'.'.join(map(toml_key, rest))} = {literal}"
-    return f"{text[:last]}{line}\n{text[last:]}"
+    return _next_line(text, end)
 
 
 def _with_table(text: str, path: Sequence[str], literal: str) -> str:
     """Return the text with a new table: behind the last one of the same provider, otherwise at the end."""
     size = 1 if len(path) == 2 else 2
-    block = f"[{'.'.join(map(toml_key, path[:size]))}]\n{_line(path[size:], literal)}\n"
+    block = f"[{_dotted(path[:size])}]\n{_line(path[size:], literal)}\n"
     provider = path[1].partition("/")[0]
-    numbers = [
-        number
-        for key, number in (key_lines(text).items() if path[0] == "models" else ())
-        if (names := key.split("\0"))[0] in ("models", "providers")
-        and names[1:2]
-        and names[1].partition("/")[0] == provider
+    heads = [
+        one
+        for one in (statements(text) if path[0] == "models" else ())
+        if one.is_head and one.keys[0] in ("models", "providers") and one.keys[1:2]
+        if one.keys[1].partition("/")[0] == provider
     ]
-    if not numbers:
+    if not heads:
         return f"{text}\n{block}" if text.strip() else block
-    begin = line_start(text, max(numbers))
-    last = next(statement for statement in statements(text) if statement.begin >= begin)
-    position = text.find("\n", last.end) + 1
-    return f"{text[:position]}\n{block}{text[position:]}"
+    return _insert(text, _table_end(text, heads[-1]), f"\n{block}")
 
 
 def _line(path: Sequence[str], literal: str) -> str:
