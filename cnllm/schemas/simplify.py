@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from cnllm.schemas.subschemas import map_children, resolve
+from cnllm.schemas.subschemas import children, map_children, resolve
 
 __all__ = ["inline_references", "is_json", "make_strict", "remove_nulls", "remove_odd_defaults", "remove_titles"]
 
@@ -55,7 +56,8 @@ def inline_references(schema: Schema) -> Schema:
     """
     defs: Schema = schema.get("$defs", {})
     expansions_left, nodes_left = _MAX_EXPANSIONS, _MAX_NODES
-    references, sizes = _contents(defs)
+    contents = {name: list(_schemas_in(node)) for name, node in defs.items()}
+    references = {name: {_definition(one) for one in nodes} & defs.keys() for name, nodes in contents.items()}
     remaining: set[str] = set()
 
     def walk(node: Any, inside: frozenset[str]) -> Any:
@@ -63,14 +65,14 @@ def inline_references(schema: Schema) -> Schema:
         nonlocal expansions_left, nodes_left
         if not isinstance(node, dict):
             return node
-        name = str(node.get("$ref", "")).removeprefix(_PREFIX)
+        name = _definition(node)
         if name not in defs:
             return map_children(node, lambda child: walk(child, inside))
-        if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < sizes[name]:
+        if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < len(contents[name]):
             remaining.add(name)
             return node
         expansions_left -= 1
-        nodes_left -= sizes[name]
+        nodes_left -= len(contents[name])
         siblings = {key: value for key, value in node.items() if key != "$ref"}
         return {**walk(defs[name], inside | {name}), **siblings}
 
@@ -83,24 +85,18 @@ def inline_references(schema: Schema) -> Schema:
     return {**out, "$defs": {name: definitions[name] for name in sorted(definitions)}} if definitions else out
 
 
-def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
-    """Return for each definition the others that it refers to, and the number of schemas in it."""
-    references: dict[str, set[str]] = {name: set() for name in defs}
-    sizes = dict.fromkeys(defs, 0)
+def _definition(node: Schema) -> str:
+    """Return the name of the definition that a schema refers to."""
+    return str(node.get("$ref", "")).removeprefix(_PREFIX)
 
-    def walk(node: Any, owner: str) -> Any:
-        """Count a node and its references."""
-        if isinstance(node, dict):
-            sizes[owner] += 1
-            name = str(node.get("$ref", "")).removeprefix(_PREFIX)
-            if name in defs:
-                references[owner].add(name)
-            map_children(node, lambda child: walk(child, owner))
-        return node
 
-    for name, node in defs.items():
-        walk(node, name)
-    return references, sizes
+def _schemas_in(node: Any) -> Iterator[Schema]:
+    """Yield a schema, and all schemas in it."""
+    stack = [node]
+    while stack:
+        if isinstance(one := stack.pop(), dict):
+            yield one
+            stack += children(one)
 
 
 def _reachable(references: dict[str, set[str]], start: str) -> set[str]:
