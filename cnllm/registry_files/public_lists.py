@@ -112,12 +112,7 @@ class PublicList(Struct, frozen=True):
 
 def read_published(path: Path) -> list[PublishedModel]:
     """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
-    try:
-        content = read_bounded(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RegistryError(f"cannot be read: {reason}", file=str(path), hint=_HINT) from error
-    return published_models(content, str(path))[1]
+    return _read_list(path, _HINT).models
 
 
 def list_from_bytes(content: bytes, url: str, seen: datetime.date) -> PublicList:
@@ -128,15 +123,17 @@ def list_from_bytes(content: bytes, url: str, seen: datetime.date) -> PublicList
 
 def list_from_file(path: Path) -> PublicList:
     """Return the list in a file, as of the day on which the file was written. Raises `RegistryError`."""
+    return _read_list(path, f"name {', '.join(LIST_URLS)}, a file or a URL")
+
+
+def _read_list(path: Path, hint: str) -> PublicList:
+    """Return the list in a file. Raises `RegistryError`, with this hint where the file cannot be read."""
     try:
         content = read_bounded(path, MAX_BYTES)
         seen = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        names = ", ".join(LIST_URLS)
-        raise RegistryError(
-            f"cannot be read: {reason}", file=str(path), hint=f"name {names}, a file or a URL"
-        ) from error
+        raise RegistryError(f"cannot be read: {reason}", file=str(path), hint=hint) from error
     name, models = published_models(content, str(path))
     return PublicList(name, _list_address(name, path), seen, models)
 
