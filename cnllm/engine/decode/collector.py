@@ -205,7 +205,7 @@ class Collector:
 
     def finish_calls(self) -> list[Event]:
         """End the last call; return the events of what waited for it."""
-        return self.rename_calls(self.calls.finish()) if self.calls.all else []
+        return self.rename_calls(self.calls.finish())
 
     def start_call(self, call: CallBuilder) -> list[Event]:
         """Add a call that was found in a text; return the events of its beginning."""
@@ -215,17 +215,10 @@ class Collector:
         self.calls.start(call, out)
         return self.rename_calls(out)
 
-    def finish(self, notes: Iterable[Note]) -> list[Event]:
-        """Add the notes about the whole reply; return their events, and those of citations that waited for it."""
-        out = [event for note in notes for event in self.add_note(note)]
-        if self.citations.has_waiting:
-            out += map(CitationAdded, self.citations.settle_all(self.parts.text.whole()))
-        return out
-
     def end_part(self) -> list[Event]:
         """End the last part; return the events that this allows."""
         out: list[Event] = []
-        if self.citations.has_waiting:
+        if self.citations.waiting:
             out += map(CitationAdded, self.citations.settle(self.parts.text.size))
         return [*out, *self.parts.end()]
 
@@ -252,15 +245,15 @@ class _Waiting(Struct, frozen=True):
 
 
 class Citations:
-    """The citations of one reply."""
+    """The citations of one reply. Those whose place is still to be found are `waiting`."""
 
-    __slots__ = ("_known", "_pages", "_waiting", "all")
+    __slots__ = ("_known", "_pages", "all", "waiting")
 
     def __init__(self) -> None:
         self.all: list[Citation] = []
         self._known: set[tuple[str | None, str | None, int | None, int | None]] = set()
         self._pages: set[str] = set()
-        self._waiting: list[_Waiting] = []
+        self.waiting: list[_Waiting] = []
 
     def add(self, citation: Citation) -> list[Citation]:
         """Add a citation; return it where it is new.
@@ -280,11 +273,11 @@ class Citations:
 
     def wait(self, citation: Citation, offset: int | None, quote: str | None) -> None:
         """Add a citation when its text is complete: see `_Waiting`."""
-        self._waiting.append(_Waiting(citation, offset, quote))
+        self.waiting.append(_Waiting(citation, offset, quote))
 
     def settle(self, length: int) -> list[Citation]:
         """Return the new citations of a part that ends where the text has this length."""
-        waiting, self._waiting = self._waiting, [item for item in self._waiting if item.offset is None]
+        waiting, self.waiting = self.waiting, [item for item in self.waiting if item.offset is None]
         return [
             new
             for item in waiting
@@ -295,7 +288,7 @@ class Citations:
     def settle_all(self, text: str) -> list[Citation]:
         """Return the new ones of all citations that wait, at the end of the reply with this text."""
         out = self.settle(len(text))
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         places = _character_places(text, [item.citation for item in waiting])
         for item in waiting:
             start, end = places.get(item.citation.start), places.get(item.citation.end)
@@ -305,11 +298,6 @@ class Citations:
                 end = start + len(quote)
             out += self.add(_place(item.citation, start, end))
         return out
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether the place of a citation is still to be found."""
-        return bool(self._waiting)
 
 
 def _place(citation: Citation, start: int, end: int) -> Citation:

@@ -317,9 +317,9 @@ class Duplicates(Stage):
         if len(parts.thought) == 1 and not parts.text and not collected.calls.all:
             return False  # two deltas may be equal
         if len(self._head) < _MIN_SNAPSHOT:
-            self._head = collected.parts.thought.whole().strip()[:_MIN_SNAPSHOT]
+            self._head = "".join(collected.parts.thought).strip()[:_MIN_SNAPSHOT]
         text = text.strip()
         if not text.startswith(self._head):
             return False
         self._repeat_checks -= 1
-        return text == collected.parts.thought.whole().strip()
+        return text == "".join(collected.parts.thought).strip()

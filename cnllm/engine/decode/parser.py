@@ -96,7 +96,8 @@ class StreamParser:
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
-        self._has_ended = False
+        self.done = False
+        """Whether the stream has marked its end or reached a limit: reading on is not needed."""
         self._damaged = False
         self._has_end_marker = False
         self._has_resumed = False  # the answer went on after a finish reason
@@ -122,11 +123,6 @@ class StreamParser:
             return False  # the answer may still come: no reply is empty
         return self._is_proven(marker=False, orderly=False)
 
-    @property
-    def done(self) -> bool:
-        """Whether the stream has marked its end or reached a limit: reading on is not needed."""
-        return self._has_ended
-
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that these bytes cause. Never raises for bytes; after the end it ignores them."""
         if type(chunk) is not bytes:
@@ -134,7 +130,7 @@ class StreamParser:
         self._room = room = self._room - len(chunk)
         if room < 0:
             return self._feed_last(chunk)
-        if self._mode != "sse" or self._has_ended:
+        if self._mode != "sse" or self.done:
             return self._begin_body(chunk)
         out: list[Event] = []
         builder, fast_decode = self._builder, self._fast_decode
@@ -160,19 +156,19 @@ class StreamParser:
                 out += builder.add_run(kind, run)
                 run = []
             self._read_event(data, out)
-            if self._has_ended:
+            if self.done:
                 break
             kinds = self._fast_kinds
         if run:
             out += builder.add_run(kind, run)
-        if chunk[-2:] != b"\n\n" and not self._has_ended:
+        if chunk[-2:] != b"\n\n" and not self.done:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
         return out
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
-        if self._has_ended:
+        if self.done:
             return []
         if self._mode == "" and not self._head and not (chunk := chunk.lstrip(BLANK)):
             return []  # blank lines that keep a connection alive before the body begins
@@ -294,7 +290,7 @@ class StreamParser:
         lines = data.split(b"\n")
         if len(lines) > 1:
             for line in lines:
-                if not self._has_ended and line.strip():
+                if not self.done and line.strip():
                     self._read_event(line, out)
             return
         if data.lstrip()[:1] in (b"{", b"["):
@@ -308,7 +304,7 @@ class StreamParser:
 
     def end(self, *, orderly: bool = True) -> list[Event]:
         """End the input and return the last events; not `orderly` means that the connection broke off."""
-        if self._has_ended:
+        if self.done:
             return []
         out: list[Event] = []
         if self._mode == "":
@@ -320,7 +316,7 @@ class StreamParser:
         if self._mode == "whole":
             self._read_whole(b"".join(self._head), out)
             self._head = []
-        elif not self._has_ended:
+        elif not self.done:
             torn = self._framing.is_torn
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
@@ -328,7 +324,7 @@ class StreamParser:
                 for chunk in [data] if is_complete(data) else data.split(b"\n"):
                     if not is_complete(chunk):
                         torn = True
-                    elif not self._has_ended:
+                    elif not self.done:
                         self._read_event(chunk, out)
             orderly = orderly and not torn
         self._finish(out, marker=False, orderly=orderly)
@@ -336,11 +332,11 @@ class StreamParser:
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
         """Read the last bytes within the limit. For an error response they are enough."""
-        if self._has_ended:
+        if self.done:
             return []
         chunk = chunk[: self._room]
         out = self._feed_counted(chunk)
-        if self._has_ended or (self._mode == "whole" and self._status >= 300):
+        if self.done or (self._mode == "whole" and self._status >= 300):
             return [*out, *self.end()]
         last: list[Event] = []
         self._stop_at_limit("max_reply_bytes", last)
@@ -374,7 +370,7 @@ class StreamParser:
             if (lines := _json_lines(body)) is not None:
                 self._mode = "sse"
                 for line in lines:
-                    if not self._has_ended:
+                    if not self.done:
                         self._read_event(line, out)
                 return
         if type(decoded) is not dict:
@@ -391,13 +387,13 @@ class StreamParser:
 
     def _finish(self, out: list[Event], *, marker: bool, orderly: bool = True) -> None:
         """End the reply; `marker` means that the stream sent its end marker."""
-        if self._has_ended:
+        if self.done:
             return
-        self._has_ended = True
+        self.done = True
         self._has_end_marker = marker
         builder = self._builder
-        if not self._collected.whole:
-            out += builder.add(self._decoder.end())
+        if not self._collected.whole and (pieces := self._decoder.end()):
+            out += builder.add(pieces)
         out += builder.end(proven=self._is_proven(marker=marker, orderly=orderly))
         if not self._collected.whole:
             self._collected.raw = self._raw
@@ -430,7 +426,7 @@ class StreamParser:
         Raises `StreamCut` where the end is not proven, `ReplyTooLarge` beyond a limit, and `EndpointError` for an error
         that the endpoint reported.
         """
-        if not self._has_ended:
+        if not self.done:
             self.end()
         if self._reply is None:
             notes = self._plan.notes if self._plan is not None else list(self._collected.model.notes)

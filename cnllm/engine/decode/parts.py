@@ -70,10 +70,6 @@ class GrowingText(list[str]):
         text = found[0] if len(found) == 1 else "".join(reversed(found))
         return text[start - size :] if size < start else text
 
-    def whole(self) -> str:
-        """Return all the text."""
-        return "".join(self)
-
     def begin_again(self) -> None:
         """Begin again without text."""
         self.clear()
@@ -248,7 +244,7 @@ class Parts:
             parts = self._build(0, calls, keeps_seal=keeps_seal)
         else:
             parts = []
-            thought, text = self.thought.whole(), self.text.whole()
+            thought, text = "".join(self.thought), "".join(self.text)
             if thought or self.details:
                 seal = self._reasoning_seal(tagged, fragments) if keeps_seal else None
                 parts.append(Reasoning(thought, seal))
@@ -297,8 +293,9 @@ class Parts:
     def _reasoning_seal(self, tagged: str, fragments: Fragments) -> Seal | None:
         """Return the seal of the reasoning, on a wire without an order of parts: structured items, or tagged text."""
         part = self._flags.reasoning.part if self._flags.reasoning else None
-        items = self.details
-        data: Any = items if fragments == "none" else _join_fragments(items, part, snapshots=fragments == "snapshots")
+        data: Any = self.details
+        if data and fragments != "none":
+            data = _join_fragments(data, part, snapshots=fragments == "snapshots")
         data = data or tagged or None
         return None if data is None else self.seal_of(data)
 
@@ -323,7 +320,7 @@ class Parts:
             block.end = None if block is self._last.get(block.kind) else 0
         self._unreported = self._reported = 0
         other = self.text if in_reasoning else self.thought
-        other_text = other.whole()
+        other_text = "".join(other)
         self.text.begin_again()
         self.thought.begin_again()
         return other_text

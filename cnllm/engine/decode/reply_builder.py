@@ -44,6 +44,7 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.registry.model import Model
 from cnllm.types import (
+    CitationAdded,
     Event,
     Finished,
     Media,
@@ -163,13 +164,13 @@ class ReplyBuilder:
         """Whether the reply holds nothing that can be used or that explains why it is empty."""
         settled = self.settled
         assert settled is not None, "end() comes first"
-        if settled.finish in ("length", "content_filter") or settled.calls or settled.incomplete:
+        if settled.finish in ("length", "content_filter") or settled.calls or settled.incomplete or self._parts:
             return False
         if self.collected.parts.has_content:
             return False
         if self._calls is not None and self._calls.has_found:
             return False
-        return not self._parts and not (self._stops is not None and self._stops.removed)
+        return self._stops is None or not self._stops.removed
 
     @property
     def has_torn_arguments(self) -> bool:
@@ -282,7 +283,7 @@ class ReplyBuilder:
     @property
     def _is_text_changed(self) -> bool:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
-        has_block = self._tags is not None and self._tags.has_block
+        has_block = self._tags is not None and bool(self._tags.raw)
         has_answer = self._answer is not None and self._answer.has_begun
         is_shorter = self.is_idle and self._row_input != self._row_output
         return has_block or has_answer or is_shorter or (self._calls is not None and self._calls.has_found)
@@ -339,7 +340,7 @@ class ReplyBuilder:
                 subject = f"{size} characters in pieces, others in the whole text"
                 out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
             return
-        text = parts.text.whole() if part is None else parts.text_of(part)
+        text = "".join(parts.text) if part is None else parts.text_of(part)
         if whole.startswith(text) and (part is None or parts.is_last(part)):
             self._put(whole[len(text) :], out, in_reasoning=False)
         elif len(whole.strip()) > len(text.strip()):
@@ -424,30 +425,35 @@ class ReplyBuilder:
         """Return the last events; `proven` means that the endpoint marked the end of the reply."""
         out: list[Event] = []
         collected, calls = self.collected, self._calls
-        out += self._call_events(collected.finish_calls())
+        if collected.calls.all:
+            out += self._call_events(collected.finish_calls())
         ending = Ending(collected, proven)
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(ending):
                 self._push(item, at, out)
         settled = settle(collected, self._plan, proven=proven)
         self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)
-        out += collected.finish(settled.notes)
+        for note in settled.notes:
+            out += collected.add_note(note)
+        if collected.citations.waiting:
+            out += map(CitationAdded, collected.citations.settle_all("".join(collected.parts.text)))
         has_more = calls is not None and calls.has_tagged  # reasoning that the first block lacks
         has_snapshots = self._deltas is not None and self._deltas.has_snapshots
         self._parts = collected.parts.build(
             settled.calls,
-            tagged="" if self._tags is None or has_more else self._tags.raw,
+            tagged="" if self._tags is None or has_more else "".join(self._tags.raw),
             fragments="none" if collected.whole else "snapshots" if has_snapshots else "pieces",
             keeps_seal=calls is None or not calls.thought_of,
         )
-        if settled.finish == "stop" and (note := silence_note(collected, self._parts)):
-            out += collected.add_note(note)
+        has_text = any(map(str.strip, collected.parts.text))
+        if settled.finish == "stop" and not has_text and (silence := silence_note(collected, self._parts)):
+            out += collected.add_note(silence)
         out += collected.parts.last_ends(self._parts)
         for call in collected.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
         if self._plan.answer is not None and settled.finish == "stop":
-            self._parsed, faults = read_answer(self._plan.answer, collected.parts.text.whole())
+            self._parsed, faults = read_answer(self._plan.answer, "".join(collected.parts.text))
             for note in faults:
                 out += collected.add_note(note)
         out += map(NoteAdded, collected.notes.omitted)

@@ -180,9 +180,7 @@ def price_note(model: Model, price: Price, usage: Usage, created: float | None) 
 
 
 def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
-    """Return a note for a reply that ends normally and holds nothing but reasoning, or blocks that nobody can read."""
-    if any(map(str.strip, collected.parts.text)):
-        return None
+    """Return a note for a reply without text that ends normally: it may hold nothing that answers."""
     kinds = {type(part) for part in parts}
     if Media in kinds:
         return None
@@ -215,8 +213,8 @@ def build_reply(
         most_output=plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
     )
     return Reply(
-        text=collected.parts.text.whole(),
-        reasoning=collected.parts.thought.whole(),
+        text="".join(collected.parts.text),
+        reasoning="".join(collected.parts.thought),
         tool_calls=calls,
         finish=settled.finish,
         raw_finish=collected.finish_word,

@@ -100,12 +100,12 @@ class AnswerCall(Stage):
         """Begin the answer. Text before it was delivered as if it were the answer, so the reply begins again."""
         collected = self._collected
         parts = collected.parts
-        if (text := parts.text.whole()).strip():
+        if (text := "".join(parts.text)).strip():
             self._prose.append(text)
             parts.text.begin_again()
             out.append(Restarted())
             if parts.thought:
-                out.append(ReasoningDelta(parts.thought.whole()))
+                out.append(ReasoningDelta("".join(parts.thought)))
             again: list[Event] = []
             for call in collected.calls.all:
                 if call.started and call.at in self._indexes:

@@ -172,7 +172,7 @@ class TextCalls(Stage):
         from cnllm.leaks.filter import LeakFilter  # loads the grammars, which many programs never need
 
         if in_reasoning:
-            before = self._collected.parts.thought.whole()
+            before = "".join(self._collected.parts.thought)
             self._reasoning_filter = LeakFilter(self._rules, self._tools, before, trims=False, quotes=self._is_quoted)
             return self._reasoning_filter
         self._answer_filter = LeakFilter(
@@ -404,7 +404,7 @@ class TextCalls(Stage):
         stripped = any(block.remove and not block.calls for block in self._blocks)
         is_nothing = not (calls or wire_calls or collected.fault is not None or has_text)
         if stripped and is_nothing and ending.proven and not self.excluded:
-            self._fall_back(collected.parts.thought.whole(), out)
+            self._fall_back("".join(collected.parts.thought), out)
         return [*out, *calls]
 
     def _add_calls(self, block: BlockResult, wire_calls: set[bytes], calls: list[CallBuilder], out: list[Item]) -> None:

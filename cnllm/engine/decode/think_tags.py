@@ -29,8 +29,8 @@ class ThinkTags(Stage):
     """
 
     __slots__ = (
-        *("_close", "_is_open", "_new_tagged", "_raw", "_spare", "_state", "_stray", "_tags"),
-        *("is_idle", "lets_text", "pending"),
+        *("_close", "_is_open", "_new_tagged", "_spare", "_state", "_stray", "_tags"),
+        *("is_idle", "lets_text", "pending", "raw"),
     )
 
     def __init__(self, tags: list[str], at: str, new_tagged: Callable[[str], str]) -> None:
@@ -46,7 +46,7 @@ class ThinkTags(Stage):
         # tags are no longer recognised here
         self._state = "inside" if self._is_open else "before"
         self.pending = ""  # text that may begin a tag
-        self._raw: list[str] = []
+        self.raw: list[str] = []  # the tagged blocks as they were written, with the white space around them
         self._stray = ""  # closing tags that were removed
         self._spare = _MAX_STRAY_CLOSERS
         self._look()
@@ -56,20 +56,10 @@ class ThinkTags(Stage):
         self.is_idle = not self.pending
         self.lets_text = self._state == "plain" and self.is_idle
 
-    @property
-    def has_block(self) -> bool:
-        """Whether reasoning stood between tags."""
-        return bool(self._raw)
-
-    @property
-    def raw(self) -> str:
-        """Return the tagged blocks as they were written, with the white space around them."""
-        return "".join(self._raw)
-
     def feed(self, item: Item) -> list[Item]:
         """Return the text, and the reasoning between tags in it."""
         if type(item) is Restart and item.text:  # reasoning came out of the text that begins again
-            has_block = self.has_block
+            has_block = bool(self.raw)
             self._begin()
             return [Restart(text=True, thought=item.thought or has_block)]
         if self.lets_text or type(item) is not TextPiece:
@@ -100,7 +90,7 @@ class ThinkTags(Stage):
         self._look()
         out: list[Item] = []
         if pending and self._state == "inside":
-            self._raw.append(pending)
+            self.raw.append(pending)
             self._think(pending, out)
         elif pending:
             out.append(TextPiece(pending))
@@ -131,7 +121,7 @@ class ThinkTags(Stage):
             return text
         if len(text) - len(rest) <= self._tags.longest:  # do not wait through endless white space
             if (tag := self._opening_tag(rest)) is not None:
-                self._raw.append(text[: len(text) - len(rest)] + tag)
+                self.raw.append(text[: len(text) - len(rest)] + tag)
                 self._state = "inside"
                 return rest[len(tag) :]
             if (tag := self._closing_tag(rest)) is not None:
@@ -145,15 +135,15 @@ class ThinkTags(Stage):
 
     def _after(self, text: str) -> str:
         rest = text.lstrip()
-        if self._raw:
-            self._raw.append(text[: len(text) - len(rest)])
+        if self.raw:
+            self.raw.append(text[: len(text) - len(rest)])
         elif (tag := self._opening_tag(rest)) is not None:
-            self._raw.append(tag)
+            self.raw.append(tag)
             self._state = "inside"
             return rest[len(tag) :]
         if (tag := self._closing_tag(rest)) is not None:
             return rest[len(tag) :]
-        if rest and (self._may_close(rest) or (not self._raw and self._may_open(rest))):
+        if rest and (self._may_close(rest) or (not self.raw and self._may_open(rest))):
             self.pending = rest
             return ""
         if rest:
@@ -161,11 +151,11 @@ class ThinkTags(Stage):
         return rest
 
     def _inside(self, text: str, out: list[Item]) -> str:
-        if self._is_open and not self._raw:
+        if self._is_open and not self.raw:
             rest = text.lstrip()
             if len(text) - len(rest) <= self._tags.longest:
                 if (tag := self._opening_tag(rest)) is not None:  # the model wrote the tag, not the template
-                    self._raw.append(text[: len(text) - len(rest)] + tag)
+                    self.raw.append(text[: len(text) - len(rest)] + tag)
                     return rest[len(tag) :]
                 if self._may_open(rest):
                     self.pending = text
@@ -175,13 +165,13 @@ class ThinkTags(Stage):
             certain = len(text) - self._close.pending_length(text)
             self.pending = text[certain:]
             if certain:
-                self._raw.append(text[:certain])
+                self.raw.append(text[:certain])
                 self._think(text[:certain], out)
             return ""
         start, end, _ = match
         if start:
             self._think(text[:start], out)
-        self._raw.append(text[:end])
+        self.raw.append(text[:end])
         self._state = "after"
         return text[end:]
 
