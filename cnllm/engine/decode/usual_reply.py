@@ -8,63 +8,45 @@ a third of the cost. Whatever needs a decision (markup, tags, a limit, a repeate
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
 from cnllm.engine.decode.meter import meter_of
-from cnllm.engine.decode.text_tool_calls import Then, marker_test
+from cnllm.engine.decode.text_tool_calls import marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import UsualMessage, wire
 from cnllm.registry.flags import Flags
-from cnllm.registry.model import Model
 from cnllm.types import Finish, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import decode_arguments
 
 __all__ = ["read_usual_reply"]
 
-_MOST_RULES = 16  # sets of flags that a model keeps
 _decode = msgspec.json.Decoder().decode
 
 
 class _UsualFlags:
     """The flags of a model for its usual replies, looked up once."""
 
-    __slots__ = ("finish", "flags", "markers", "meter", "read", "tags")
+    __slots__ = ("finish", "meter", "read", "tags")
 
-    def __init__(self, model: Model, flags: Flags) -> None:
+    def __init__(self, protocol: str, flags: Flags) -> None:
         reasoning = flags.reasoning
-        usual_reader = wire(model.protocol).usual_reader
+        usual_reader = wire(protocol).usual_reader
         is_open = reasoning is not None and (reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2])
-        self.flags = flags
         self.read = None if usual_reader is None or is_open else usual_reader(flags)  # an open text begins as reasoning
         self.tags = tuple((reasoning and reasoning.answer_tags) or ())
         self.finish = flags.finish or {}
         self.meter = meter_of(flags)
-        self.markers: dict[tuple[Then | None, bool], Callable[[str], object] | None] = {}
-
-    def may_hold_calls(self, plan: Plan) -> Callable[[str], object] | None:
-        """Return the quick test of a text for markup of calls; None where none is looked for."""
-        key = plan.text_calls, any(tool.definition is None for tool in plan.callable)
-        if key not in self.markers:
-            self.markers[key] = marker_test(self.flags, key[0], has_functions=key[1])
-        return self.markers[key]
 
 
-def _rules(plan: Plan) -> _UsualFlags:
-    """Return the rules for a plan's flags. A model keeps those of a few modes."""
-    kept: dict[int, _UsualFlags] = plan.model.memo.setdefault("usual replies", {})
-    rules = kept.get(id(plan.flags))
-    if rules is None or rules.flags is not plan.flags:
-        if len(kept) >= _MOST_RULES:
-            kept.clear()
-        rules = kept[id(plan.flags)] = _UsualFlags(plan.model, plan.flags)
-    return rules
+_usual_flags = lru_cache(maxsize=256)(_UsualFlags)
 
 
 def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     """Return the reply of a body in the usual form; None where the body has another one, or anything is to be noted."""
-    rules = _rules(plan)
+    rules = _usual_flags(plan.model.protocol, plan.flags)
     if rules.read is None or status >= 300 or len(body) > plan.limits.reply:
         return None
     if plan.answer is not None or plan.prompted or plan.stops or plan.search is not None:
@@ -74,7 +56,11 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     message = rules.read(raw) if type(raw) is dict else None
-    if message is None or not _is_plain(message, rules, rules.may_hold_calls(plan)):
+    if message is None:
+        return None
+    has_functions = any(tool.definition is None for tool in plan.callable)
+    may_hold_calls = marker_test(plan.flags, plan.text_calls, has_functions=has_functions)
+    if not _is_plain(message, rules, may_hold_calls):
         return None
     calls = _read_calls(message, plan)
     finish = None if calls is None else _finish(message, rules.finish, plan.max_output, has_calls=bool(calls))
