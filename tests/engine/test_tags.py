@@ -11,7 +11,7 @@ from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.stage import Ending, Item
+from cnllm.engine.decode.stage import Item
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
@@ -40,7 +40,7 @@ class Splitter:
         return self._pieces(self.stage.feed(TextPiece(text))) if text else []
 
     def close(self) -> list[tuple[bool, str]]:
-        return self._pieces(self.stage.end(Ending(None, True)))  # type: ignore[arg-type]
+        return self._pieces(self.stage.end(proven=True))
 
     def _pieces(self, items: list[Item]) -> list[tuple[bool, str]]:
         self.stray += "".join(item.said for item in items if isinstance(item, Note))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, removal
+from cnllm.engine.decode.collector import Collector
+from cnllm.engine.decode.stage import Item, Restart, Stage, removal
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import TextPiece
 from cnllm.types import Note
@@ -85,7 +86,7 @@ class AnswerTags(Stage):
             notes.append(_removal(closer))
         return [TextPiece(text), *notes] if text else notes
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Return what waited and is no tag."""
         return self.release()
 
@@ -112,14 +113,15 @@ class AnswerTags(Stage):
 class StopTexts(Stage):
     """The stage that removes a stop text at the end of an answer. It holds back text that may be one.
 
-    `removed` says that a stop text was removed.
+    `collected` is what the reply holds so far, `removed` says that a stop text was removed.
     """
 
-    __slots__ = ("_has_calls", "_stops", "is_idle", "pending", "removed")
+    __slots__ = ("_collected", "_has_calls", "_stops", "is_idle", "pending", "removed")
 
     lets_text = False  # all text of the answer is read
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
+    def __init__(self, stops: tuple[str, ...], collected: Collector) -> None:
+        self._collected = collected
         self._stops = sorted(stops, key=len, reverse=True)
         self.pending = ""
         self.is_idle = True  # while nothing is pending
@@ -156,12 +158,12 @@ class StopTexts(Stage):
         text, self.pending, self.is_idle = self.pending, "", True
         return [TextPiece(text)] if text else []
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Return the text that waits, without a stop text where the answer ends with it."""
-        collected = ending.collected
+        collected = self._collected
         text = self.pending
         stop = next((stop for stop in self._stops if text.endswith(stop)), "")
-        is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and ending.proven
+        is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and proven
         if not stop or not is_end or collected.calls.all or self._has_calls:
             return self.flush()
         self.pending, self.is_idle = "", True

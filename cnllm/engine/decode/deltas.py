@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, Stage, text_piece
+from cnllm.engine.decode.stage import TAGGED, Item, Restart, Stage, text_piece
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 from cnllm.types.delivered import Diverged, RepeatedText
@@ -145,7 +145,7 @@ class Deltas(Stage):
         note = Note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {channel.mode}")
         return [Restart(text=not in_reasoning, thought=in_reasoning), note, _with_text(item, snapshot)]
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Return the halves of characters at the end of the newest snapshots."""
         if not (self._thought.half or self._text.half):
             return []
@@ -187,7 +187,7 @@ class Surrogates(Stage):
         """Find out whether a half waits."""
         self.is_idle = self.lets_text = self.lets_thought = not any(self._halves.values())
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Return a replacement for each half that nothing followed."""
         if self.is_idle:
             return []

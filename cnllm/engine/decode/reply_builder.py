@@ -19,7 +19,7 @@ from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
-from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, next_places
+from cnllm.engine.decode.stage import Item, Restart, Stage, next_places
 from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import Then, text_calls
 from cnllm.engine.decode.think_tags import ThinkTags
@@ -105,7 +105,7 @@ class ReplyBuilder:
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
         # index of a call whose arguments go on.
         self.plain_kinds: set[str | int | None] = set()
-        self._stops = StopTexts(plan.stops) if plan.stops else None
+        self._stops = StopTexts(plan.stops, self.collected) if plan.stops else None
         tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
         self._answer = None if tool is None else AnswerCall(tool, self.collected)
         are_seen = calls is not None and all(map(calls.may_begin, answer_tags or ()))
@@ -427,9 +427,8 @@ class ReplyBuilder:
         collected, calls = self.collected, self._calls
         if collected.calls.all:
             out += self._call_events(collected.finish_calls())
-        ending = Ending(collected, proven)
         for at, stage in enumerate(self._stages, 1):
-            for item in stage.end(ending):
+            for item in stage.end(proven=proven):
                 self._push(item, at, out)
         settled = settle(collected, self._plan, proven=proven)
         self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)

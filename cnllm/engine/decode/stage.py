@@ -10,11 +10,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import Piece, ReasoningPiece, TextPiece
 
-__all__ = ["TAGGED", "Ending", "Item", "Restart", "Stage", "next_places", "removal", "text_piece"]
+__all__ = ["TAGGED", "Item", "Restart", "Stage", "next_places", "removal", "text_piece"]
 
 TAGGED = "(tags)"
 """The field of reasoning that stands between tags in the answer, beside the names of fields."""
@@ -25,13 +24,6 @@ class Restart(Struct, frozen=True):
 
     text: bool = False
     thought: bool = False
-
-
-class Ending(Struct, frozen=True):
-    """The end of a reply: what was collected so far, and whether the endpoint marked the end."""
-
-    collected: Collector
-    proven: bool
 
 
 Item = Piece | Restart | CallBuilder
@@ -62,8 +54,8 @@ class Stage:
         """Return what is held back only because a part of the reply was open that is over now."""
         return []
 
-    def end(self, ending: Ending) -> list[Item]:
-        """Return what is left at the end of the reply."""
+    def end(self, *, proven: bool) -> list[Item]:
+        """Return what is left at the end of the reply; `proven` means that the endpoint marked the end."""
         return []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.engine.decode.stage import Ending, Item, Restart, Stage, removal, text_piece
+from cnllm.engine.decode.stage import Item, Restart, Stage, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history.prompted_tools import FLAG, markup_rules
@@ -370,11 +370,11 @@ class TextCalls(Stage):
 
     # ── at the end of the reply ──────────────────────────────────────────────
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Close both channels: the rest of the texts, then the calls that were written as text, without repetitions."""
         out: list[Item] = []
-        collected = ending.collected
-        is_cut = not ending.proven or collected.finish_kind == "length"
+        collected = self._collected
+        is_cut = not proven or collected.finish_kind == "length"
         if self._held:
             self._end_whole(out, is_cut=is_cut)
         for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
@@ -403,7 +403,7 @@ class TextCalls(Stage):
             self._add_calls(block, wire_calls, calls, out)
         stripped = any(block.remove and not block.calls for block in self._blocks)
         is_nothing = not (calls or wire_calls or collected.fault is not None or has_text)
-        if stripped and is_nothing and ending.proven and not self.excluded:
+        if stripped and is_nothing and proven and not self.excluded:
             self._fall_back("".join(collected.parts.thought), out)
         return [*out, *calls]
 

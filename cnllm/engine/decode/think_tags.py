@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, Stage, removal
+from cnllm.engine.decode.stage import TAGGED, Item, Restart, Stage, removal
 from cnllm.leaks.markers import Markers
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
@@ -80,7 +80,7 @@ class ThinkTags(Stage):
             self._state = "plain"
         return self._flush()
 
-    def end(self, ending: Ending) -> list[Item]:
+    def end(self, *, proven: bool) -> list[Item]:
         """Return the text that looked like the beginning of a tag."""
         return self._flush()
 
