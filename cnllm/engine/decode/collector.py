@@ -13,7 +13,6 @@ from cnllm.engine.decode.parts import Parts
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import wire
-from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.pieces import (
     FINISH_RANKS,
     LISTS,
@@ -54,9 +53,12 @@ _MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
 
 class Collector:
-    """The content of one reply so far, to the request of a plan."""
+    """The content of one reply so far, to the request of a plan.
 
-    def __init__(self, plan: Plan, ids: ReplyIds | None, *, ordered: bool) -> None:
+    `is_known`: the plan has the messages of the request.
+    """
+
+    def __init__(self, plan: Plan, *, ordered: bool, is_known: bool) -> None:
         self.model = plan.model
         self.flags = plan.flags
         self.meter = meter_of(plan.flags)
@@ -66,7 +68,7 @@ class Collector:
         self.citations = Citations()
         self.notes = ReplyNotes()
         self.parts = Parts(plan.model, plan.flags, ordered=ordered)
-        self.calls = CallCollector(ids)
+        self.calls = CallCollector(plan if is_known else None)
         self.usage = Usage()
         self.invalid_counts: frozenset[str] = frozenset()  # names of counts that came last and are none
         self.paid_calls: dict[str, int | None] = {}  # by name, as far as the endpoint has reported them
@@ -199,7 +201,7 @@ class Collector:
     def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
-        self.calls.ids.reply = self.id
+        self.calls.reply_id = self.id
         events = self.rename_calls(self.calls.feed(_replace_surrogates(items), whole=whole))
         return events, self.calls.all[count:]
 
@@ -210,7 +212,7 @@ class Collector:
     def start_call(self, call: CallBuilder) -> list[Event]:
         """Add a call that was found in a text; return the events of its beginning."""
         out: list[Event] = []
-        self.calls.ids.reply = self.id
+        self.calls.reply_id = self.id
         self.calls.add(call)
         self.calls.start(call, out)
         return self.rename_calls(out)

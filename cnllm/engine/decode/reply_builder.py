@@ -28,7 +28,6 @@ from cnllm.engine.encode.plan import Plan, unknown_plan
 from cnllm.engine.history.prompted_tools import is_prompted
 from cnllm.engine.options import read_options
 from cnllm.protocols import wire
-from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.pieces import (
     FACTS,
     CallPieces,
@@ -66,8 +65,8 @@ __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
 class ReplyBuilder:
     """The builder of one reply: a row of stages, composed by the flags, and a collector behind it.
 
-    `ordered`: the wire orders the parts of a reply. `is_new`: all text is certainly new. For `script` and
-    `is_offer_known` see `text_calls`.
+    `ordered`: the wire orders the parts of a reply. `is_known`: the plan has the messages of the request. `is_new`: all
+    text is certainly new. For `script` and `is_offer_known` see `text_calls`.
     """
 
     def __init__(
@@ -75,14 +74,14 @@ class ReplyBuilder:
         plan: Plan,
         *,
         ordered: bool = False,
-        ids: ReplyIds | None = None,
+        is_known: bool = False,
         is_new: bool = False,
         script: str | None = None,
         is_offer_known: bool = True,
     ) -> None:
         flags = plan.flags
         self._plan = plan
-        self.collected = Collector(plan, ids, ordered=ordered)
+        self.collected = Collector(plan, ordered=ordered, is_known=is_known)
         self._last_kind: type[Piece] | None = None  # of the last piece with text
         self.settled: ReplyDecision | None = None
         self._parts: tuple[Part, ...] = ()
@@ -474,9 +473,7 @@ def reply_builder(model: Model, tools: Sequence[Any] | None, plan: Plan | None) 
     ordered = wire(model.protocol).ordered
     if plan is None:
         return ReplyBuilder(_unknown_plan(model, tools), ordered=ordered, is_offer_known=tools is not None)
-    rules = plan.flags.tools
-    ids = ReplyIds(rules.call_id_pattern if rules else None, plan.messages, plan.content)
-    return ReplyBuilder(plan, ordered=ordered, ids=ids)
+    return ReplyBuilder(plan, ordered=ordered, is_known=True)
 
 
 def text_reply_builder(

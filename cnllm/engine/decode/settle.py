@@ -59,7 +59,7 @@ def settle(collected: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
     finish = _finish(collected, word, plan.flags, notes, proven=proven, has_calls=bool(calls or incomplete))
     if plan.max_output is not None:
         finish = _check_limit(collected, word, plan.max_output, finish, notes)
-    if renamed := collected.calls.ids.renamed:
+    if renamed := collected.calls.renamed:
         subject = f"{len(renamed)} repeated call ids, the first {renamed[0]!r}"
         notes.append(Note("ids-repeated", "tools.call_id_pattern", subject, "made unique"))
     where = collected.model.where

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnllm.engine.encode.plan import Plan
 from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.reported import as_index
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
@@ -128,12 +129,17 @@ class CallBuilder:
 
 
 class CallCollector:
-    """The calls of one reply, in the order they began. `feed` takes items of the wire and returns their events."""
+    """The calls of one reply, in the order they began. `feed` takes items of the wire and returns their events.
 
-    __slots__ = ("_by_id", "_open", "all", "ids")
+    `request` is what the ids of the calls fit; None where it is not known.
+    """
 
-    def __init__(self, ids: ReplyIds | None = None) -> None:
-        self.ids = ReplyIds() if ids is None else ids
+    __slots__ = ("_by_id", "_ids", "_open", "_request", "all", "reply_id")
+
+    def __init__(self, request: Plan | None = None) -> None:
+        self._request = request
+        self._ids: ReplyIds | None = None  # most replies have no call
+        self.reply_id: str | None = None
         self.all: list[CallBuilder] = []
         self._open: dict[Any, CallBuilder] = {}
         self._by_id: dict[str, CallBuilder] = {}  # for each id, the call that began last
@@ -194,8 +200,16 @@ class CallCollector:
 
     def identify(self, call: CallBuilder) -> None:
         """Set the id that a call has in the reply."""
-        call.call_id = self.ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
+        if self._ids is None:
+            self._ids = _reply_ids(self._request)
+        self._ids.reply = self.reply_id
+        call.call_id = self._ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
         call.id = call.id or call.call_id
+
+    @property
+    def renamed(self) -> list[str]:
+        """Return the ids that were not unique, and were changed."""
+        return [] if self._ids is None else self._ids.renamed
 
     def finish(self) -> list[Event]:
         """Announce the calls that have no arguments, and deliver those that were no placeholder."""
@@ -287,6 +301,14 @@ class CallCollector:
             call.waits = False
             if call.started:
                 out.append(ToolCallDelta(call.at, call.raw))
+
+
+def _reply_ids(request: Plan | None) -> ReplyIds:
+    """Return what makes the ids of the calls in a reply to a request."""
+    if request is None:
+        return ReplyIds()
+    rules = request.flags.tools
+    return ReplyIds(rules.call_id_pattern if rules else None, request.messages, request.content)
 
 
 def _is_placeholder(arguments: str) -> bool:
