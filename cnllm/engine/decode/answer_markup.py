@@ -237,8 +237,8 @@ _parse_tags = lru_cache(maxsize=64)(_TagSearch)
 class AnswerTags(Stage):
     """The stage that removes an opening tag at the start of an answer, and closing tags at its end.
 
-    `tags` are the opening tag, then the closing ones. A closing tag before more text is text itself. `are_seen`: the
-    stage before notices every tag, so that plain text without one may pass by.
+    `tags` are the opening tag, then the closing ones. A closing tag before more text is text itself. Where the stage
+    before notices every tag, plain text without one may pass by: `lets_text`.
     """
 
     __slots__ = (
@@ -246,10 +246,10 @@ class AnswerTags(Stage):
         *("is_idle", "lets_text", "pending"),
     )
 
-    def __init__(self, tags: list[str], *, are_seen: bool = False) -> None:
+    def __init__(self, tags: list[str]) -> None:
         self._opener, *self._closers = tags
         self._firsts = {tag[0] for tag in self._closers}
-        self.lets_text = are_seen  # a tag would be noticed in text that passes by
+        self.lets_text = False
         self._begin()
 
     def _begin(self) -> None:

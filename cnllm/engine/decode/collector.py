@@ -326,12 +326,12 @@ def _character_places(text: str, citations: Sequence[Citation]) -> dict[int | No
 
 
 class ReplyNotes:
-    """The notes in the order in which they came. Adding a note takes constant time."""
+    """All notes in the order in which they came. Adding a note takes constant time."""
 
-    __slots__ = ("_counts", "_hashes", "_notes", "_omitted")
+    __slots__ = ("_counts", "_hashes", "_omitted", "all")
 
     def __init__(self) -> None:
-        self._notes: list[Note] = []
+        self.all: list[Note] = []
         self._hashes: set[int] = set()  # a note that is left out may be long, so only its hash is stored
         self._counts: dict[str, int] = {}
         self._omitted: dict[str, int] = {}
@@ -346,19 +346,15 @@ class ReplyNotes:
         if count > _MAX_PER_CODE:
             self._omitted[note.code] = self._omitted.get(note.code, 0) + 1
             return False
-        self._notes.append(note)
+        self.all.append(note)
         return True
 
-    @property
-    def omitted(self) -> list[Note]:
-        """Return a note that counts the notes left out, if there are any."""
+    def close(self) -> list[Note]:
+        """Add a last note that counts the notes left out, if there are any; return it."""
         if not self._omitted:
             return []
         subject = f"{sum(self._omitted.values()):,} more notes"
         counts = ", ".join(f"{count:,} {code}" for code, count in self._omitted.items())
-        return [Note(_NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")]
-
-    @property
-    def all(self) -> list[Note]:
-        """Return the notes, and last the one that counts the notes left out."""
-        return [*self._notes, *self.omitted]
+        note = Note(_NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")
+        self.all.append(note)
+        return [note]

@@ -94,32 +94,33 @@ class ReplyBuilder:
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
-        behind: list[AnswerTags | StopTexts] = []
+        around = AnswerTags(answer_tags) if answer_tags else None
+        self._stops = StopTexts(plan.stops, self.collected) if plan.stops else None
+        behind = tuple(filter(None, (around, self._stops)))
         calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
         self._calls = calls
+        if around is not None and calls is not None:
+            around.lets_text = all(map(calls.may_begin, answer_tags or ()))
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
         self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
         # index of a call whose arguments go on.
         self.plain_kinds: set[str | int | None] = set()
-        self._stops = StopTexts(plan.stops, self.collected) if plan.stops else None
         tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
         self._answer = None if tool is None else AnswerCall(tool, self.collected)
-        are_seen = calls is not None and all(map(calls.may_begin, answer_tags or ()))
         row: list[Stage | None] = [
             self._duplicates,
             self._deltas,
             surrogates,
             self._tags,
             calls,
-            around := AnswerTags(answer_tags, are_seen=are_seen) if answer_tags else None,
+            around,
             self._stops,
             self._answer,
         ]
         self._stages: list[Stage] = list(filter(None, row))
         self._at_calls = 0 if calls is None else self._stages.index(calls)
-        behind += [stage for stage in (around, self._stops) if stage is not None]
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = next_places(tuple(map(type, self._stages)))
 
@@ -453,7 +454,7 @@ class ReplyBuilder:
             self._parsed, faults = read_answer(self._plan.answer, "".join(collected.parts.text))
             for note in faults:
                 out += collected.add_note(note)
-        out += map(NoteAdded, collected.notes.omitted)
+        out += map(NoteAdded, collected.notes.close())
         out.append(Finished(settled.finish, collected.finish_word))
         return out
 

@@ -41,6 +41,8 @@ class Stage:
     """Whether the stage reads text of the reasoning."""
     is_idle = True
     """Whether the stage holds nothing back."""
+    pending = ""
+    """Text of the answer that is held back, as it came."""
     lets_text = True
     """Whether plain text of the answer that goes on may pass by for now: the stage would not change it."""
     lets_thought = True

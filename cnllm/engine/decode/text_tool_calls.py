@@ -21,7 +21,6 @@ from cnllm.types import Message, Note, ToolResult
 from cnllm.types.lenient_json import decode_arguments
 
 if TYPE_CHECKING:
-    from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
     from cnllm.engine.decode.collector import Collector
     from cnllm.leaks.filter import BlockResult, LeakFilter
     from cnllm.leaks.grammars import ParsedCall
@@ -39,7 +38,7 @@ def text_calls(
     plan: Plan,
     collected: Collector,
     new_tagged: Callable[[str], str],
-    behind: Sequence[AnswerTags | StopTexts],
+    behind: Sequence[Stage],
     script: str | None,
     *,
     is_offer_known: bool,
@@ -126,7 +125,7 @@ class TextCalls(Stage):
         sentences: FallbackText,
         collected: Collector,
         new_tagged: Callable[[str], str],
-        behind: Sequence[AnswerTags | StopTexts],
+        behind: Sequence[Stage],
     ) -> None:
         self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
         self._messages = plan.messages

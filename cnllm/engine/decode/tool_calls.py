@@ -134,11 +134,12 @@ class CallCollector:
     `request` is what the ids of the calls fit; None where it is not known.
     """
 
-    __slots__ = ("_by_id", "_ids", "_open", "_request", "all", "reply_id")
+    __slots__ = ("_by_id", "_ids", "_open", "_request", "all", "renamed", "reply_id")
 
     def __init__(self, request: Plan | None = None) -> None:
         self._request = request
         self._ids: ReplyIds | None = None  # most replies have no call
+        self.renamed: list[str] = []  # ids that were not unique, and were changed
         self.reply_id: str | None = None
         self.all: list[CallBuilder] = []
         self._open: dict[Any, CallBuilder] = {}
@@ -202,14 +203,10 @@ class CallCollector:
         """Set the id that a call has in the reply."""
         if self._ids is None:
             self._ids = _reply_ids(self._request)
+            self.renamed = self._ids.renamed
         self._ids.reply = self.reply_id
         call.call_id = self._ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
         call.id = call.id or call.call_id
-
-    @property
-    def renamed(self) -> list[str]:
-        """Return the ids that were not unique, and were changed."""
-        return [] if self._ids is None else self._ids.renamed
 
     def finish(self) -> list[Event]:
         """Announce the calls that have no arguments, and deliver those that were no placeholder."""
