@@ -2,11 +2,6 @@
 
 Each operation is one script, which is atomic and uses the server's clock. A server that is away costs a request at most
 `TIMEOUT_SECONDS`, and the requests after it nothing: they go on without state until one that tries again succeeds.
-
-On the server an item is a hash `PREFIX:i:ID` (o owner, d digest, b content, k its keys). `PREFIX:k:KEY` names an item
-as `ID:SIZE:OWNER`; so do the sorted sets `PREFIX:all` and `PREFIX:o:OWNER`, whose scores are the server's microseconds.
-`PREFIX:u` holds the bytes of each owner, and of all. Everything expires: an item an hour after its keys, so that a
-write can take it out of the sums before, and the rest after two lifetimes without a write.
 """
 
 from __future__ import annotations
@@ -22,6 +17,7 @@ from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, item_size
+from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
 
 __all__ = ["RedisStore", "connect", "describe_error"]
 
@@ -31,125 +27,6 @@ CONNECT_SECONDS = 0.5
 TIMEOUT_SECONDS = 1.0
 _CONNECTIONS = 16
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 30.0  # seconds without an attempt after a failure
-
-# ── scripts in Lua ───────────────────────────────────────────────────────────
-
-_COMMON = """
-local prefix = KEYS[1]
-local all, usage = prefix .. ':all', prefix .. ':u'
-
-local function key_name(key) return prefix .. ':k:' .. key end
-local function owner_name(owner) return prefix .. ':o:' .. owner end
-local function item_name(member) return prefix .. ':i:' .. string.match(member, '^%x+') end
-
-local function drop(member)
-  local size, owner = string.match(member, ':(%d+):(%x+)$')
-  local keys = redis.call('HGET', item_name(member), 'k')
-  for key in string.gmatch(keys or '', '%x+') do
-    if redis.call('GET', key_name(key)) == member then redis.call('DEL', key_name(key)) end
-  end
-  redis.call('DEL', item_name(member))
-  if redis.call('ZREM', all, member) == 1 then redis.call('HINCRBY', usage, 'all', '-' .. size) end
-  if redis.call('ZREM', owner_name(owner), member) == 1 then
-    if redis.call('HINCRBY', usage, owner, '-' .. size) <= 0 then redis.call('HDEL', usage, owner) end
-  end
-end
-"""
-
-_FIND = (
-    _COMMON
-    + """
-local rows = {}
-for index, key in ipairs(ARGV) do
-  local member = redis.call('GET', key_name(key))
-  local row = member and redis.call('HMGET', item_name(member), 'd', 'b')
-  rows[index] = row and row[1] and row or false
-end
-return rows
-"""
-)
-"""Keys → for each its digest and content, or nil."""
-
-_DELETE = (
-    _COMMON
-    + """
-local member = redis.call('GET', key_name(ARGV[1]))
-if not member then return 0 end
-drop(member)
-return 1
-"""
-)
-"""A key → whether there was an item."""
-
-_KEEP = (
-    _COMMON
-    + """
-local owner, digest, blob, id, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local most, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
-local own_most, own_bytes = tonumber(ARGV[8]), tonumber(ARGV[9])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local forget = 2 * lifetime + 3600000
-
-local function add(id, digest, blob, keys)
-  local size = #blob + 128 + 64 * #keys
-  local member = id .. ':' .. size .. ':' .. owner
-  local item = item_name(member)
-  redis.call('HSET', item, 'o', owner, 'd', digest, 'b', blob, 'k', table.concat(keys, ' '))
-  redis.call('PEXPIRE', item, lifetime + 3600000)
-  for _, key in ipairs(keys) do redis.call('SET', key_name(key), member, 'PX', lifetime) end
-  local score = string.format('%.0f', now)
-  redis.call('ZADD', all, score, member)
-  redis.call('ZADD', owner_name(owner), score, member)
-  redis.call('HINCRBY', usage, 'all', size)
-  redis.call('HINCRBY', usage, owner, size)
-end
-
-local function unlink(key, member)
-  local rest = {}
-  for other in string.gmatch(redis.call('HGET', item_name(member), 'k') or '', '%x+') do
-    if other ~= key then rest[#rest + 1] = other end
-  end
-  redis.call('DEL', key_name(key))
-  if #rest == 0 then drop(member) else redis.call('HSET', item_name(member), 'k', table.concat(rest, ' ')) end
-end
-
-local function evict(set, name, count, bytes)
-  while redis.call('ZCARD', set) > count or tonumber(redis.call('HGET', usage, name) or 0) > bytes do
-    local oldest = redis.call('ZRANGE', set, 0, 0)[1]
-    if not oldest then
-      redis.call('HDEL', usage, name)  -- the server evicted the set, and not the sum
-      break
-    end
-    drop(oldest)
-  end
-end
-
-local clear = {}
-for index = 10, #ARGV do
-  local key = ARGV[index]
-  local member = redis.call('GET', key_name(key))
-  local earlier = member and redis.call('HGET', item_name(member), 'd')
-  if member then unlink(key, member) end
-  if earlier and earlier ~= digest then
-    add(id .. string.format('%04x', index), '', '', {key})
-  else
-    clear[#clear + 1] = key
-  end
-end
-if #clear > 0 then add(id, digest, blob, clear) end
-evict(owner_name(owner), owner, own_most, own_bytes)
-evict(all, 'all', most, most_bytes)
-local old = redis.call('ZRANGEBYSCORE', all, '-inf', '(' .. string.format('%.0f', now - lifetime * 1000), 'LIMIT', 0, 8)
-for _, member in ipairs(old) do drop(member) end
-for _, name in ipairs({all, usage, owner_name(owner)}) do redis.call('PEXPIRE', name, forget) end
-return #clear > 0 and 1 or 0
-"""
-)
-"""Owner, digest, content, id, milliseconds to live, four bounds, keys → whether the item is kept."""
-
-
-# ── the store ────────────────────────────────────────────────────────────────
 
 
 class RedisStore(StateStore):
@@ -166,7 +43,7 @@ class RedisStore(StateStore):
         self._bounds = bounds or StoreBounds()
         self._client = connect(url)
         self._server = _Server(url)
-        self._scripts = {text: self._client.register_script(text) for text in (_KEEP, _FIND, _DELETE)}
+        self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
 
     @property
     def failure(self) -> str | None:
@@ -179,18 +56,19 @@ class RedisStore(StateStore):
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         """Return key, digest and content of the items under these keys; None for a failure."""
-        rows = self._call(_FIND, [key.hex() for key in keys])
+        rows = self._call(FIND, [key.hex() for key in keys])
         return None if rows is None else [(key, *row) for key, row in zip(keys, rows, strict=False) if row]
 
     def _delete(self, key: bytes) -> bool | None:
         """Delete the item under a key. Return whether there was one; None for a failure."""
-        count = self._call(_DELETE, [key.hex()])
+        count = self._call(DELETE, [key.hex()])
         return None if count is None else bool(count)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
+    # ── scripts ──────────────────────────────────────────────────────────────
     def _call(self, script: str, arguments: list[Any]) -> Any:
         """Return the result of a script; None where the server failed."""
         if not self._server.may_try():
@@ -212,7 +90,7 @@ class RedisStore(StateStore):
         lifetime = max(1, int(bounds.seconds * 1000))
         id_ = os.urandom(8).hex()
         arguments = [owner.hex(), digest, blob, id_, lifetime, *limits, *(key.hex() for key in keys)]
-        return bool(self._call(_KEEP, arguments))
+        return bool(self._call(KEEP, arguments))
 
 
 class _Server:
