@@ -13,6 +13,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, Rights
+from cnllm.system.processes import generation
 
 __all__ = ["AsyncKeyBook", "KeyBook", "check_book", "open_book"]
 
@@ -67,11 +68,12 @@ class KeyBook(Protocol):
 
 
 class AsyncKeyBook:
-    """The book for the coroutines of one event loop, which a forked child does not have: in threads of its own."""
+    """The book for the coroutines of a gateway, in threads of this process."""
 
     def __init__(self, book: KeyBook) -> None:
         self._book = book
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="cnllm-keys")
+        self._threads: ThreadPoolExecutor | None = None
+        self._generation = generation()
         self._warned = -_WARN_SECONDS
 
     async def find(self, digest: str) -> Rights | None:
@@ -85,9 +87,14 @@ class AsyncKeyBook:
     async def aclose(self) -> None:
         """Close files and connections."""
         await self._run(self._book.close)
-        self._threads.shutdown(wait=False)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._threads is None or self._generation != generation():  # a forked child has none of its parent's
+            self._generation = generation()
+            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="cnllm-keys")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except CnllmError as error:
