@@ -105,45 +105,52 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
-class LineHandler(logging.Handler):
+class _Lines(logging.Handler):
+    """Writes lines to a descriptor, and counts those that are lost."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lost = 0
+        self._is_torn = False  # the last line has no end
+
+    def _write(self, line: str) -> bool:
+        """Write a line, whole lines of other processes before and after it. Return whether it is whole."""
+        data = f"\n{line}\n" if self._is_torn else f"{line}\n"
+        content = data.encode("utf-8", "backslashreplace")
+        self._is_torn = os.write(self._descriptor, content) < len(content)
+        return not self._is_torn
+
+
+class LineHandler(_Lines):
     """Appends lines to the file at a path, also after the last one there was moved or deleted.
 
     On a full disk, and in a pipe that nobody reads, they are lost: a warning says so at once, and then each minute.
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__()
+        super().__init__(open_log(path))
         self._path = path
-        self._descriptor = self._open()
-        self._lost = 0
         self._warned = 0.0
-        self._is_torn = False  # the last line has no end
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, whole lines of other processes before and after it."""
-        line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+        """Write a line."""
         try:
             if file_id(self._path) != file_id(self._descriptor):
                 self._reopen()
-            data = b"\n" + line if self._is_torn else line
-            is_whole = os.write(self._descriptor, data) == len(data)
+            is_whole = self._write(self.format(record))
         except OSError as error:
             self._lose(error.strerror or str(error))
             return
-        self._is_torn = not is_whole
         if not is_whole:
             self._lose("a line was cut")
         elif self._lost:
             _LOGGER.warning("%s is written again; %d lines of the log were lost", self._path, self._lost)
             self._lost = 0
 
-    def _open(self) -> int:
-        """Return a descriptor of the file at the path, which is created if there is none. Raises `OSError`."""
-        return open_log(self._path)
-
     def _reopen(self) -> None:
         """Go on in the file at the path: the last one was moved or deleted. Raises `OSError`."""
-        old, self._descriptor = self._descriptor, self._open()
+        old, self._descriptor = self._descriptor, open_log(self._path)
         os.close(old)
         self._is_torn = False
 
@@ -165,30 +172,18 @@ def stderr_handler() -> logging.Handler:
     return logging.StreamHandler() if descriptor is None else _PipeHandler(descriptor)
 
 
-class _PipeHandler(logging.Handler):
+class _PipeHandler(_Lines):
     """Writes lines to a pipe or a terminal. They are lost while nobody reads them, and counted."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__()
-        self._descriptor = descriptor
-        self._lost = 0
-        self._is_torn = False  # the last line has no end
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, and before it how many were lost."""
-        text = f"{self.format(record)}\n"
+        line = self.format(record)
         if self._lost:
-            text = f"nobody read the log; lines lost here: {self._lost}\n{text}"
-        if self._is_torn:
-            text = f"\n{text}"
-        data = text.encode("utf-8", "backslashreplace")
+            line = f"nobody read the log; lines lost here: {self._lost}\n{line}"
         try:
-            written = os.write(self._descriptor, data)
+            self._lost = 0 if self._write(line) else 1
         except OSError:
             self._lost += 1
-            return
-        self._is_torn = written < len(data)
-        self._lost = int(self._is_torn)
 
 
 def hide_keys(entry: Entry, keys: Iterable[str]) -> None:
