@@ -255,13 +255,9 @@ class SdkRequest:
         known = self.exchange.notes
         known += [note for note in notes if note not in known]
 
-    def _notes(self) -> list[Note]:
-        """Return the notes so far."""
-        return [] if self._model is None else self.exchange.notes
-
     def _log_notes(self) -> None:
         """Write a line for each note that has none yet."""
-        notes = self._notes()
+        notes = [] if self._model is None else self.exchange.notes
         if _log.isEnabledFor(logging.INFO):
             for note in notes[self._logged :]:
                 _log.info("%s %s: %s [%s]", self.id, self._model, note, note.code)
@@ -276,7 +272,7 @@ class SdkRequest:
             if self._call is not None:
                 protocol = self._call.plan.model.protocol
                 headers.append((b"x-cnllm-upstream-protocol", protocol.encode("ascii", "replace")))
-            notes = self._notes()
+            notes = self.exchange.notes
             codes = ",".join(dict.fromkeys(note.code for note in notes))
             value = f"{len(notes)}; codes={codes}" if notes else "0"
             headers.append((b"x-cnllm-notes", value.encode("ascii", "replace")))
