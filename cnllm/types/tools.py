@@ -55,8 +55,8 @@ class Function(Struct, frozen=True):
 
     def head(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Return the name and the description as every wire has them. `names` renames functions."""
-        head = {"name": names.get(self.name, self.name)}
-        return head if self.description is None else {**head, "description": self.description}
+        name, description = names.get(self.name, self.name), self.description
+        return {"name": name} if description is None else {"name": name, "description": description}
 
 
 def check_names(tools: Sequence[Any]) -> None:
