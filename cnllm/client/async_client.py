@@ -60,7 +60,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     async def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise the errors of `Client.call`."""
         open_call = partial(self._open_call, model, messages, False, options)
-        _, setup = await run_in_thread(open_call) if has_sets(options.get("tools")) else open_call()
+        setup = await run_in_thread(open_call) if has_sets(options.get("tools")) else open_call()
         runner = AsyncCallRun(setup)
         async for _ in runner.batches():
             pass
@@ -132,7 +132,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         open_call = partial(self._open_call, model, messages, stream, options)
         if has_sets(options.get("tools")):  # their servers may have to start
             return DeferredStream(partial(run_in_thread, open_call), by)
-        return AsyncStream(*open_call(), by)
+        return AsyncStream(open_call(), by)
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""

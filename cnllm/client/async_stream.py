@@ -15,7 +15,6 @@ from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.echo import redact_bytes
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
     CheckInputs,
     DrainBody,
@@ -157,11 +156,9 @@ class AsyncCallRun(CallDriver):
 class AsyncStream(AsyncClosing, Generic[Answer_co]):
     """The events of one call, asynchronously; `reply` once they have been read."""
 
-    def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
+    def __init__(self, setup: CallSetup, by: str | None = None) -> None:
         checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
-        self._call = call
-        self._runner = AsyncCallRun(setup, call)
+        self._runner = AsyncCallRun(setup)
         self._set_batches(self._runner.batches(), by)
 
     def _set_batches(self, batches: AsyncGenerator[list[Event]], by: str | None) -> None:
@@ -177,7 +174,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
     @property
     def plan(self) -> Plan:
         """Return the request, with a note for every change."""
-        return self._call.plan
+        return self._runner.call.plan
 
     @property
     def reply(self) -> Reply[Answer_co]:
@@ -185,7 +182,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
 
         Raise the error that ended the call, each time; `StreamCut` before the end, and when the call was closed early.
         """
-        return self._runner.finished or self._runner.abandon(self._call)
+        return self._runner.finished or self._runner.abandon()
 
     def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
         """Let `may_repeat` decide about each request beyond those whose cost is bounded before the call."""
@@ -207,7 +204,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         A task that reads it gets the error of `aclose`.
         """
         await self.aclose()
-        return self._runner.redact_reply(self._call.partial_reply())
+        return self._runner.partial_reply()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._events is None:
@@ -228,7 +225,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
 class DeferredStream(AsyncStream[Any]):
     """An `AsyncStream` whose request is built when it is entered or iterated, once its tools are known."""
 
-    def __init__(self, open_call: Callable[[], Awaitable[tuple[Call, CallSetup]]], by: str | None = None) -> None:
+    def __init__(self, open_call: Callable[[], Awaitable[CallSetup]], by: str | None = None) -> None:
         self._open_call = open_call
         self._is_open = False
         self._is_left = False  # closed before it was open
@@ -237,8 +234,7 @@ class DeferredStream(AsyncStream[Any]):
 
     async def _open(self) -> None:
         if not self._is_open:
-            self._call, setup = await self._open_call()
-            self._runner = AsyncCallRun(setup, self._call)
+            self._runner = AsyncCallRun(await self._open_call())
             self._runner.may_repeat = self._may_repeat
             self._is_open = True
 

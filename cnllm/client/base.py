@@ -303,8 +303,8 @@ class BaseClient(Generic[AnyTransport]):
         stream: bool,
         options: Mapping[str, Any],
         conversation: str | None = None,
-    ) -> tuple[Call, CallSetup]:
-        """Return a call that has not begun, on several models where there is a fallback.
+    ) -> CallSetup:
+        """Return the setup of a call that has not begun, on several models where there is a fallback.
 
         `conversation` is that of the call in the log. It may block where the tools hold sets, whose servers start.
         """
@@ -326,7 +326,7 @@ class BaseClient(Generic[AnyTransport]):
             place = recorder.conversation or conversation
             recorder = replace(recorder, tag=recorder.tag if tag is None else tag, conversation=place)
         watch = watch_call(self._on_event, None if recorder is None else recorder.record)
-        return call, CallSetup(self._transport, steps, key, keys, watch, self._input_checker)
+        return CallSetup(call, self._transport, steps, key, keys, watch, self._input_checker)
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""

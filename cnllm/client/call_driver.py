@@ -39,12 +39,13 @@ _CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 
 
 class CallSetup(Struct, frozen=True):
-    """Holds what a client gives the driver of a call beside the call itself.
+    """Holds a call, and what a client gives its driver beside it.
 
-    `key` is the key of the endpoint, `keys` hold those of a route's targets. `checker` returns what checks the inputs
-    of custom tools.
+    `steps` are those of the call, which has not begun. `key` is the key of the endpoint, `keys` hold those of a route's
+    targets. `checker` returns what checks the inputs of custom tools.
     """
 
+    call: Call
     transport: Any
     steps: Any
     key: str | None
@@ -54,11 +55,11 @@ class CallSetup(Struct, frozen=True):
 
 
 class CallDriver:
-    """Holds the state of a call that both drivers share. Of a `call` that was left its error has what arrived."""
+    """Holds the state of a call that both drivers share. The error of a call that was left has what arrived."""
 
-    def __init__(self, setup: CallSetup, call: Call | None = None) -> None:
+    def __init__(self, setup: CallSetup) -> None:
         self.key = setup.key
-        self._call = call
+        self.call = setup.call
         self.finished: Reply | None = None
         self._setup = setup
         self._transport = setup.transport
@@ -144,8 +145,7 @@ class CallDriver:
         """Report the end of the call, with what had arrived of one that its caller closed."""
         if self._watch is not None:
             has_ended = self.finished is not None or self._error is not None
-            partial = None if has_ended or self._call is None else self._call.partial_reply()
-            self._watch.call_ended(self.finished, self.redact_reply(partial))
+            self._watch.call_ended(self.finished, None if has_ended else self.partial_reply())
 
     def _report_retry(self, step: Sleep) -> None:
         if self._watch is not None and step.error is not None:
@@ -153,8 +153,8 @@ class CallDriver:
 
     def _report_error(self, error: CnllmError) -> CnllmError:
         """Return the error without secrets, and report it."""
-        if self._closed and self._call is not None:
-            error.reply = self._call.partial_reply()
+        if self._closed:
+            error.reply = self.call.partial_reply()
         if error.reply is not None:
             error.reply = self._add_timing(error.reply)
         if isinstance(error, BadKey) and not self._has_key:  # an address of this machine is asked without a key
@@ -164,18 +164,19 @@ class CallDriver:
             self._watch.call_failed(error)
         return error
 
-    def redact_reply(self, reply: Reply | None) -> Reply | None:
-        """Return the partial reply of an abandoned call without secrets."""
+    def partial_reply(self) -> Reply | None:
+        """Return what has arrived of the call, without secrets; None where nothing has."""
+        reply = self.call.partial_reply()
         return None if reply is None else self._echo.reply(self._add_timing(reply))
 
-    def abandon(self, call: Call) -> NoReturn:
+    def abandon(self) -> NoReturn:
         """Raise the error that ended the call; `StreamCut` where its caller left it before the end."""
         if self._error is not None:
             raise self._error
         raise StreamCut(
             _UNREAD,
             hint="read the events of the call first, or take what `stop()` returns",
-            reply=self.redact_reply(call.partial_reply()),
+            reply=self.partial_reply(),
         )
 
 

@@ -13,7 +13,6 @@ from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import LoopEnded, ToolEnded, Watch, watch_call
 from cnllm.client.tool_sets import HeldSets
 from cnllm.engine.options import read_tool_choice
-from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import CallModel
 from cnllm.engine.run.tool_loop import Loop, LoopRules
 from cnllm.errors import LoopStopped
@@ -160,7 +159,7 @@ class RunSetup(Struct, frozen=True):
     loop: Loop
     options: LoopSettings
     toolbox: Toolbox
-    open_call: Callable[[CallModel], tuple[Call, CallSetup]]
+    open_call: Callable[[CallModel], CallSetup]
     held: HeldSets | None = None
 
 
@@ -246,8 +245,8 @@ class RunState(Generic[Answer_co]):
 
     def _begin_call(self, effect: CallModel) -> CallSetup:
         """Open the next call of the model. Return what its driver needs."""
-        call, setup = self._open_call(effect)
-        self._loop.plan, self._key = call.plan, setup.key
+        setup = self._open_call(effect)
+        self._loop.plan, self._key = setup.call.plan, setup.key
         return setup
 
     @property
@@ -313,7 +312,7 @@ class RunState(Generic[Answer_co]):
 
 
 def prepare_loop(
-    open_call: Callable[..., Any],
+    open_call: Callable[..., CallSetup],
     on_event: Callable[..., Any] | None,
     model: str | Model,
     messages: Any,
@@ -350,7 +349,7 @@ def prepare_loop(
     open_call = partial(open_call, conversation=os.urandom(5).hex())  # in the log, the steps stand together
     resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
 
-    def open_first() -> Any:
+    def open_first() -> CallSetup:
         if held is not None:
             held.retain(tools)
         offered = as_tools([] if tools is None else tools)
@@ -358,16 +357,16 @@ def prepare_loop(
         if offered:
             request["tools"] = offered
         first = open_call(model, loop.messages, stream, request)
-        resolved.append(first[0].plan.model)
+        resolved.append(first.call.plan.model)
         return first
 
-    def begin(effect: CallModel) -> Any:
+    def begin(effect: CallModel) -> CallSetup:
         if prepared or not resolved:
             return prepared.pop() if prepared else open_first()
         options = {k: v for k, v in request.items() if k != "tool_choice"} if effect.free else request
         return open_call(resolved[0], effect.messages, effect.stream, options)
 
-    prepared: list[Any] = [] if held is not None else [open_first()]
+    prepared = [] if held is not None else [open_first()]
     return RunSetup(loop, rules, toolbox, begin, held)
 
 

@@ -57,7 +57,7 @@ class Client(BaseClient[HttpTransport], Closing):
     @with_options
     def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and the errors of `plan`."""
-        stream: Stream[Any] = Stream(*self._open_call(model, messages, False, options))  # a subscript costs a call
+        stream: Stream[Any] = Stream(self._open_call(model, messages, False, options))  # a subscript costs a call
         return stream.reply
 
     @overload
@@ -78,7 +78,7 @@ class Client(BaseClient[HttpTransport], Closing):
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        return Stream(*self._open_call(model, messages, True, options), by)
+        return Stream(self._open_call(model, messages, True, options), by)
 
     @overload
     def run(
@@ -136,7 +136,7 @@ class Client(BaseClient[HttpTransport], Closing):
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]
     ) -> Stream[Any]:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
-        return Stream(*self._open_call(model, messages, stream, options))
+        return Stream(self._open_call(model, messages, stream, options))
 
     def warm(self, model: str | Model) -> None:
         """Open a connection to a model's endpoint, so that the first call need not wait for it.

@@ -10,7 +10,6 @@ from typing import Any, Generic
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.echo import redact_bytes
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
     CheckInputs,
     DrainBody,
@@ -126,13 +125,10 @@ class CallRun(CallDriver):
 class Stream(Closing, Generic[Answer_co]):
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
-    def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
-        if not isinstance(call, Call):
-            checks.require_type("call", call, Call, "the value that `Client.stream` passes")
+    def __init__(self, setup: CallSetup, by: str | None = None) -> None:
         if type(setup) is not CallSetup:
             checks.require_type("setup", setup, CallSetup, "the value that `Client.stream` passes")
-        self._call = call
-        self._runner = CallRun(setup, call)
+        self._runner = CallRun(setup)
         self._events: Generator[Event] = self._runner.events()
         if by is not None:
             from cnllm.sentences import by_sentence, check_by
@@ -143,7 +139,7 @@ class Stream(Closing, Generic[Answer_co]):
     @property
     def plan(self) -> Plan:
         """Return the request, with a note for every change."""
-        return self._call.plan
+        return self._runner.call.plan
 
     @property
     def reply(self) -> Reply[Answer_co]:
@@ -153,7 +149,7 @@ class Stream(Closing, Generic[Answer_co]):
         """
         for _ in self._events:
             pass
-        return self._runner.finished or self._runner.abandon(self._call)
+        return self._runner.finished or self._runner.abandon()
 
     def stop(self) -> Reply[Answer_co] | None:
         """End the call and return the partial reply with finish `cut`, or None if nothing arrived.
@@ -164,7 +160,7 @@ class Stream(Closing, Generic[Answer_co]):
         self.close()
         if is_read_elsewhere:
             raise CnllmError("another thread reads this stream, and gets the end", hint="use the `reply` of its error")
-        return self._runner.redact_reply(self._call.partial_reply())
+        return self._runner.partial_reply()
 
     def cancel(self) -> None:
         """End the call from another thread. The one that reads it gets a `TransportError`, with what arrived."""
