@@ -13,7 +13,7 @@ import msgspec
 
 from cnllm.types import checks
 from cnllm.types.checks import message_fault
-from cnllm.types.json_form import encode_json, json_value
+from cnllm.types.json_form import encode_json, plain_value
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import MediaKind, as_media, data_url, from_url, is_file_part, media_kind, sound_format
 from cnllm.types.parts import (
@@ -168,7 +168,7 @@ def dict_of_message(fields: Fields) -> dict[str, Any]:
     try:
         out = _flat(fields)
         if _flat_parts(role, out) != list(parts):
-            out["parts"] = msgspec.to_builtins(parts, enc_hook=json_value)
+            out["parts"] = msgspec.to_builtins(parts, enc_hook=plain_value)
     except checks.FAILURES as error:
         if (fault := message_fault("", fields)) is not None:
             raise fault from error

@@ -10,7 +10,7 @@ import msgspec
 
 from cnllm.types.checks import kind_of
 
-__all__ = ["encode_json", "json_form", "json_value"]
+__all__ = ["encode_json", "json_form", "plain_value"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -18,12 +18,12 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def encode_json(value: Any) -> bytes:
     """Return a value as JSON, which can hold half of a surrogate pair only as an escape."""
     try:
-        return msgspec.json.encode(value, enc_hook=json_value)
+        return msgspec.json.encode(value, enc_hook=plain_value)
     except UnicodeEncodeError:
-        return json.dumps(value, default=lambda item: msgspec.to_builtins(item, enc_hook=json_value)).encode()
+        return json.dumps(value, default=lambda item: msgspec.to_builtins(item, enc_hook=plain_value)).encode()
 
 
-def json_value(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a caller's subclass or look-alike of a JSON type as that type. Raises `TypeError` for anything else."""
     if isinstance(value, str):
         return str.__str__(value)

@@ -5,7 +5,7 @@ Marks of the prompt cache beyond the number that endpoints take are left out: a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -22,12 +22,13 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch, ReasoningFlags
 from cnllm.types import Message, Note, Reasoning
 from cnllm.types.client_data import count_text
+from cnllm.types.json_form import plain_value
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
 __all__ = ["add_extra_body", "add_patches", "encode", "limit_cache_marks", "output_limit", "rename_keys", "stop_texts"]
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=plain_value).encode
 _MOST_MARKS = 4
 """Documented for the Messages protocol (https://platform.claude.com/docs/en/build-with-claude/prompt-caching); the mark
 of the body itself is one of them. Chat completions have marks for the same models."""
@@ -84,10 +85,7 @@ def encode(body: dict[str, Any], ledger: Ledger) -> bytes:
         return _encode(body)
     except UnicodeEncodeError:
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
-        body = replace_surrogates(body)
-    except TypeError:
-        body = _plain(body)
-    return _encode(body)
+        return _encode(replace_surrogates(body))
 
 
 def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
@@ -108,17 +106,6 @@ def stop_texts(options: RequestOptions, body: dict[str, Any], flags: Flags) -> t
 def _param_path(name: str, flags: Flags) -> str:
     """Return the path of a parameter in the body."""
     return param_rules.path(name, (flags.params or {}).get(name))
-
-
-def _plain(value: Any) -> Any:
-    """Return the value in JSON's own types, where a caller gave a subclass or a look-alike of one."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, Mapping):
-        return {_plain(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_plain(inner) for inner in value]
-    return value
 
 
 def _has_reasoning(messages: list[Message]) -> bool:
