@@ -54,12 +54,17 @@ class Ledger:
     """
 
     def __init__(
-        self, model: Model, policy: str | None, defaults: Collection[str] = (), notes: Sequence[Note] | None = None
+        self,
+        model: Model,
+        policy: str | None,
+        defaults: Collection[str] = (),
+        notes: Sequence[Note] | None = None,
+        mode: frozenset[str] = frozenset(),
     ) -> None:
         self.model = model
         self.policy = policy
         self.defaults = defaults
-        self.mode: frozenset[str] = frozenset()
+        self.mode = mode
         self.plain: list[Note] = list(model.notes if notes is None else notes)
         self._plain_set: set[Note] = set(self.plain)
         self.on_messages: dict[tuple[str, str, str], MessageNote] = {}
@@ -82,9 +87,7 @@ class Ledger:
 
     def empty(self) -> Ledger:
         """Return a ledger of the same request without notes."""
-        ledger = Ledger(self.model, self.policy, self.defaults, ())
-        ledger.mode = self.mode
-        return ledger
+        return Ledger(self.model, self.policy, self.defaults, (), self.mode)
 
     def for_option(self, option: str) -> Ledger:
         """Return the ledger for changes that one option causes.

@@ -267,10 +267,8 @@ def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
 
 def _ledger(template: RequestTemplate, notes: tuple[Note, ...]) -> Ledger:
     """Return a ledger with notes to begin with, for what the messages decide."""
-    request = template.request
-    ledger = Ledger(request.model, request.options.on_unsupported, template.defaults, notes)
-    ledger.mode = request.mode
-    return ledger
+    request, options = template.request, template.request.options
+    return Ledger(request.model, options.on_unsupported, options.defaults, notes, request.mode)
 
 
 def _target(template: RequestTemplate, flags: Flags) -> Target:

@@ -69,7 +69,6 @@ class RequestTemplate(Struct, frozen=True, kw_only=True):
     plan: Plan
     notes: tuple[Note, ...]
     later_notes: tuple[Note, ...]
-    defaults: frozenset[str]
     prompted: PromptedTools | None
     wire_tools: tuple[Function, ...]
     wire_schema: dict[str, Any] | None
@@ -164,7 +163,6 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
         plan=plan,
         notes=notes,
         later_notes=later_notes,
-        defaults=frozenset(ledger.defaults),
         prompted=prompted,
         wire_tools=tuple(wire_tools),
         wire_schema=None if output is None else output.wire_schema,
