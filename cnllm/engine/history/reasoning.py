@@ -41,7 +41,6 @@ def replay_reasoning(
     if rules.replay == "since-user":
         last_user = len(turns) if before_user else last_user_index([message for _, message in turns])
     own_authors: dict[str | None, bool] = {}
-    lost: list[Seal] = []
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
         if message.role == "assistant":
@@ -57,29 +56,25 @@ def replay_reasoning(
             ):
                 did = "left out: whether the endpoint wants it back is unknown"
                 ledger.note("reasoning-replay", "reasoning.replay", f"messages[{index}]: reasoning", did)
-            message = _replay_turn(
-                message, index, model, rules, ledger, lost, is_own=is_own, is_recent=position > last_user
-            )
+            message = _replay_turn(message, index, model, rules, ledger, is_own=is_own, is_recent=position > last_user)
         out.append((index, message))
-    _note_lost_keys(lost, model, ledger)
     return out
 
 
-def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None:
-    """Note the keys that other endpoints wrote into their answers, and that this endpoint does not get.
+def _note_lost_keys(seal: Seal, model: Model, ledger: Ledger) -> None:
+    """Note the keys that another endpoint wrote into its answer, and that this endpoint does not get.
 
     A seal without a provider comes from a client. If it is for another wire, only the keys that go back to an endpoint
     are noted here: the other keys of the client are noted where its request is read.
     """
-    for seal in seals:
-        if seal.protocol not in PROTOCOLS:
-            continue
-        returned, answered = _message_keys(seal.protocol)
-        is_client = not seal.provider and seal.protocol != model.protocol
-        block = seal.data.get("type") if type(seal.data) is dict else None
-        for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
-            if key in returned if is_client else key not in answered:
-                ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
+    if seal.protocol not in PROTOCOLS:
+        return
+    returned, answered = _message_keys(seal.protocol)
+    is_client = not seal.provider and seal.protocol != model.protocol
+    block = seal.data.get("type") if type(seal.data) is dict else None
+    for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
+        if key in returned if is_client else key not in answered:
+            ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
 
 
 def _sealed_keys(data: Any) -> Iterator[str]:
@@ -119,7 +114,6 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
     """
     takes_marks = CACHE_MARK in ((model.flags.messages or Messages()).fields or ())
     marks = 0
-    lost: list[Seal] = []
     out: list[Turn] = []
     for index, message in turns:
         is_assistant = message.role == "assistant"
@@ -139,12 +133,12 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                         continue
                     parts.append(Text(unreadable_line(block_kind(part.data))))  # the caller's own block
                     continue
-                lost += [] if part.seal is None else [part.seal]
+                if part.seal is not None:
+                    _note_lost_keys(part.seal, model, ledger)
                 parts.append(replace(part, seal=None))
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
     note_lost_marks(marks, ledger)
-    _note_lost_keys(lost, model, ledger)
     return out
 
 
@@ -209,15 +203,13 @@ def _replay_turn(
     model: Model,
     rules: ReasoningFlags,
     ledger: Ledger,
-    lost: list[Seal],
     *,
     is_own: bool,
     is_recent: bool,
 ) -> Message:
     """Return one turn of the assistant for this endpoint.
 
-    `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it. The seals that it
-    does not get are added to `lost`.
+    `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it.
     """
     has_calls = ToolCall in map(type, message.parts)
     sends_reasoning = (
@@ -234,7 +226,7 @@ def _replay_turn(
             # A block of another origin has no meaning for this endpoint; any other part is sent without its seal.
             new = None if type(part) is Opaque else replace(part, seal=_own_marks(part.seal, model))
             if new is not None and not (type(part) is Reasoning and part.text):  # its text has a note
-                lost.append(part.seal)
+                _note_lost_keys(part.seal, model, ledger)
         if type(new) is Reasoning:
             if not is_own or (needs_seal and new.seal is None):
                 new = _foreign_reasoning(new, index, rules, ledger, is_own=is_own)
