@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, force_setattr, replace
 
 from cnllm.types import checks
 
@@ -122,8 +122,8 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
     def with_defaults(self, defaults: Recovery) -> Recovery:
         """Return these settings, with the default where one is None."""
-        pairs = {name: (getattr(self, name), getattr(defaults, name)) for name in self.__struct_fields__}
-        return Recovery(**{name: default if value is None else value for name, (value, default) in pairs.items()})
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(defaults, **own)
 
     @staticmethod
     def of(recovery: Any) -> Recovery:
