@@ -29,7 +29,7 @@ from cnllm.types.media import (
 )
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
-__all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_marks", "placeholder_text"]
+__all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_mark", "placeholder_text"]
 
 _SEE_NEXT = "(see the next message)"  # the text of a message whose media are moved
 
@@ -81,7 +81,6 @@ def drop_unreadable(
             new is old for new, old in zip(parts, message.parts, strict=True)
         )
         out.append((index, message if is_same else replace(message, parts=_separate_texts(parts, message.parts))))
-    note_lost_marks(reader.lost_marks, ledger)
     return out
 
 
@@ -101,10 +100,10 @@ def _name_media(parts: Sequence[Part], model: Model, *, in_result: bool = False)
     return out
 
 
-def note_lost_marks(count: int, ledger: Ledger) -> None:
-    """Note how many parts lost their mark of the prompt cache."""
-    if count:
-        ledger.count("cache-mark", "messages.fields", CACHE_MARK, "left out", count)
+def note_lost_mark(keys: Mapping[str, Any], ledger: Ledger) -> None:
+    """Note that a part loses its mark of the prompt cache, if one is among its keys."""
+    if keys.get(CACHE_MARK) is not None:
+        ledger.count("cache-mark", "messages.fields", CACHE_MARK, "left out")
 
 
 def _separate_texts(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
@@ -213,7 +212,6 @@ class _MediaForms:
         self._own_blocks = (flags.messages or Messages()).blocks or []
         self._takes_marks = CACHE_MARK in ((flags.messages or Messages()).fields or ())
         self._result_media = bool((flags.tools or Tools()).result_media)
-        self.lost_marks = 0
 
     def read(self, part: Media | Opaque, index: int, *, takes_blocks: bool = True) -> list[Part]:
         """Return a medium or a block as the parts that are sent; `takes_blocks`: its message may hold such blocks."""
@@ -230,7 +228,7 @@ class _MediaForms:
             return [part]
         self._note_text(index, str(part.data["type"]))
         _note_lost_keys(part.data, self._ledger)
-        self.lost_marks += part.data.get(CACHE_MARK) is not None
+        note_lost_mark(part.data, self._ledger)
         return [part for piece in inner for part in (self._medium(piece, index) if type(piece) is Media else [piece])]
 
     def read_result(self, result: ToolResult, index: int) -> ToolResult:
@@ -249,7 +247,7 @@ class _MediaForms:
             return result
         for block in _sealed_content(result) if has_lines else ():  # it is written anew
             _note_lost_keys(block, self._ledger)
-            self.lost_marks += block.get(CACHE_MARK) is not None
+            note_lost_mark(block, self._ledger)
         return new_result
 
     def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
@@ -312,7 +310,7 @@ class _MediaForms:
         if self._has_documents or self._takes_marks:
             extra[CACHE_MARK] = mark
         else:
-            self.lost_marks += 1
+            note_lost_mark(data, self._ledger)
         return replace(media, extra=extra or None)
 
     @property
@@ -328,7 +326,7 @@ class _MediaForms:
             reason = "the endpoint does not accept this form"
         if reason is None or not self._may_drop(kind, index, reason, part):
             return part
-        self.lost_marks += part.data.get(CACHE_MARK) is not None
+        note_lost_mark(part.data, self._ledger)
         return Text(unreadable_line(kind))
 
     def _note_text(self, index: int, kind: str) -> None:

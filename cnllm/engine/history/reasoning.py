@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.media import note_lost_marks, placeholder_text
+from cnllm.engine.history.media import note_lost_mark, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
 from cnllm.protocols import PROTOCOLS, fields
 from cnllm.registry.flags import Messages, Patch, ReasoningFlags
@@ -113,7 +113,6 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
     endpoint takes such a mark on its own wire.
     """
     takes_marks = CACHE_MARK in ((model.flags.messages or Messages()).fields or ())
-    marks = 0
     out: list[Turn] = []
     for index, message in turns:
         is_assistant = message.role == "assistant"
@@ -122,8 +121,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
             for part in message.parts:
                 is_foreign = _has_foreign_seal(part, model)
                 if is_foreign or is_assistant:
-                    part, is_mark_lost = _move_cache_mark(part, is_foreign=is_foreign, takes_marks=takes_marks)
-                    marks += is_mark_lost
+                    part = _move_cache_mark(part, ledger, is_foreign=is_foreign, takes_marks=takes_marks)
                 if is_assistant or not is_foreign:
                     parts.append(part)  # `replay_reasoning` decides about seals of the assistant
                     continue
@@ -138,24 +136,19 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                 parts.append(replace(part, seal=None))
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
-    note_lost_marks(marks, ledger)
     return out
 
 
-def _move_cache_mark(part: Part, *, is_foreign: bool, takes_marks: bool) -> tuple[Part, bool]:
-    """Return a part with its cache mark where this endpoint reads it, and whether the mark is lost."""
-    mark = _cache_mark(part)
-    if mark is None:
-        return part, False
-    if (takes_marks or not is_foreign) and (type(part) is Text or type(part) is Media):
-        return replace(part, extra={**(part.extra or {}), CACHE_MARK: mark}), False
-    return part, is_foreign
-
-
-def _cache_mark(part: Part) -> Any:
-    """Return the mark of the prompt cache in a caller's own part; None where it has none."""
+def _move_cache_mark(part: Part, ledger: Ledger, *, is_foreign: bool, takes_marks: bool) -> Part:
+    """Return a caller's own part with its cache mark where this endpoint reads it. A note says that one is lost."""
     seal = part.seal
-    return None if seal is None or seal.provider or type(seal.data) is not dict else seal.data.get(CACHE_MARK)
+    keys = {} if seal is None or seal.provider or type(seal.data) is not dict else seal.data
+    mark = keys.get(CACHE_MARK)
+    if mark is not None and (takes_marks or not is_foreign) and (type(part) is Text or type(part) is Media):
+        return replace(part, extra={**(part.extra or {}), CACHE_MARK: mark})
+    if is_foreign:
+        note_lost_mark(keys, ledger)
+    return part
 
 
 def last_user_index(messages: Sequence[Message]) -> int:
