@@ -45,10 +45,6 @@ _ROLE_BY_TYPE: dict[str, Role] = {
     "system": "system",
     "tool": "tool",
     "function": "tool",
-    "humanmessagechunk": "user",
-    "aimessagechunk": "assistant",
-    "systemmessagechunk": "system",
-    "toolmessagechunk": "tool",
 }
 _INSTEAD = "a cnllm.Message, a dict, or the message of a response (response.choices[0].message)"
 
@@ -72,9 +68,13 @@ def is_foreign(item: Any) -> bool:
 
 def has_foreign_form(data: Mapping[str, Any]) -> bool:
     """Whether a dict without a role of OpenAI's is a message in the form of another library."""
-    kind = data.get("type")
-    typed = isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE and "role" not in data
+    typed = _named_role(data.get("type")) is not None and "role" not in data
     return typed or is_item(data) or is_parts_message(data) or is_wire_turn(data)
+
+
+def _named_role(kind: Any) -> Role | None:
+    """Return the role that the type of a message names, also that of a chunk; None for another type."""
+    return _ROLE_BY_TYPE.get(kind.lower().removesuffix("messagechunk")) if isinstance(kind, str) else None
 
 
 def is_wire_turn(data: Mapping[str, Any]) -> bool:
@@ -107,15 +107,15 @@ def foreign_messages(item: Any) -> list[Message]:
 
 
 def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
-    kind, role = data.get("type"), data.get("role")
+    role = data.get("role")
     if isinstance(data.get("choices"), list) and data["choices"]:
         return foreign_messages(data["choices"][0].get("message") or {})
     if isinstance(data.get("candidates"), list) and data["candidates"]:
         return foreign_messages(data["candidates"][0].get("content") or {})
     if isinstance(data.get("output"), list):
         return _merge(message for item in data["output"] for message in foreign_messages(item))
-    if isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE:
-        return _by_type(data, _ROLE_BY_TYPE[kind.lower()])
+    if (named := _named_role(data.get("type"))) is not None:
+        return _by_type(data, named)
     if is_item(data):
         return _split("assistant", _block_parts(data))
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
