@@ -34,15 +34,15 @@ def overlay(
     facts: Iterable[FlagFact],
     *,
     provider: str,
-    keys: tuple[str, ...],
-    date: datetime.date,
-    parent: str | None,
-    new: bool = True,
+    keys: tuple[str, ...] = (),
+    parent: str | None = None,
+    new: bool = False,
 ) -> str:
     """Return a registry file with the facts that have a value.
 
-    `parent` is the provider that a new one starts from. `new`: the registry does not know the provider.
+    `new`: the registry does not know the provider, which has these `keys` and starts from the provider `parent`.
     """
+    date = datetime.date.today()
     proven = [f for f in facts if f.answer != "unknown"]
     doc: dict[str, Any] = {}
     if new:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import time
 from collections.abc import Callable
@@ -102,7 +101,6 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         [f for f in report.facts if not (f.flag.startswith(_OBSERVED) and is_assumed(plain, f))],
         provider=owner,
         keys=target.keys,
-        date=datetime.date.today(),
         parent=PROVIDER if is_plain else None,
         new=target.provider is None,
     )

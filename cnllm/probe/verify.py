@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -56,8 +55,7 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
     wrong, patch = verdicts["contradicted"], ""
     if wrong and report.found is not None:
         facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in wrong]
-        today = datetime.date.today()
-        patch = overlay(report.found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
+        patch = overlay(report.found, facts, provider=model.provider)
     return Verification(
         model.name,
         agreed=tuple(verdict.flag for verdict in verdicts["agreed"]),
