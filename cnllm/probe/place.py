@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
@@ -15,6 +13,7 @@ from cnllm.engine import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.probe.bodies import plain_model
+from cnllm.probe.exchange import Ask
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -121,23 +120,20 @@ def model_at(registry: Registry, place: EndpointPlace, id: str) -> Model:
     return plain_model(assumed_at(registry, place, id))
 
 
-def plan_at(
-    model: Model, place: EndpointPlace, body: Mapping[str, Any] | None, *, stream: bool, path: str | None, keyless: bool
-) -> Plan:
-    """Return the request of a body. A `path` of its own is a GET for metadata."""
-    plan = build_request(model, "x", stream=stream)
+def plan_at(model: Model, place: EndpointPlace, ask: Ask) -> Plan:
+    """Return the request that asks. One with a path of its own is a GET for metadata."""
+    plan = build_request(model, "x", stream=ask.stream)
     headers = dict(plan.headers)
     own = next((name for name, value in headers.items() if "{key}" in value), None)
     if place.auth is not None and own is not None:
         del headers[own]
         headers[place.auth[0].lower()] = place.auth[1]
-    if keyless:
+    if ask.keyless:
         headers = {name: value for name, value in headers.items() if "{key}" not in value}
-    if path is not None:
+    if ask.path is not None:
         headers = {name: value for name, value in headers.items() if name != "content-type"}
         headers["accept"] = "application/json"
-        return replace(plan, method="GET", url=path, headers=headers, content=b"")
-    own_path = (place.stream_path if stream else None) or place.path
+        return replace(plan, method="GET", url=ask.path, headers=headers, content=b"")
+    own_path = (place.stream_path if ask.stream else None) or place.path
     url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
-    data = dict(body or {})
-    return replace(plan, url=url, headers=headers, content=msgspec.json.encode(data), stream=stream)
+    return replace(plan, url=url, headers=headers, content=msgspec.json.encode(ask.body or {}), stream=ask.stream)

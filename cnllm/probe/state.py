@@ -106,20 +106,18 @@ class ProbeState:
 
         Without a `place` it goes to the endpoint that was found.
         """
-        if (known := self.shared.pop(ask.identity, None)) is not None:
+        known = self.shared.pop(ask.identity, None) or (self.controls.get(ask.identity) if ask.control else None)
+        if known is not None:
             self.current.append(known.number)
             if ask.control and known.answer.kind != "none":
                 self.controls[ask.identity] = known
-            return known.answer
-        if ask.control and (known := self.controls.get(ask.identity)) is not None:
-            self.current.append(known.number)
             return known.answer
         if place is not None:
             model = model_at(self.registry, place, id)
         else:
             assert self.found is not None
             place, model = self.found.place, self.found.bodies.model
-        plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
+        plan = plan_at(model, place, ask)
         words = ""  # of the last failure of the server
         for attempt in range(_ATTEMPTS):
             self._check_budget(plan)
