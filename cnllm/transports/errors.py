@@ -12,29 +12,27 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
 from cnllm.types.checks import is_loopback
 
-Sent = TypeVar("Sent", bound=TransportError)
-
 __all__ = [
     "body_broken",
     "body_stalled",
+    "connect_failed",
+    "connect_timeout",
     "connection_closed",
     "error_before_status",
     "framing_header",
     "interrupted",
+    "invalid_header",
     "invalid_proxy",
+    "invalid_url",
     "name_proxy",
     "no_free_connection",
-    "unreadable_response",
-]
-__all__ += [
-    "connect_failed",
-    "connect_timeout",
-    "invalid_header",
-    "invalid_url",
     "proxy_refused",
     "status_timeout",
+    "unreadable_response",
     "unsupported_url",
 ]
+
+Sent = TypeVar("Sent", bound=TransportError)
 
 
 def invalid_url(url: str, error: Exception) -> TransportError:
