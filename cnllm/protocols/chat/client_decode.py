@@ -223,7 +223,7 @@ class ChatDecoder:
                 has_reasoning = self._has_reasoning = True
                 out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
         content = message.get("content")
-        if type(content) is not str:
+        if content is not None and type(content) is not str:
             content = number_text(content)
         if type(content) is str:
             if content:
