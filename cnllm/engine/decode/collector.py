@@ -174,9 +174,9 @@ class Collector:
         """Add a note; return its event where it is new."""
         return [NoteAdded(note)] if self.notes.add(note) else []
 
-    def note(self, code: NoteCode, flag: str, subject: str, did: str, origin: str = "") -> list[Event]:
+    def note(self, code: NoteCode, flag: str, subject: str, did: str) -> list[Event]:
         """Add a note; return its event where the note is new."""
-        return self.add_note(Note(code, flag, subject, did, origin))
+        return self.add_note(Note(code, flag, subject, did))
 
     # ── calls ────────────────────────────────────────────────────────────────
 

@@ -293,9 +293,7 @@ class HeldEvents:
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events to deliver now."""
-        return list(self._filter(events))
-
-    def _filter(self, events: Sequence[Event]) -> Iterator[Event]:
+        out: list[Event] = []
         for event in events:
             match event:
                 case Restarted():
@@ -312,7 +310,8 @@ class HeldEvents:
                     self._ended.add(event.index)
                 case BlockEnd():
                     self._blocks.add(event.index)
-            yield event
+            out.append(event)
+        return out
 
     def after(self, first: Reply, last: Reply) -> list[Event]:
         """Return the events to deliver when the calls are judged: those of the reply that holds."""

@@ -138,11 +138,11 @@ class RoutedCall(Call):
 
     def complete(self) -> Steps:
         """Return the reply in one piece."""
-        return (yield from self._run(streams=False))
+        return self._run(streams=False)
 
     def stream(self) -> Steps:
         """Return the reply and deliver its events."""
-        return (yield from self._run(streams=True))
+        return self._run(streams=True)
 
     # ── targets ──────────────────────────────────────────────────────────────
 

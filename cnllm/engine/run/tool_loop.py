@@ -267,8 +267,8 @@ class Loop:
     def _cycle(self) -> int:
         return self.recovery.cycle or 1
 
-    def _note(self, code: NoteCode, flag: str, subject: str, did: str, origin: str = "") -> None:
-        self._notes.append(Note(code, flag, subject, did, origin))
+    def _note(self, code: NoteCode, flag: str, subject: str, did: str) -> None:
+        self._notes.append(Note(code, flag, subject, did))
 
     # ── calls of the model ───────────────────────────────────────────────────
 
