@@ -230,7 +230,6 @@ class TextCalls(Stage):
         elif filter_ is not None:
             self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
         elif not self._tail and not self._held and not self.may_begin(text):
-            self._look()
             return [item if text is item.text else TextPiece(text)]
         else:
             self._feed(text, out, in_reasoning=in_reasoning)
@@ -258,6 +257,7 @@ class TextCalls(Stage):
     def _let_go(self) -> str:
         """Return the text that was held because it might be a call."""
         held, self._held, self._head = "".join(self._held), [], ""
+        self._look()
         return held
 
     def _end_whole(self, out: list[Item], *, is_cut: bool) -> None:
