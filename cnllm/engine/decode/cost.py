@@ -169,15 +169,12 @@ def tier_rates(rates: _Rates, base: _Rates, input: int | None) -> _Rates:
 # ── the sum ───────────────────────────────────────────────────────────────────
 
 
-class CostSum:
+class CostSum(Struct, eq=False):
     """A sum with what it leaves out. `rest` is the most that the missing parts can cost; None is unbounded."""
 
-    __slots__ = ("amount", "missing", "rest")
-
-    def __init__(self) -> None:
-        self.amount = _ZERO
-        self.rest: Decimal | None = _ZERO
-        self.missing: list[str] = []
+    amount: Decimal = _ZERO
+    rest: Decimal | None = _ZERO
+    missing: list[str] = []
 
     def miss(self, name: str, most: Decimal | None) -> None:
         """Leave out a part that costs so much at most."""

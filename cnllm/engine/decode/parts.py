@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.registry.flags import Flags
@@ -83,23 +84,20 @@ class GrowingText(list[str]):
         self._size, self._counted, self.most = size, len(self), len(self) + _PACK_SIZE
 
 
-class Block:
+class Block(Struct, eq=False):
     """One part that is being read, on a wire that orders its parts.
 
     `start` is the position of its text in all the text of its kind, `end` the one behind it, once another part of its
     kind has begun. `seal` is the endpoint's signature, `part` the part as built, `is_current` whether it still holds.
     """
 
-    __slots__ = ("data", "end", "is_current", "kind", "part", "seal", "start")
-
-    def __init__(self, kind: PartKind, start: int, data: Any) -> None:
-        self.kind: PartKind = kind
-        self.start = start
-        self.end: int | None = None
-        self.data = data
-        self.seal: Any = None
-        self.part: Part | None = None
-        self.is_current = False
+    kind: PartKind
+    start: int
+    data: Any
+    end: int | None = None
+    seal: Any = None
+    part: Part | None = None
+    is_current: bool = False
 
 
 class Parts:
