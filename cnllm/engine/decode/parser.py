@@ -49,7 +49,8 @@ class StreamParser:
     and ids are unique in this reply alone. `status` and `headers` are the response's: a status of 400 or more makes the
     body an error. With `keep_raw` the decoded chunks end up in `Reply.raw`. A body that is JSON although a stream was
     requested is read as a whole reply. `limits`, or the plan's, bound the bytes that are read: beyond them `close`
-    raises `ReplyTooLarge` with the part that was read.
+    raises `ReplyTooLarge` with the part that was read. `done` tells that the stream has marked its end or reached a
+    limit, so that reading on is not needed.
     """
 
     def __init__(
@@ -97,7 +98,6 @@ class StreamParser:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
         self.done = False
-        """Whether the stream has marked its end or reached a limit: reading on is not needed."""
         self._damaged = False
         self._has_end_marker = False
         self._has_resumed = False  # the answer went on after a finish reason

@@ -7,13 +7,13 @@ a third of the cost. Whatever needs a decision (markup, tags, a limit, a repeate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 
 from cnllm.engine.decode.meter import meter_of
-from cnllm.engine.decode.text_tool_calls import marker_test
+from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import UsualMessage, wire
@@ -27,11 +27,14 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _UsualFlags:
-    """The flags of a model for its usual replies, looked up once."""
+    """The flags of a model for its usual replies, looked up once.
 
-    __slots__ = ("finish", "meter", "read", "tags")
+    `may_hold_calls` is the quick test of a text for markup of calls; None where none is looked for.
+    """
 
-    def __init__(self, protocol: str, flags: Flags) -> None:
+    __slots__ = ("finish", "may_hold_calls", "meter", "read", "tags")
+
+    def __init__(self, protocol: str, flags: Flags, then: Then | None, has_functions: bool) -> None:
         reasoning = flags.reasoning
         usual_reader = wire(protocol).usual_reader
         is_open = reasoning is not None and (reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2])
@@ -39,6 +42,7 @@ class _UsualFlags:
         self.tags = tuple((reasoning and reasoning.answer_tags) or ())
         self.finish = flags.finish or {}
         self.meter = meter_of(flags)
+        self.may_hold_calls = marker_test(flags, then, has_functions=has_functions)
 
 
 _usual_flags = lru_cache(maxsize=256)(_UsualFlags)
@@ -46,7 +50,8 @@ _usual_flags = lru_cache(maxsize=256)(_UsualFlags)
 
 def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     """Return the reply of a body in the usual form; None where the body has another one, or anything is to be noted."""
-    rules = _usual_flags(plan.model.protocol, plan.flags)
+    has_functions = any(tool.definition is None for tool in plan.callable)
+    rules = _usual_flags(plan.model.protocol, plan.flags, plan.text_calls, has_functions)
     if rules.read is None or status >= 300 or len(body) > plan.limits.reply:
         return None
     if plan.answer is not None or plan.prompted or plan.stops or plan.search is not None:
@@ -56,11 +61,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     message = rules.read(raw) if type(raw) is dict else None
-    if message is None:
-        return None
-    has_functions = any(tool.definition is None for tool in plan.callable)
-    may_hold_calls = marker_test(plan.flags, plan.text_calls, has_functions=has_functions)
-    if not _is_plain(message, rules, may_hold_calls):
+    if message is None or not _is_plain(message, rules):
         return None
     calls = _read_calls(message, plan)
     finish = None if calls is None else _finish(message, rules.finish, plan.max_output, has_calls=bool(calls))
@@ -104,7 +105,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     )
 
 
-def _is_plain(message: UsualMessage, rules: _UsualFlags, may_hold_calls: Callable[[str], object] | None) -> bool:
+def _is_plain(message: UsualMessage, rules: _UsualFlags) -> bool:
     """Whether a message has an answer, and no tag or markup in its texts."""
     text, thought = message.text, message.reasoning
     if not message.calls and not text.strip():
@@ -112,6 +113,7 @@ def _is_plain(message: UsualMessage, rules: _UsualFlags, may_hold_calls: Callabl
     for tag in rules.tags:
         if tag in text:
             return False
+    may_hold_calls = rules.may_hold_calls
     return may_hold_calls is None or not (may_hold_calls(text) or may_hold_calls(thought))
 
 
