@@ -54,15 +54,15 @@ def routing_entry(table: dict[str, Any]) -> list[str] | None:
 
 
 def host_entry(table: dict[str, Any]) -> list[str] | None:
-    """Return the keys of a `host` header, or None."""
+    """Return the keys of a `host` header, in any mode; or None."""
     for keys, mode_table in _mode_tables(table):
-        for source in (mode_table, *(v for name, v in mode_table.get("call", {}).items() if name == "extra_headers")):
-            for name in (source.get("headers") if source is mode_table else source) or ():
-                if name.strip().lower() in _HOST_HEADERS:
-                    return [*keys, *(["headers"] if source is mode_table else ["call", "extra_headers"]), name]
-    auth = next(((k, s["auth"]) for k, s in _mode_tables(table) if isinstance(s.get("auth"), dict)), None)
-    if auth is not None and str(auth[1].get("header", "")).strip().lower() in _HOST_HEADERS:
-        return [*auth[0], "auth"]
+        auth, extra = mode_table.get("auth"), mode_table.get("call", {}).get("extra_headers")
+        names = [(["headers", name], name) for name in mode_table.get("headers") or ()]
+        names += [(["call", "extra_headers", name], name) for name in extra or ()]
+        names += [(["auth"], str(auth.get("header", "")))] if isinstance(auth, dict) else []
+        for place, name in names:
+            if name.strip().lower() in _HOST_HEADERS:
+                return [*keys, *place]
     return None
 
 

@@ -42,6 +42,10 @@ VARIANTS = {  # what somebody else's file may say → (its text, the model to ca
         '[providers.zai]\ncall.extra_headers = { host = "evil.example" }\n',
         "zai/glm-4.7",
     ),
+    "a host header that carries the key in one mode": (
+        '[providers.zai]\nauth = { header = "X-Key" }\nwhen.no-tools.auth = { header = "Host" }\n',
+        "zai/glm-4.7",
+    ),
 }
 
 
