@@ -10,7 +10,7 @@ import datetime
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -96,7 +96,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     days = {one.name: one.seen for one in lists}
     indexes = {one.name: index_by_id(one.models) for one in lists}  # of the same name: the last one
     names = registry.names(catalogue=True)
-    found: list[Change | None] = []
+    found: list[Change] = []
     own = frozenset(own_files)
     listed = {entry.provider for one in lists for entry in one.models}
     status: dict[str, tuple[bool, int]] = {}
@@ -111,9 +111,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         }
         if entries:
             corrects = registry.corrections(name)
-            judged = _weigh_changes(
-                model, [_judge(change, own, corrects) for change in _differences(model, entries)], days
-            )
+            judged = _weigh_changes(model, list(_apply_corrections(_differences(model, entries), own, corrects)), days)
             status[name] = _age_of(model)
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
             kept[model.provider] += 1
@@ -136,7 +134,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         tier = is_retired, place == len(places), kinds.index(change.kind)
         return actions.index(change.action), *tier, place, age, change.model, change.flag
 
-    return sorted([*new, *filter(None, found)], key=rank)
+    return sorted([*new, *found], key=rank)
 
 
 def _age_of(model: Model) -> tuple[bool, int]:
@@ -184,14 +182,12 @@ def _core(name: str) -> tuple[str, str]:
     return provider, plain_name(_DATED.sub("", id.rpartition("/")[2]))
 
 
-def _weigh_changes(
-    model: Model, changes: Sequence[Change | None], days: Mapping[ListName, datetime.date]
-) -> list[Change | None]:
+def _weigh_changes(model: Model, changes: list[Change], days: Mapping[ListName, datetime.date]) -> list[Change]:
     """Return changes as the sources of our values leave them, each with its source."""
-    if not any(change is not None and change.ours is not None for change in changes):
-        return list(changes)
+    if all(change.ours is None for change in changes):
+        return changes
     facts = {fact.flag: fact for fact in model.explain()}
-    return [change and _weigh(change, facts.get(change.flag), days) for change in changes]
+    return [_weigh(change, facts.get(change.flag), days) for change in changes]
 
 
 def _weigh(change: Change, fact: Fact | None, days: Mapping[ListName, datetime.date]) -> Change:
@@ -310,15 +306,19 @@ def _change(model: Model, flag: str, ours: Any, values: Mapping[ListName, Any]) 
     yield Change(model.name, flag, kind, action, ours, first, tuple(values), model.where(flag))
 
 
-def _judge(change: Change, own_files: frozenset[str], corrects: Mapping[str, Any]) -> Change | None:
-    """Return the change as a correction of ours leaves it; None where the user's own file sets the value."""
-    theirs = list(change.theirs.values()) if change.action == "disputed" else [change.theirs]
-    is_own = change.where.rpartition(":")[0] in own_files
-    if change.flag in corrects:
-        stands = is_own or any(_equal(value, corrects[change.flag]) for value in theirs)
-        action: Action = "corrected" if stands else "disputed" if change.action == "disputed" else "ask"
-        return replace(change, action=action)
-    return None if is_own else change
+def _apply_corrections(
+    changes: Iterable[Change], own_files: frozenset[str], corrects: Mapping[str, Any]
+) -> Iterator[Change]:
+    """Yield the changes as corrections of ours leave them, without those of values that the user's own file sets."""
+    for change in changes:
+        is_own = change.where.rpartition(":")[0] in own_files
+        if change.flag in corrects:
+            theirs = change.theirs.values() if change.action == "disputed" else [change.theirs]
+            stands = is_own or any(_equal(value, corrects[change.flag]) for value in theirs)
+            action: Action = "corrected" if stands else "disputed" if change.action == "disputed" else "ask"
+            yield replace(change, action=action)
+        elif not is_own:
+            yield change
 
 
 def _caught_up(
@@ -326,8 +326,7 @@ def _caught_up(
 ) -> Iterator[Change]:
     """Yield the corrections of ours that every list which has the value agrees with."""
     for flag, wrong in corrects.items():
-        head, _, name = flag.partition(".")
-        ours = model.flags.input if flag == "input" else getattr(getattr(model.flags, head, None), name, None)
+        ours = model.flags.input if flag == "input" else flag_number(model.flags, flag)
         values = {
             key: value
             for key, entry in entries.items()
@@ -338,7 +337,7 @@ def _caught_up(
             and values
             and all(_equal(value, ours) and not _equal(value, wrong) for value in values.values())
         ):
-            kind: Kind = "input" if flag == "input" else "limits" if head == "limits" else "price"
+            kind: Kind = "input" if flag == "input" else "limits" if flag.startswith("limits.") else "price"
             yield Change(model.name, flag, kind, "caught-up", ours, ours, tuple(values), model.where(flag))
 
 
@@ -348,17 +347,14 @@ def _equal(a: Any, b: Any) -> bool:
     return sorted(a) == sorted(b) if isinstance(a, list | tuple) and isinstance(b, list | tuple) else bool(a == b)
 
 
-def _with_jumps(changes: list[Change | None]) -> list[Change | None]:
+def _with_jumps(changes: list[Change]) -> list[Change]:
     """Return the changes of one model; if one price jumps, all its prices are a question."""
-    prices = [change for change in changes if change is not None and change.kind == "price"]
-    if not any(_is_jump(change) for change in prices):
+    prices = [change for change in changes if change.kind == "price"]
+    if not any(map(_is_jump, prices)):
         return changes
-    return [
-        replace(change, kind="price-jump", action="ask" if change.action == "automatic" else change.action)
-        if change is not None and change.kind == "price"
-        else change
-        for change in changes
-    ]
+    jumps = [replace(one, kind="price-jump") for one in prices]
+    questions = [replace(one, action="ask") if one.action == "automatic" else one for one in jumps]
+    return [*(change for change in changes if change.kind != "price"), *questions]
 
 
 def _is_jump(change: Change) -> bool:
