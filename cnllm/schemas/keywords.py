@@ -222,23 +222,6 @@ def disallow(validator: Any, kinds: Any, instance: Any, schema: Any) -> Errors:
             yield ValidationError(f"{kind!r} is disallowed for {instance!r}")
 
 
-def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
-    """Validate `anyOf`."""
-    errors: list[ValidationError] = []
-    for index, branch in enumerate(branches):
-        branch_errors = _errors(validator, branch, instance, index)
-        if not branch_errors:
-            return
-        errors += branch_errors
-    yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=errors)
-
-
-def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
-    """Return the first errors of a branch, counted."""
-    errors = validator.descend(instance, branch, schema_path=index)
-    return list(map(validator.format_checker.count_error, itertools.islice(errors, _MAX_ERRORS)))
-
-
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
     """Validate `oneOf`."""
     errors: list[ValidationError] = []
@@ -250,7 +233,8 @@ def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
             verdict = is_valid(validator, branch, instance)
         else:
             unknown = work.unknown
-            branch_errors = _errors(validator, branch, instance, index)
+            found = validator.descend(instance, branch, schema_path=index)
+            branch_errors = list(itertools.islice(found, _MAX_ERRORS))
             errors += branch_errors
             verdict = False if branch_errors else True if work.unknown == unknown else None
         if verdict:
@@ -339,7 +323,6 @@ KEYWORDS: Mapping[str, Callable[..., Any]] = {
     "divisibleBy": multiple_of,
     "not": negation,
     "disallow": disallow,
-    "anyOf": any_of,
     "oneOf": one_of,
     "if": condition,
     "contains": contains,
