@@ -102,14 +102,8 @@ def property_schema(schema: Any, key: str, root: Any) -> Any:
 
 def item_schema(schema: Any, root: Any) -> Any:
     """Return the schema of the items of an array, or None."""
-    return next(
-        (
-            alternative["items"]
-            for alternative in _alternatives(schema, root)
-            if isinstance(alternative.get("items"), Mapping)
-        ),
-        None,
-    )
+    items = (alternative.get("items") for alternative in _alternatives(schema, root))
+    return next((schema for schema in items if isinstance(schema, Mapping)), None)
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
@@ -166,19 +160,15 @@ def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
 def _declared_types(schema: Mapping[str, Any]) -> set[str]:
     """Return the types that one schema declares itself."""
     declared = schema.get("type")
-    names = [
-        name
-        for name in (declared[:_MAX_ALTERNATIVES] if isinstance(declared, list) else [declared])
-        if isinstance(name, str)
-    ]
-    types = {_TYPE_ALIASES.get(name.lower(), name.lower()) for name in names} & set(_KINDS)
+    names = declared[:_MAX_ALTERNATIVES] if isinstance(declared, list) else [declared]
+    words = [name.lower() for name in names if isinstance(name, str)]
+    types = {_TYPE_ALIASES.get(word, word) for word in words} & set(_KINDS)
     if schema.get("nullable") is True:
         types.add("null")
     if not types:
         values = _values(schema)
-        types = {json_type(value) for value in values[:_MAX_ALTERNATIVES]} | (
-            {"string"} if len(values) > _MAX_ALTERNATIVES else set()
-        )
+        types = {json_type(value) for value in values[:_MAX_ALTERNATIVES]}
+        types |= {"string"} if len(values) > _MAX_ALTERNATIVES else set()
         if not values and isinstance(schema.get("properties"), Mapping):
             types = {"object"}
         elif not values and isinstance(schema.get("items"), Mapping):
@@ -188,14 +178,9 @@ def _declared_types(schema: Mapping[str, Any]) -> set[str]:
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
     """Return the values of the enum or const of a schema."""
-    members = schema.get("enum")
-    return (
-        members[: _MAX_ALTERNATIVES + 1]
-        if isinstance(members, list)
-        else [schema["const"]]
-        if "const" in schema
-        else []
-    )
+    if isinstance(members := schema.get("enum"), list):
+        return members[: _MAX_ALTERNATIVES + 1]
+    return [schema["const"]] if "const" in schema else []
 
 
 def _enum_values(schema: Any, root: Any) -> Iterator[Any]:
