@@ -61,8 +61,7 @@ def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> S
     """
     out = _merge_root(schema) if "root-object" in rules else schema
     if "inline-refs" in rules:
-        inliner = _Inliner(out)
-        out = inliner.inline({key: value for key, value in out.items() if key not in _DEFINITIONS}, ())
+        out = _Inliner(out).inline(out, ())
     elif "root-refs" in rules:
         out = _move_refs_to_root(out)
     adapted: Schema = _adapt_node(out, frozenset(rules), frozenset(drop), None)
@@ -88,8 +87,7 @@ class _Inliner:
         if self._nodes_left < 0 and references:
             return _bare_type(node)
         if type(ref) is not str:
-            out = map_children(node, lambda child: self.inline(child, references))
-            return {k: v for k, v in out.items() if k not in _DEFINITIONS}
+            return map_children(_without_definitions(node), lambda child: self.inline(child, references))
         target = resolve(ref, self._root)
         self._expansions_left -= 1
         is_long = len(references) >= _MAX_CHAIN or self._expansions_left < 0
@@ -98,6 +96,11 @@ class _Inliner:
         else:
             replacement = self.inline(target, (*references, ref))
         return {**replacement, **self.inline({k: v for k, v in node.items() if k != "$ref"}, references)}
+
+
+def _without_definitions(node: Schema) -> Schema:
+    """Return a schema without its definitions: those that it refers to are found in the whole."""
+    return {key: value for key, value in node.items() if key not in _DEFINITIONS}
 
 
 def _bare_type(node: Any) -> Schema:
@@ -135,12 +138,7 @@ def _move_refs_to_root(schema: Schema) -> Schema:
             return node
         if type(node.get("$ref")) is str:
             return {"$ref": "#" if node["$ref"] == "#" else reference_to(node["$ref"])}
-        out = (
-            map_children(node, rewrite)
-            if node is not schema
-            else map_children({**node, "$defs": {}, "definitions": {}}, rewrite)
-        )
-        return {k: v for k, v in out.items() if k not in _DEFINITIONS}
+        return map_children(_without_definitions(node), rewrite)
 
     out: Schema = rewrite(schema)
     while waiting:
