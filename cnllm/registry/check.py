@@ -35,6 +35,7 @@ from cnllm.registry.flags import (
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 from cnllm.registry.problem import (
+    TYPE_WORDS,
     Problem,
     ValueProblem,
     corrected_key,
@@ -61,6 +62,7 @@ _KEYWORDS = {
 }
 """The keywords that a rule must name, for grammars without keywords of their own."""
 
+_VALUE_WORDS = {**TYPE_WORDS, list: "a list", int: "a number"}
 _LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 _STATE_WORDS = {
     **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
@@ -360,15 +362,7 @@ def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
 
 def _type_name(value: Any) -> str:
     """Return the type of a value in TOML's words."""
-    names = {
-        dict: "a table",
-        list: "a list",
-        str: "a text",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), type(value).__name__)
+    return _VALUE_WORDS.get(type(value), type(value).__name__)
 
 
 def _excerpt(value: Any) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 
 __all__ = [
+    "TYPE_WORDS",
     "Problem",
     "ValueProblem",
     "corrected_key",
@@ -30,13 +31,15 @@ __all__ = [
 
 _WRITE = "write: "
 
-_TYPES: dict[Any, str] = {
+TYPE_WORDS: dict[Any, str] = {
     str: "a text",
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     dict: "a table",
 }
+"""The types of values, in words."""
+
 _LITERAL = r"""("(?:\\.|[^"\\])*"|'[^']*'|\[[^\]]*\]|[^\s,}\]#]+)"""
 
 
@@ -105,7 +108,7 @@ def expected_type(kind: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         words = [expected_type(arg) for arg in args if arg is not type(None)]
         return " or ".join(words) if all(words) else ""
-    return "a table" if isinstance(kind, type) and issubclass(kind, Struct) else _TYPES.get(kind, "")
+    return "a table" if isinstance(kind, type) and issubclass(kind, Struct) else TYPE_WORDS.get(kind, "")
 
 
 def corrected_value(value: Any, kind: Any) -> Any:
