@@ -198,11 +198,11 @@ def _choose_shared(
 def _choose_plan(registry: Registry, group: SiteGroup, ask: AskSite | None) -> _Choice | None:
     """Return the plan of the vendor whose own variable is set, where no other key of the vendor is."""
     for plan in registry.plans(group):
-        own = [key for key in _variables(registry, plan) if key not in group.readers]
-        if keys.names_with_key(own) and (sites := registry.site_group(f"{plan}/{group.id}", is_bare=True)) is not None:
-            return _choose(registry, sites, None, None, ask) or _Choice(plan, _reason(own[0]))
-        if keys.names_with_key(own):
-            return _Choice(plan, _reason(keys.names_with_key(own)[0]))
+        own = keys.names_with_key([key for key in _variables(registry, plan) if key not in group.readers])
+        if own:
+            sites = registry.site_group(f"{plan}/{group.id}", is_bare=True)
+            choice = _choose(registry, sites, None, None, ask) if sites is not None else None
+            return choice or _Choice(plan, _reason(own[0]))
     return None
 
 
