@@ -49,7 +49,7 @@ def line_of(text: str, path: list[str]) -> int | None:
 
     Reads only the tables it needs.
     """
-    best: tuple[int, bool, int] | None = None  # length of the match, whether a line names it, line (negative)
+    best = (0, False, 0)  # length of the match, whether a line names it, line (negative)
     name = path[1] if len(path) > 1 else path[0]
     for begin, header in () if _has_multiline_strings(text) else _headers(text, name):
         keys, end = read_keys(text, begin + header.index("[") + 1)
@@ -59,15 +59,15 @@ def line_of(text: str, path: list[str]) -> int | None:
             continue
         start = text.count("\n", 0, begin)
         if len(keys) > len(path):
-            best = max(best or (0, False, 0), (shared, False, -start - 1))
+            best = max(best, (shared, False, -start - 1))
             continue
         table_lines = key_lines(text, begin, first=True)
         for length in range(len(path), len(keys) - 1, -1):
             line = table_lines.get("\0".join(path[:length]))
             if line is not None:
-                best = max(best or (0, False, 0), (length, True, -start - line))
+                best = max(best, (length, True, -start - line))
                 break
-    if best is not None and best[1] and (best[0] == len(path) or _is_inline_value(text, -best[2])):
+    if best[1] and (best[0] == len(path) or _is_inline_value(text, -best[2])):
         return -best[2]
     lines = key_lines(text)  # the text has a form that the fast search does not know
     return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
