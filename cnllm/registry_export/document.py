@@ -339,7 +339,7 @@ def _over(under: Mapping[str, ExportFact], part: FactTable) -> dict[str, ExportF
 def _vocabulary(registry: Registry) -> Iterator[tuple[str, FlagInfo]]:
     """Yield every flag that the registry can know, and each parameter that it has a rule for."""
     for name, table, member in walk_flags(Flags):
-        schema = _plain(msgspec.json.schema(member.type, schema_hook=lambda kind: {}))
+        schema = _plain(tidy(msgspec.json.schema(member.type, schema_hook=lambda kind: {})))
         if schema == {"type": "object"} and inner_table(member.type) is not None:
             continue
         flag = FlagInfo(UNKNOWN, *flag_texts(table).get(member.encode_name, ("", "")), schema)
@@ -350,15 +350,11 @@ def _vocabulary(registry: Registry) -> Iterator[tuple[str, FlagInfo]]:
 
 
 def _plain(schema: Any) -> Any:
-    """Return the schema of a known value: without null, descriptions and the members of a table."""
+    """Return a tidy schema without descriptions and the members of a table."""
     if isinstance(schema, list):
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         return {"type": "object"}
-    out = {key: _plain(one) for key, one in schema.items() if key not in ("description", "$defs", "default")}
-    if "anyOf" in out:
-        known = [one for one in out["anyOf"] if one != {"type": "null"}]
-        return known[0] if len(known) == 1 else {"anyOf": known}
-    return out
+    return {key: _plain(one) for key, one in schema.items() if key not in ("description", "$defs", "default")}
