@@ -56,7 +56,22 @@ class SecretFinder:
 
     @cached_property
     def _escapes(self) -> dict[str, re.Pattern[str]]:
-        return _escapes({char for secret in self.secrets for char in secret})
+        """Return, for each escape sign, a pattern of escaped characters of the secrets in lower-case text."""
+        percent: set[str] = set()
+        unicode: set[str] = set()
+        entities = {"#"}
+        for char in set().union(*self.secrets):
+            percent.update(f"{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+            units = char.encode("utf-16-be", "surrogatepass")
+            unicode.update((f"u{units[0]:02x}{units[1]:02x}", f"u{{0*{ord(char):x}"))
+            entities.update(f"{name.lower()};" for name in _entity_names().get(char, ()))
+        code = "|".join(sorted(percent))
+        return {
+            "%": re.compile(f"%(?:25)*(?:{code})"),
+            "\\u": re.compile(rf"\\(?:{'|'.join(sorted(unicode))})"),
+            "\\x": re.compile(rf"\\x(?:{code})"),
+            "&": re.compile(rf"&(?:amp;)*(?:{'|'.join(sorted(entities))})"),
+        }
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern[str], list[re.Pattern[str]], bool]]:
@@ -161,25 +176,6 @@ def _entity_names() -> dict[str, list[str]]:
         if len(char) == 1 and name.endswith(";"):
             names.setdefault(char, []).append(name[:-1])
     return names
-
-
-def _escapes(chars: set[str]) -> dict[str, re.Pattern[str]]:
-    """Return, for each escape sign, a pattern of escaped characters of the secrets in lower-case text."""
-    percent: set[str] = set()
-    unicode: set[str] = set()
-    entities = {"#"}
-    for char in chars:
-        percent.update(f"{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
-        units = char.encode("utf-16-be", "surrogatepass")
-        unicode.update((f"u{units[0]:02x}{units[1]:02x}", f"u{{0*{ord(char):x}"))
-        entities.update(f"{name.lower()};" for name in _entity_names().get(char, ()))
-    code = "|".join(sorted(percent))
-    return {
-        "%": re.compile(f"%(?:25)*(?:{code})"),
-        "\\u": re.compile(rf"\\(?:{'|'.join(sorted(unicode))})"),
-        "\\x": re.compile(rf"\\x(?:{code})"),
-        "&": re.compile(rf"&(?:amp;)*(?:{'|'.join(sorted(entities))})"),
-    }
 
 
 def _cores(raw: bytes) -> Iterator[str]:
