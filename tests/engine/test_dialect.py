@@ -331,6 +331,13 @@ def test_a_reference_to_nothing_is_an_object(ref: str) -> None:
     assert out["$defs"][out["properties"]["b"]["$ref"].removeprefix("#/$defs/")] in ({"type": "object"}, "string")
 
 
+def test_definitions_that_nobody_refers_to_are_left_out_wherever_they_stand() -> None:
+    inner: Json = {"type": "object", "$defs": {"x": {"$ref": "#/$defs/y"}}}
+    schema: Json = {"type": "object", "properties": {"a": inner}, "$defs": {"y": {"type": "string"}}}
+    for rule in ("inline-refs", "root-refs"):
+        assert adapt_schema(schema, [rule], []) == {"type": "object", "properties": {"a": {"type": "object"}}}
+
+
 def test_two_definitions_of_one_name_stay_two() -> None:
     schema: Json = {
         "type": "object",
