@@ -1,20 +1,20 @@
 """Report what a model can do, in three states: yes, no, unknown.
 
 Each capability is a function in this file, with the flags that it reads. It is unknown where no flag says it, and where
-only `[defaults]` does, because those are for endpoints of which nothing is known. Values are computed on demand:
-`value` reads flags, `fact` (line, source) looks up lines.
+only `[defaults]` does, because those are for endpoints of which nothing is known. A fact (line, source)
+is looked up on demand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from msgspec import Struct
 
 from cnllm.registry.flags import LEVELS
 from cnllm.registry.model import Fact, Model, conditions
 from cnllm.registry.web_search import SEARCH_MODE, search_rules
-from cnllm.system.processes import cached_property
 
 __all__ = ["KINDS", "Capability", "CapabilityRule", "CapabilityState", "capabilities"]
 
@@ -41,62 +41,58 @@ class CapabilityRule(Struct, frozen=True):
     find: Callable[[Model], CapabilityState]
 
 
-class Capability:
-    """The state of one capability of one model, and on demand its origin. Immutable."""
+_FindFact = Callable[[str, frozenset[str]], Fact | None]
+"""Finds the fact on a flag in a mode."""
 
-    def __init__(self, kind: CapabilityRule, model: Model, facts: _Facts) -> None:
-        self.kind = kind
-        self._model = model
-        self._facts = facts
 
-    @cached_property
-    def state(self) -> CapabilityState:
-        """Return the state, and the flag that decides it."""
-        return self.kind.find(self._model)
+class Capability(Struct, frozen=True):
+    """The state of one capability of one model, and on demand its origin."""
+
+    kind: CapabilityRule
+    state: CapabilityState
+    find_fact: _FindFact
 
     @property
     def value(self) -> bool | None:
         """Return True or False; None is unknown."""
         return self.state.value
 
-    @cached_property
+    @property
     def fact(self) -> Fact | None:
         """Return the flag that decides the state, with layer, line and source; None where none does."""
-        state = self.state
-        return None if state.value is None else self._facts.of(state.flag, state.mode)
+        return None if self.value is None else self.find_fact(self.state.flag, self.state.mode)
 
 
-class _Facts:
-    """The facts of a model, collected once and on demand."""
+def _fact_finder(model: Model, explained: Iterable[Fact] | None) -> _FindFact:
+    """Return what finds a fact of a model, whose facts are collected when the first one is needed."""
 
-    def __init__(self, model: Model, explained: Iterable[Fact] | None) -> None:
-        self._model = model
-        self._explained = explained
+    @cache
+    def by_line() -> dict[str, list[Fact]]:
+        found: dict[str, list[Fact]] = {}
+        for fact in model.explain() if explained is None else explained:
+            found.setdefault(fact.where, []).append(fact)
+        return found
 
-    @cached_property
-    def _by_line(self) -> dict[str, list[Fact]]:
-        by_line: dict[str, list[Fact]] = {}
-        for fact in self._model.explain() if self._explained is None else self._explained:
-            by_line.setdefault(fact.where, []).append(fact)
-        return by_line
-
-    def of(self, flag: str, mode: frozenset[str]) -> Fact | None:
-        """Return the fact on a flag in a mode."""
-        facts = self._by_line.get(self._model.where(flag, mode), ())
+    def find(flag: str, mode: frozenset[str]) -> Fact | None:
+        facts = by_line().get(model.where(flag, mode), ())
         suffix = f".{flag}"
         return next(
             (f for f in facts if f.flag == flag or f.flag.startswith(f"{flag}.") or f.flag.endswith(suffix)), None
         )
 
+    return find
+
 
 def capabilities(model: Model, explained: Iterable[Fact] | None = None) -> dict[str, Capability]:
     """Return every capability by its name, in the order of listings; `explained` is what `model.explain()` returns."""
-    facts = _Facts(model, explained)
+    find_fact = _fact_finder(model, explained)
     wire = _tool_wire(model)
     other = model.over(wire) if wire is not None and model.over is not None else model
-    tool_facts = facts if other is model else _Facts(other, None)
+    find_of_tools = find_fact if other is model else _fact_finder(other, None)
     return {
-        name: Capability(kind, other, tool_facts) if kind.group == "Tools" else Capability(kind, model, facts)
+        name: Capability(kind, kind.find(other), find_of_tools)
+        if kind.group == "Tools"
+        else Capability(kind, kind.find(model), find_fact)
         for name, kind in KINDS.items()
     }
 
