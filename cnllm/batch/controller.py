@@ -91,7 +91,8 @@ class Controller:
     ) -> None:
         self.limit = float(concurrency or min(_FIRST, most))
         self.in_flight = 0
-        self.accepted = self.refused = 0
+        self.refused = 0
+        self.waiting_since: float | None = None  # since when the endpoint refuses everything
         self._fixed = concurrency is not None
         self._most = float(most)
         self._requests = RequestPace(requests)
@@ -104,7 +105,6 @@ class Controller:
         self._paused_until = 0.0
         self._pause = _PAUSE
         self._in_a_row = 0
-        self._refused_since: float | None = None
         self._probing = False
         self._start: float | None = None  # since when the trail is that of a time without pauses
         self._trail = Trail()
@@ -129,7 +129,7 @@ class Controller:
     def send(self, now: float, tokens: float = 0.0) -> Ticket:
         """Count a request that is sent now."""
         self.in_flight += 1
-        self._probing = self._refused_since is not None
+        self._probing = self.waiting_since is not None
         paced = self._requests.is_binding(now) or self._tokens.is_binding(now)
         self._requests.use(now)
         self._tokens.use(now, tokens)
@@ -154,7 +154,6 @@ class Controller:
     def accept(self, now: float, ticket: Ticket, tokens: float | None = None) -> None:
         """Take in an answer. `tokens` are those that it really counted for."""
         self.in_flight -= 1
-        self.accepted += 1
         if tokens is not None:
             self._tokens.give_back(ticket.tokens - tokens)
         if ticket.sent > self._cut_at:
@@ -163,8 +162,8 @@ class Controller:
         self._has_answers |= ticket.sent > self._first_refusal
         if ticket.probe:
             self._probing = False
-            if self._refused_since is not None:
-                self._learn(ticket.sent, ticket.sent - self._refused_since)
+            if self.waiting_since is not None:
+                self._learn(ticket.sent, ticket.sent - self.waiting_since)
         if self._learned and ticket.paced:
             self._raise_pace()
         self._latency.add(now - ticket.sent)
@@ -192,10 +191,10 @@ class Controller:
         if kind == "burst":
             self._doubling = min(max(self._doubling * 2, _GENTLE), MINUTE)
             self._ceiling = (self.limit, now)
-        if kind == "rate" and self._refused_since is None:
+        if kind == "rate" and self.waiting_since is None:
             self._judge(now, ticket, retry_after)
         if retry_after is None:
-            storm = 0.0 if self._refused_since is None else now - self._refused_since
+            storm = 0.0 if self.waiting_since is None else now - self.waiting_since
             retry_after, self._pause = self._pause, min(self._pause * 2, max(_LONG_PAUSE, storm / 6), _LONGEST_PAUSE)
         self._paused_until = max(self._paused_until, now + retry_after)
 
@@ -227,11 +226,6 @@ class Controller:
         """Return the rate that tokens are held to; None where none is known."""
         return None if self._tokens.rate is None else self._tokens.rate * 60
 
-    @property
-    def waiting_since(self) -> float | None:
-        """Return since when the endpoint refuses everything; None where it does not."""
-        return self._refused_since
-
     # ── growth ───────────────────────────────────────────────────────────────
 
     def _cut(self, kind: Kind) -> None:
@@ -256,7 +250,7 @@ class Controller:
         if retry_after is not None or is_too_fast:
             self._learn(now, retry_after or 0.0)
         else:
-            self._refused_since = now
+            self.waiting_since = now
 
     def _learn(self, now: float, pause: float) -> None:
         """Learn the limit from what was taken before a refusal, and the pause after it."""
@@ -267,7 +261,7 @@ class Controller:
             self._doubts = True
             self._starting, self._ceiling = True, None
         if count == 0 or pause > _NO_MINUTE:  # this was no limit of a minute
-            self._start = self._refused_since = None
+            self._start = self.waiting_since = None
             return
         estimate = max(count, 1) / max(span + pause, 1e-3)
         if self._learned:
@@ -279,9 +273,9 @@ class Controller:
         self._learned, self._learned_at, self._since = estimate, now + pause, 0
         self._requests.rate = estimate * _cubic(0)
         self._requests.hold(now + 1 / self._requests.rate)
-        if pause > 1.0 or self._refused_since is not None:
+        if pause > 1.0 or self.waiting_since is not None:
             self._start = None
-        self._refused_since = None
+        self.waiting_since = None
 
     def _raise_pace(self) -> None:
         """Let the learned pace grow: quickly up to what the endpoint took in a minute before, then along the cube."""
@@ -300,7 +294,7 @@ class Controller:
         """Let concurrency grow where it was used."""
         if self._ceiling is None:
             self._ceiling = (self.limit, ticket.sent)
-        if self.in_flight + 1 < self.limit - 1 or self._refused_since is not None or ticket.sent <= self._cut_at:
+        if self.in_flight + 1 < self.limit - 1 or self.waiting_since is not None or ticket.sent <= self._cut_at:
             return
         slow = self._latency.is_slow()
         limit, since = self._ceiling
