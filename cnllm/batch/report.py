@@ -156,11 +156,9 @@ class Tally:
     def interval(self, now: float) -> Interval:
         """Return the interval of a time. Intervals double in width rather than in number."""
         while (index := int((now - self.start) / self.width)) >= _MOST_INTERVALS:
-            pairs = [self.intervals[n : n + 2] for n in range(0, len(self.intervals), 2)]
-            for first, *second in pairs:
-                for other in second:
-                    first.add(other)
-            self.intervals = [pair[0] for pair in pairs]
+            for first, second in zip(self.intervals[::2], self.intervals[1::2], strict=False):  # the last may be alone
+                first.add(second)
+            self.intervals = self.intervals[::2]
             self.width *= 2
         while len(self.intervals) <= index:
             self.intervals.append(Interval())

@@ -59,11 +59,6 @@ _SHORTEST = "."
 """The text of a request than which no row is cheaper."""
 
 
-def _part(options: Mapping[str, Any], *, of_loop: bool) -> dict[str, Any]:
-    """Return the options of a tool loop, or the others."""
-    return {name: value for name, value in options.items() if (name in LoopOptions.__annotations__) is of_loop}
-
-
 class BatchSession:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
@@ -116,8 +111,9 @@ class BatchSession:
         if by_calls:
             use_calls(self.lanes, self.registry)
         lane = self.lanes[0]
-        self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, of_loop=True)}
-        options = _part(settings.options, of_loop=False)
+        options = dict(settings.options)
+        of_loop = {name: options.pop(name) for name in LoopOptions.__annotations__ if name in options}
+        self.loop_options = {"max_steps": settings.max_steps, **of_loop}
         if by_calls and options.get("timeout") is None:
             options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
