@@ -242,7 +242,11 @@ class _Bill:
         rows: list[BillRow] = []
         for pair in found:
             rows += self._bill_rows(pair, book, None if pair.origin is None else variants.get(pair.origin))
-        return _mark_names(_mark_fees(_mark_shifts(rows)))
+        for find in (_find_shifts, _find_fees, _find_names):
+            for places, cause in [*find(rows)]:
+                for place in places:
+                    rows[place] = replace(rows[place], causes=[cause, *rows[place].causes])
+        return rows
 
     def _request_pairs(self, requests: Mapping[int, LogSum]) -> Iterator[_SumPair]:
         """Yield the sums of the requests that agree, and each one that does not."""
@@ -404,10 +408,12 @@ def _totals(rows: list[BillRow]) -> list[BillTotal]:
     ]
 
 
-def _mark_shifts(rows: list[BillRow]) -> list[BillRow]:
-    """Name the cause of two differences on neighbouring days that cancel each other: a call near midnight."""
+# ── causes of several rows, each with the places of its rows ────────────────────
+
+
+def _find_shifts(rows: list[BillRow]) -> Iterator[tuple[Sequence[int], BillCause]]:
+    """Yield the cause of two differences on neighbouring days that cancel each other: a call near midnight."""
     last: dict[tuple[str, str | None], int] = {}
-    marked = list(rows)
     for place, row in enumerate(rows):
         key = (row.model, row.currency)
         before = last.get(key)
@@ -419,35 +425,31 @@ def _mark_shifts(rows: list[BillRow]) -> list[BillRow]:
             cause = BillCause(
                 "day", "the day before or after has the opposite difference: a call near midnight", certain=True
             )
-            _explain(marked, (before, place), cause)
-    return marked
+            yield (before, place), cause
 
 
-def _mark_fees(rows: list[BillRow]) -> list[BillRow]:
-    """Name the cause of fees in rows of their own: the log has them in the cost of the calls that they are for."""
+def _find_fees(rows: list[BillRow]) -> Iterator[tuple[Sequence[int], BillCause]]:
+    """Yield the cause of fees in rows of their own: the log has them in the cost of the calls that they are for."""
     groups: dict[tuple[str, str | None], list[int]] = {}
     for place, row in enumerate(rows):
         if row.id is None and row.state in ("different", "bill-only"):
             groups.setdefault((row.period, row.currency), []).append(place)
-    marked = list(rows)
     for places in groups.values():
         fees = [place for place in places if any(cause.code == "fee" for cause in rows[place].causes)]
         others = [place for place in places if rows[place].difference is not None]
         gap = _sum(rows[place].difference for place in others) + _sum(rows[place].bill for place in fees)
         if fees and others and abs(gap) <= _SHIFT_SLACK:
             cause = BillCause("fee", "the bill has the fees of these calls in rows of their own", certain=True)
-            _explain(marked, (*fees, *others), cause)
-    return marked
+            yield (*fees, *others), cause
 
 
-def _mark_names(rows: list[BillRow]) -> list[BillRow]:
-    """Name the cause of a row of either side that have one time and one amount: two names of a model."""
+def _find_names(rows: list[BillRow]) -> Iterator[tuple[Sequence[int], BillCause]]:
+    """Yield the cause of a row of either side that have one time and one amount: two names of a model."""
     groups: dict[tuple[str, str | None, Decimal], list[int]] = {}
     for place, row in enumerate(rows):
         amount = row.bill if row.state == "bill-only" else row.ours
         if row.state in ("bill-only", "ours-only") and row.id is None and row.model and amount:
             groups.setdefault((row.period, row.currency, round(amount, 6)), []).append(place)
-    marked = list(rows)
     for places in groups.values():
         if [rows[place].state for place in places] not in (["bill-only", "ours-only"], ["ours-only", "bill-only"]):
             continue
@@ -457,14 +459,7 @@ def _mark_names(rows: list[BillRow]) -> list[BillRow]:
                 detail = f"the log has the same amount for {name}: it may be another name of the model"
             else:
                 detail = f"the bill has the same amount for {name}: it may be another name of the model"
-            _explain(marked, (place,), BillCause("name", detail, certain=True))
-    return marked
-
-
-def _explain(rows: list[BillRow], places: Iterable[int], cause: BillCause) -> None:
-    """Put a cause before the others of some rows."""
-    for place in places:
-        rows[place] = replace(rows[place], causes=[cause, *rows[place].causes])
+            yield (place,), BillCause("name", detail, certain=True)
 
 
 @lru_cache(maxsize=1024)
