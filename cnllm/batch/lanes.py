@@ -38,7 +38,6 @@ _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle woul
 class Lane(Struct, eq=False):
     """A way to the model. `closed` is why it is no longer used; None while it is."""
 
-    name: str
     model: Model
     client: AsyncClient
     controller: Controller
@@ -96,7 +95,7 @@ def open_lanes(
     lanes = []
     for model in settings.models:
         resolved = models[model] if isinstance(model, str) else model
-        for number, key in enumerate(settings.api_keys or (None,), 1):
+        for key in settings.api_keys or (None,):
             rates = resolved.flags.rates or Rates()
             controller = Controller(
                 concurrency=settings.concurrency,
@@ -108,8 +107,7 @@ def open_lanes(
             client = open_client(
                 settings, registry, resolved, key, salt, partial(_observe, controller), log_calls=recorder or False
             )
-            name = resolved.name if len(settings.api_keys) < 2 else f"{resolved.name}, key {number}"
-            lanes.append(Lane(name, resolved, client, controller))
+            lanes.append(Lane(resolved, client, controller))
     return lanes
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.batch.budget import RunBudget
-from cnllm.batch.output import LineError
+from cnllm.batch.output import FAULT, INVALID, LineError
 from cnllm.estimates.money import amount_of
 from cnllm.types import Note, Reply
 
@@ -115,7 +115,8 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
         finishes=tally.finishes,
         from_cache=tally.cached_rows,
         corrected=tally.notes.get("answer-corrected", 0),
-        invalid=tally.failures.get("InvalidAnswer", 0),
+        broken=tally.failures.get(FAULT, 0),
+        invalid=tally.failures.get(INVALID, 0),
         **fields,
     )
 

@@ -77,7 +77,6 @@ class Runner:
         self.stopped: tuple[str, str] | None = None
         self._is_hurried = False  # requests on their way are not waited for
         self._interrupted: list[Job] = []
-        self.broken = 0
         self._ready: deque[Job] = deque()
         self._in_flight = 0
         self._waiters: list[asyncio.Future[_Picked]] = []  # tasks that have nothing to send
@@ -376,11 +375,8 @@ class Runner:
         self._budget.settle(job.reserved, cost)
         total = None if charged is None else charged + job.charged
         line = line_of(job.row_id, outcome, job.attempts, job.identity, job.line, job.notes)
-        earlier = None
-        if job.record is not None and job.record.place is not None and job.record.length is not None:
-            earlier = (job.record.place, job.record.length)
         self._finishing += 1
-        finish = Finish(job.seq, line, outcome.state, total, job.attempts, earlier)
+        finish = Finish(job.seq, line, outcome.state, total, job.attempts, job.record is not None)
         self._journal.finish(finish, job, outcome)
 
     def _finish_row(self, job: Job, outcome: Outcome) -> None:
@@ -391,9 +387,7 @@ class Runner:
             self._tally.cached_rows += outcome.cached is not None
             if self._cache is not None and outcome.reply is not None and job.identity is not None:
                 self._to_cache.append((job.identity, encode_json(outcome.reply.to_dict())))
-        elif outcome.error.type == FAULT:
-            self.broken += 1
-            if self._strict:
-                self._stop("strict", outcome.error.message)
+        elif self._strict and outcome.error.type == FAULT:
+            self._stop("strict", outcome.error.message)
         if self._fed or self.stopped is not None or self._budget.cap is not None:
             self._settled.set()

@@ -471,7 +471,6 @@ class BatchSession:
             failed=failed,
             skipped=self.comparison.done + self.comparison.failed,
             unsure=self.comparison.maybe_sent,
-            broken=runner.broken,
             stopped=stopped or None,
             stop_kind=kind if stopped else None,
             messages=(

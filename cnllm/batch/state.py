@@ -57,6 +57,7 @@ _INSERT = (
     "ON CONFLICT (id) DO NOTHING"
 )
 _MARK_AGAIN = "UPDATE rows SET number=?, key=?, identity=?, setting=?, state=0, cost=? WHERE seq=?"
+_SUPERSEDE = "INSERT OR IGNORE INTO superseded SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL"
 RESULT = ("state", "place", "length", "cost", "attempts")
 """The columns of what became of a row."""
 _COLUMNS = "seq, id, number, key, identity, setting, state, place, length, cost, attempts"
@@ -103,14 +104,14 @@ class RowMark(Struct, frozen=True):
 
 
 class Finish(Struct, frozen=True):
-    """A row that is finished: its line, what the state keeps of it, and the place of an earlier line of the row."""
+    """A row that is finished: its line, and what the state keeps of it. `again`: it may have an earlier line."""
 
     seq: int
     line: bytes
     state: int
     cost: int | None
     attempts: int
-    earlier: tuple[int, int] | None = None
+    again: bool = False
 
 
 class BatchState:
@@ -242,15 +243,14 @@ class BatchState:
 
     def finish(self, finishes: Sequence[Finish], places: Sequence[int]) -> None:
         """Store what became of rows, whose lines stand at these places. Earlier lines of the rows are superseded."""
-        if earlier := [finish.earlier for finish in finishes if finish.earlier is not None]:
-            self.execute_many("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
+        if again := [(finish.seq,) for finish in finishes if finish.again]:
+            self.execute_many(_SUPERSEDE, again)
         rows = zip(finishes, places, strict=True)
         self.update_rows(RESULT, [(f.state, place, len(f.line), f.cost, f.attempts, f.seq) for f, place in rows])
 
     def drop(self, seqs: Sequence[int]) -> None:
         """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""
-        lines = "SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL"
-        self.execute_many(f"INSERT OR IGNORE INTO superseded {lines}", [(seq,) for seq in seqs])
+        self.execute_many(_SUPERSEDE, [(seq,) for seq in seqs])
         self.forget(seqs)
 
     def faults(self) -> list[tuple[int, bytes, int]]:

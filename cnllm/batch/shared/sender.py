@@ -87,7 +87,7 @@ class Asker:
         self._price = request_price(batch, model)
         salt = settings.state or settings.run
         client = open_client(batch, registry, model, _key_of(settings), salt, self._observe)
-        self._lane = Lane(model.name, model, client, Controller())
+        self._lane = Lane(model, client, Controller())
         url, rates = self._lane.prepare("Hello", batch.options).plan.url, model.flags.rates or Rates()
         endpoint = EndpointLimits(
             f"{model.name} {url.partition('?')[0]} {settings.key_env or ''}",

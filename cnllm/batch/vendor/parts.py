@@ -50,7 +50,7 @@ class JobPart(Struct, frozen=True, array_like=True):
 
 
 class WaitingRow(Struct, frozen=True, array_like=True):
-    """A row that waits for a part. `cost` is the most that it can cost, in units; `earlier` its line in the output."""
+    """A row that waits for a part. `cost` is the most that it can cost, in units; `place` that of an earlier line."""
 
     position: int
     seq: int
@@ -59,12 +59,6 @@ class WaitingRow(Struct, frozen=True, array_like=True):
     cost: int | None
     attempts: int
     place: int | None
-    length: int | None
-
-    @property
-    def earlier(self) -> tuple[int, int] | None:
-        """Return place and length of an earlier line of the row."""
-        return None if self.place is None or self.length is None else (self.place, self.length)
 
 
 class VendorParts:
@@ -98,7 +92,7 @@ class VendorParts:
     def rows_of(self, part: JobPart) -> list[WaitingRow]:
         """Return the rows that wait for a part, in their order."""
         query = (
-            "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place, length "
+            "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place "
             "FROM part_rows JOIN rows ON rows.seq = part_rows.seq WHERE part = ? ORDER BY position"
         )
         return [WaitingRow(*row) for row in self._state.execute(query, part.number)]

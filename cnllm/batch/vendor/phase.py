@@ -50,7 +50,7 @@ class VendorPhase:
         self.window = self._batch.window
         """The hours after which the vendor gives a job up; None where they are not known."""
         model = discounted_model(lane.model)
-        self.lane = Lane(lane.name, model, lane.client, lane.controller)
+        self.lane = Lane(model, lane.client, lane.controller)
         self._probe: Plan = self.lane.prepare(probe, options).plan
         if self._probe.stream:
             raise CnllmError(f"--vendor-batch: {model.name} only streams", hint="leave --vendor-batch out")
@@ -104,7 +104,7 @@ class VendorPhase:
         finally:
             self._task.cancel()
             tally.requests += exchange.requests
-            self.answered = self._collector.finished
+            self.answered = tally.done + tally.failed
             self.messages = [*self._outbox.messages, *self._collector.messages()]
             await exchange.close()
 

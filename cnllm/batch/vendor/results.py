@@ -187,17 +187,14 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> RowAnswer:
 
 
 class ResultCollector:
-    """Joins results with the rows of the input.
-
-    It counts the rows that are `finished`.
-    """
+    """Joins results with the rows of the input."""
 
     def __init__(self, context: VendorContext) -> None:
         self._context = context
         self._session = context.session
         self._budget = context.session.budget
         self._parts = context.session.parts
-        self.finished = self._changed = 0
+        self._changed = 0
         self._returned: Counter[str] = Counter()
 
     def messages(self) -> Iterator[str]:
@@ -273,7 +270,9 @@ class ResultCollector:
             identity = waiting.identity or job.identity
             line = line_of(job.row_id, answer.outcome, attempts, identity, job.line, job.notes)
             charged = waiting.cost if cost is None else cost
-            finishes.append(Finish(waiting.seq, line, answer.outcome.state, charged, attempts, waiting.earlier))
+            finishes.append(
+                Finish(waiting.seq, line, answer.outcome.state, charged, attempts, waiting.place is not None)
+            )
             counted.append((answer, job.notes))
 
         def rows_done() -> None:
@@ -297,7 +296,6 @@ class ResultCollector:
     def _count(self, answer: RowAnswer, notes: Sequence[Note]) -> None:
         """Count a row whose line is on the disk."""
         outcome: Any = answer.outcome
-        self.finished += 1
         if isinstance(answer.cost, Reply):
             self._context.tally.answer(time.monotonic(), None, answer.cost)
         self._context.tally.finish(time.monotonic(), outcome.error, notes)
