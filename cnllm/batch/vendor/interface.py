@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,11 +41,7 @@ _HOURS = 72.0  # a call may wait so long where the registry does not know better
 
 
 class NoBatchInterface(CnllmError):
-    """The endpoint of a model has no batch interface that the registry knows. `others` have one for the same model."""
-
-    def __init__(self, message: str, *, others: list[str], hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.others = others
+    """The endpoint of a model has no batch interface that the registry knows."""
 
 
 def has_interface(model: Model) -> bool:
@@ -54,7 +51,7 @@ def has_interface(model: Model) -> bool:
 
 
 def require_interface(model: Model, registry: Registry) -> Batch:
-    """Return the interface of a model. Raises `NoBatchInterface`, which names other endpoints of the model."""
+    """Return the interface of a model. Raises `NoBatchInterface`, whose hint names other endpoints of the model."""
     batch = model.flags.batch
     if batch is not None and batch.available:
         missing = [name for name in _SHAPE if getattr(batch, name) is None] if batch.input != "calls" else []
@@ -68,19 +65,15 @@ def require_interface(model: Model, registry: Registry) -> Batch:
                 f"{where}: batch of {model.name} lacks {', '.join(missing)}", hint="`cnllm registry check` lists faults"
             )
         return batch
-    known = "has no batch interface" if batch is not None and batch.available is False else "is not known to have one"
-    others = list(_others(model, registry))
-    if others:
-        hint = f"one that has: {', '.join(others[:4])}; or leave --vendor-batch out"
+    if others := list(islice(_others(model, registry), 4)):
+        hint = f"one that has: {', '.join(others)}; or leave --vendor-batch out"
     else:
         hint = "leave --vendor-batch out"
-    raise NoBatchInterface(
-        f"--vendor-batch: {model.name} over {model.protocol} {known}"
-        if known.startswith("has")
-        else f"--vendor-batch: a batch interface of {model.name} over {model.protocol} is not known",
-        others=others,
-        hint=hint,
-    )
+    if batch is not None and batch.available is False:
+        message = f"--vendor-batch: {model.name} over {model.protocol} has no batch interface"
+    else:
+        message = f"--vendor-batch: a batch interface of {model.name} over {model.protocol} is not known"
+    raise NoBatchInterface(message, hint=hint)
 
 
 def _others(model: Model, registry: Registry) -> Iterator[str]:
