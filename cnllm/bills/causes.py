@@ -121,7 +121,6 @@ class Variants:
     def __init__(self, book: PriceBook) -> None:
         self._book = book
         self._sums: dict[tuple[CauseCode, str], dict[str, Decimal] | None] = {}
-        self._calls = 0
         self._actual: dict[str, Decimal] = {}
 
     def add(self, call: BilledCall) -> None:

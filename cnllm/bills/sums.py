@@ -22,9 +22,10 @@ _ZERO = Decimal(0)
 
 
 class _ExportSum:
-    """The rows of one export in a sum."""
+    """The rows of one export in a sum. `kinds` are those of the tokens that it counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: frozenset[Kind]) -> None:
+        self.kinds = kinds
         self.counts: defaultdict[Kind, Decimal] = defaultdict(Decimal)
         self.money: defaultdict[str, Decimal] = defaultdict(Decimal)
         self.list_money: defaultdict[str, Decimal] = defaultdict(Decimal)
@@ -57,12 +58,10 @@ class BillSum:
         self.tiers: dict[str, None] = {}
         self.is_fee = True
         self._parts: dict[str, _ExportSum] = {}
-        self._kinds: dict[str, frozenset[Kind]] = {}
 
     def add(self, name: str, export: Export, line: BillLine) -> None:
         """Add a row."""
-        part = self._parts.setdefault(name, _ExportSum())
-        self._kinds[name] = _counted_kinds(export)
+        part = self._parts.setdefault(name, _ExportSum(_counted_kinds(export)))
         _add(part.counts, line.counts)
         if line.amount is not None and line.currency is not None:
             part.money[line.currency] += line.amount
@@ -79,8 +78,7 @@ class BillSum:
     def join(self, other: BillSum) -> None:
         """Add another sum."""
         for name, theirs in other._parts.items():
-            self._kinds[name] = other._kinds[name]
-            self._parts.setdefault(name, _ExportSum()).join(theirs)
+            self._parts.setdefault(name, _ExportSum(theirs.kinds)).join(theirs)
         self.is_fee = False
 
     @property
@@ -106,11 +104,11 @@ class BillSum:
     @property
     def tokens(self) -> dict[str, Decimal]:
         """Return the counts, of the export with the most kinds of them."""
-        counted = [name for name, part in self._parts.items() if part.counts and not part.is_unknown]
+        counted = [part for part in self._parts.values() if part.counts and not part.is_unknown]
         if not counted:
             return {}
-        name = max(counted, key=lambda name: len(self._kinds[name]))
-        kinds, counts = self._kinds[name], self._parts[name].counts
+        part = max(counted, key=lambda part: len(part.kinds))
+        kinds, counts = part.kinds, part.counts
         sums: dict[str, tuple[Kind, ...]] = {
             "prompt": ("prompt",) if "prompt" in kinds else ("input", "cached", *_WRITES) if "input" in kinds else (),
             "cached": ("cached",) if "cached" in kinds else (),
