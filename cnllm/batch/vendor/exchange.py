@@ -87,7 +87,7 @@ class VendorConnection:
 
     async def repeat(self, plan: Plan) -> Any:
         """Return the answer to a request that may be sent twice. Raises the error of the last attempt."""
-        return decode_answer(plan, await self._retry(lambda: self._send(plan)))
+        return decode_answer(plan, await self._retry(plan))
 
     async def send(self, plan: Plan) -> Any:
         """Return the answer to a request that must not be sent twice. Raises the error of the only attempt."""
@@ -98,20 +98,14 @@ class VendorConnection:
 
         The file may hold secrets that the endpoint echoed: `redact` its pieces.
         """
+        await self._retry(plan, file)
 
-        async def attempt() -> None:
-            file.seek(0)
-            file.truncate()  # ours: the caller's temporary file
-            await self._send(plan, file)
-
-        await self._retry(attempt)
-
-    async def _retry(self, attempt: Callable[[], Any]) -> Any:
+    async def _retry(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
         tries = 0
         while True:
             tries += 1
             try:
-                return await attempt()
+                return await self._send(plan, file)
             except (TransportError, EndpointError) as error:
                 if not error.meaning.again or tries >= _ATTEMPTS:
                     raise
@@ -124,6 +118,9 @@ class VendorConnection:
         secrets = plan_secrets(request, self._key)
         self._needles = secret_bytes(secrets)
         self.requests += 1
+        if file is not None:
+            file.seek(0)
+            file.truncate()  # ours: the caller's temporary file
         try:
             status, headers, chunks = await self._transport.send(request)
             content = await _read(chunks, file if status < 300 else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -169,7 +170,7 @@ class Outbox:
             part = await _submit_part(self._context.exchange, self._parts, part, kept)
         except _NotSubmitted as failure:
             self.release(part)
-            error = failure.error
+            (error,) = failure.args
             self.refusal = f"the vendor took no job: {type(error).__name__}: {error}"
             return
         self.open.append(part)
@@ -187,11 +188,7 @@ class _PartRow(Struct, frozen=True):
 
 
 class _NotSubmitted(Exception):
-    """The vendor certainly has no job of a part. `error` says why."""
-
-    def __init__(self, error: CnllmError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """The vendor certainly has no job of a part. The argument is the error that says why."""
 
 
 class _UnsureJob(CnllmError):
@@ -333,8 +330,5 @@ async def _is_of_part(exchange: VendorConnection, part: JobPart, job: VendorJob)
         job = await exchange.poll(job.id) or job
     if job.state == "failed":
         return False
-    results = await fetch_results(exchange, part, job)
-    try:
+    with closing(await fetch_results(exchange, part, job)) as results:
         return results.is_of_part()
-    finally:
-        results.close()

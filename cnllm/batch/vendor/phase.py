@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from msgspec.structs import replace
@@ -191,8 +192,7 @@ class VendorPhase:
         if job.state == "failed":
             self._fail(part, job)
             return
-        results = await fetch_results(self._exchange, part, job)
-        try:
+        with closing(await fetch_results(self._exchange, part, job)) as results:
             if job.state == "done" and not results.lines:
                 raise UnreadableAnswer(
                     f"job {job.id} is {job.word}, and has no results for its {part.size:,} rows",
@@ -201,8 +201,6 @@ class VendorPhase:
             if job.state == "cancelled":
                 self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
             await self._collector.collect(part, results, job.state)
-        finally:
-            results.close()
 
     def _fail(self, part: JobPart, job: VendorJob) -> None:
         """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""

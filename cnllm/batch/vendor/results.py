@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -99,34 +100,28 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
     batch, out, tries = exchange.batch, exchange.out, 0
     while True:
         tries += 1
-        try:
-            results = Results(batch, part, out.parent)
-        except OSError as error:
-            raise _disk_error(out, error) from error
-        try:
-            for line in job.rows:
-                results.add(msgspec.json.encode(line))
-            for file in _files(batch, job):
-                with tempfile.TemporaryFile(dir=out.parent) as copy:
-                    await exchange.download(fetch_plan(batch, exchange.probe, job.id, file), copy)
-                    for line in _lines(copy):
-                        results.add(exchange.redact(line))
-        except UnreadableAnswer as error:
-            results.close()
-            if tries >= _ATTEMPTS:
-                raise UnreadableAnswer(
-                    f"job {job.id}: {error}", hint="run the same command again: it fetches them again"
-                ) from error
-        except OSError as error:
-            results.close()
-            raise _disk_error(out, error) from error
-        except BaseException:
-            results.close()
-            raise
-        else:
-            if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
-                return results
-            results.close()
+        with ExitStack() as undo:
+            try:
+                results = Results(batch, part, out.parent)
+                undo.callback(results.close)
+                for line in job.rows:
+                    results.add(msgspec.json.encode(line))
+                for file in _files(batch, job):
+                    with tempfile.TemporaryFile(dir=out.parent) as copy:
+                        await exchange.download(fetch_plan(batch, exchange.probe, job.id, file), copy)
+                        for line in _lines(copy):
+                            results.add(exchange.redact(line))
+            except UnreadableAnswer as error:
+                if tries >= _ATTEMPTS:
+                    raise UnreadableAnswer(
+                        f"job {job.id}: {error}", hint="run the same command again: it fetches them again"
+                    ) from error
+            except OSError as error:
+                raise _disk_error(out, error) from error
+            else:
+                if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
+                    undo.pop_all()
+                    return results
         await exchange.sleep(delay_of(None, tries))
 
 
