@@ -20,7 +20,7 @@ from cnllm.comparison.tasks import ComparisonTask, RightStep, make_tasks
 from cnllm.engine import Plan, StreamParser, build_request
 from cnllm.errors import CnllmError, EmptyReply
 from cnllm.estimates.money import amount_of, units_of
-from cnllm.estimates.worst_case import settled_cost, worst_case
+from cnllm.estimates.worst_case import WorstCase, settled_cost, worst_case
 from cnllm.protocols import wire
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
@@ -161,11 +161,14 @@ class Budget:
         """Return what has been spent at most, by currency."""
         return {currency: amount_of(units) for currency, units in self._spent.items()}
 
-    def reserve(self, plan: Plan) -> int:
-        """Return the most that a request can cost, in units. Raise `AllowanceSpent` where the cap might be passed."""
+    def reserve(self, plan: Plan) -> WorstCase | None:
+        """Reserve the most that a request can cost, and return it; None where nothing is reserved.
+
+        Raises `AllowanceSpent` where the cap might be passed.
+        """
         worst = worst_case(plan)
         if not self._caps or plan.flags.price is None:
-            return 0
+            return None
         currency = worst.currency or ""
         spent, cap = self._spent.get(currency, 0), self._caps.get(currency)
         if worst.cost is None or cap is None or spent + worst.cost > cap:
@@ -173,14 +176,13 @@ class Budget:
                 f"the next request to {plan.model.provider} might go beyond --max-cost", hint="allow more"
             )
         self._spent[currency] = spent + worst.cost
-        return worst.cost
+        return worst
 
-    def settle(self, plan: Plan, reserved: int, reply: Reply | None) -> None:
+    def settle(self, reserved: WorstCase | None, reply: Reply | None) -> None:
         """Replace the reserved amount by the cost of the reply, where that is known."""
-        worst = worst_case(plan)
-        cost = settled_cost(worst, reply)
-        if reserved and cost is not None and worst.currency is not None:
-            self._spent[worst.currency] += cost - reserved
+        cost = None if reserved is None else settled_cost(reserved, reply)
+        if reserved is not None and cost is not None:
+            self._spent[reserved.currency or ""] += cost - (reserved.cost or 0)
 
 
 class LiveExchanges:
@@ -217,7 +219,7 @@ class LiveExchanges:
         recorded = self._recorded.pop()
         del recorded["request"]["body"]  # the seed makes it again, and its hash is kept
         exchange = TaskExchange(task.name, step, request_hash(plan), recorded)
-        self._budget.settle(plan, reserved, _read(plan, exchange).reply)
+        self._budget.settle(reserved, _read(plan, exchange).reply)
         return exchange
 
 
