@@ -114,8 +114,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
     options = option_parsing.call_options(
         params["parameters"],
         params["extra_body"],
-        None,
-        params["schema"],
+        schema_file=params["schema"],
         reasoning=params["reasoning"],
         system=params["system"],
         timeout=params["timeout"],

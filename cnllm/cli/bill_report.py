@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.bills import built_in_exports, compare_bill, read_exports
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.output import stdio, stdout
+from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
 from cnllm.cli.prices import price_lookup
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from cnllm.bills import BillReport, BillRow
     from cnllm.bills.compare import BillState
 
-__all__ = ["DIFFERENT", "print_comparison"]
-
-DIFFERENT = 3
-"""The exit status where the bill and the log differ."""
+__all__ = ["print_comparison"]
 
 _STATES: dict[BillState, str] = {
     "matched": "matched",
@@ -44,7 +41,7 @@ def print_comparison(path: str, columns: str | None, since: str | None, *, as_cs
         _print_csv(report)
     else:
         _print_text(report)
-    return 0 if report.agrees else DIFFERENT
+    return errors.WHOLE if report.agrees else errors.PARTIAL
 
 
 def _print_text(report: BillReport) -> None:

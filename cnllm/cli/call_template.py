@@ -107,7 +107,7 @@ def _check(template: Template) -> None:
     for option, value in template.options.items():
         if option not in _OPTIONS:
             try:
-                call_options((f"{option}={json.dumps(value, allow_nan=False)}",), None, None, None)
+                call_options((f"{option}={json.dumps(value, allow_nan=False)}",))
             except UsageError as error:
                 what = str(error).partition(": ")[2]
             except (TypeError, ValueError):
@@ -212,7 +212,7 @@ def _require_parameters(model: str | None, parameters: list[str]) -> None:
     """Raise `UsageError` for a mistyped parameter. Without a model, the first of the default models stands in."""
     from cnllm.client.sync_client import Client
 
-    options = call_options(tuple(parameters), None, None, None)
+    options = call_options(tuple(parameters))
     with Client(simulate=True) as client:
         try:
             client.plan(model or client.registry.default_models[0], "Hi", **options)

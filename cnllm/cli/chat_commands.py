@@ -236,13 +236,10 @@ def write_conversation(name: str, messages: Sequence[Message]) -> int:
         text = json.dumps([message.to_dict() for message in messages], ensure_ascii=False, indent=2) + "\n"
     else:
         text = "\n".join(map(_markdown, messages))
-    try:
-        with open(name, "x", encoding="utf-8", errors="surrogatepass", opener=open_private) as file:
-            file.write(redact(text, errors.hide_secrets()))
-    except FileExistsError:
-        raise errors.UsageError(f"{name} exists", "name another file") from None
-    except OSError as error:
-        raise errors.UsageError(f"{name} cannot be written: {error.strerror}", "name another file") from error
+    if os.path.lexists(name):
+        raise errors.UsageError(f"{name} exists", "name another file")
+    with errors.writing(name), open(name, "x", encoding="utf-8", errors="surrogatepass", opener=open_private) as file:
+        file.write(redact(text, errors.hide_secrets()))
     return len(messages)
 
 

@@ -61,9 +61,9 @@ _EXAMPLES: dict[type, str] = {
 
 def call_options(
     parameters: tuple[str, ...],
-    extra_body: str | None,
-    tools_file: str | None,
-    schema_file: str | None,
+    extra_body: str | None = None,
+    tools_file: str | None = None,
+    schema_file: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
     """Return the keyword arguments of a call, without those that are None."""

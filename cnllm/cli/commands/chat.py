@@ -92,9 +92,7 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
     box = tools.CommandTools(params["tool"], params["approve"], turns.answer, servers)
     with closing(box):
         box.open()
-        call_options = option_parsing.call_options(
-            params["parameters"], None, None, None, reasoning=params["reasoning"]
-        )
+        call_options = option_parsing.call_options(params["parameters"], reasoning=params["reasoning"])
         registry = Registry.load()
         model = turn_log.choose_model(registry, params, log, log.messages([]), call_options, sends=True)
         if "-" in params["attachments"]:

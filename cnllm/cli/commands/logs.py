@@ -90,11 +90,8 @@ def _row(summary: ConversationSummary, *, is_terminal: bool, is_narrow: bool) ->
     state = join_localized(map(localize_word, states[:1] if is_narrow else states))
     model = summary.models[-1].partition("/")[2] if is_narrow else summary.models[-1]
     last = (short_time if is_terminal else local_time)(summary.last)
-    return summary.id, last, str(summary.turns), model, state, _prompt(summary)
-
-
-def _prompt(summary: ConversationSummary) -> str:
-    return " ".join(summary.prompt.split()) or localize("(words not stored)")
+    prompt = " ".join(summary.prompt.split()) or localize("(words not stored)")
+    return summary.id, last, str(summary.turns), model, state, prompt
 
 
 @logs.command(

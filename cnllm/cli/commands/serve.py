@@ -394,12 +394,10 @@ def _start_log(log: str | None) -> None:
     warnings.setLevel(logging.WARNING)
     logger.addHandler(warnings)
     if log is not None:
-        try:
+        with errors.writing(f"--log {log}"):
             if log != "-":
                 create_private_file(log)
             lines = stderr_handler() if log == "-" else LineHandler(log)
-        except OSError as error:
-            raise errors.UsageError(f"--log {log} cannot be written: {error.strerror}", "name another file") from error
         lines.addFilter(lambda record: record.levelno == logging.INFO)
         logger.addHandler(lines)
         logger.setLevel(logging.INFO)

@@ -27,9 +27,7 @@ from cnllm.types import (
     RunSummary,
     TextDelta,
     ToolCall,
-    ToolCallDelta,
     ToolCallEnd,
-    ToolCallStart,
     ToolResult,
     UsageSeen,
 )
@@ -107,18 +105,14 @@ class EventLinesView(View):
 
     def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Print the events that a stream of this reply would have."""
-        if reply.reasoning:
-            self.event(ReasoningDelta(reply.reasoning))
-        if reply.text:
-            self.event(TextDelta(reply.text))
+        from cnllm.types.delivered import call_events, text_events
+
+        events = text_events(reply.reasoning, reply.text)
         for index, call in enumerate(reply.tool_calls):
-            self.event(ToolCallStart(index, call.id, call.name, call.excluded))
-            self.event(ToolCallDelta(index, call.raw))
-            self.event(ToolCallEnd(index, call))
-        for note in reply.notes:
-            self.event(NoteAdded(note))
-        self.event(UsageSeen(reply.usage))
-        self.event(Finished(reply.finish, reply.raw_finish, UNSET if run is None else run))
+            events += [*call_events(index, call), ToolCallEnd(index, call)]
+        finished = Finished(reply.finish, reply.raw_finish, UNSET if run is None else run)
+        for event in (*events, *map(NoteAdded, reply.notes), UsageSeen(reply.usage), finished):
+            self.event(event)
 
     def step(self, step: Step) -> None:
         """Print the results of the step's calls."""

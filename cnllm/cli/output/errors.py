@@ -119,8 +119,7 @@ def report_error(error: Exception) -> int:
     if isinstance(error, _NO_ARGS_ERROR) and error.ctx is not None:
         stdio.print_line(error.ctx.get_help())
         return WRONG
-    message, hint = error_text(error)
-    print_error(message, hint)
+    print_error(*error_text(error))
     return exit_status(error)
 
 
@@ -128,6 +127,14 @@ def print_error(message: str, hint: str | None = None) -> None:
     """Print an error and a hint, one line each, without secrets or terminal control characters."""
     lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(command_line_form(hint))}"] if hint else [])
     stdio.print_line("\n".join(lines))
+
+
+def command_line_form(text: str) -> str:
+    """Return a text without what it says in brackets for Python."""
+    return _FOR_PYTHON.sub("", text)
+
+
+_FOR_PYTHON = re.compile(r" \(in Python:? (?:[^()]|\([^()]*\))*\)")
 
 
 def traceback(error: Exception) -> None:
@@ -158,19 +165,6 @@ def _line(text: str) -> str:
 
 def error_text(error: BaseException) -> tuple[str, str | None]:
     """Return what is wrong, and what to do next if that is known."""
-    message, hint = _message_and_hint(error)
-    return message, hint and command_line_form(hint)
-
-
-def command_line_form(text: str) -> str:
-    """Return a text without what it says in brackets for Python."""
-    return _FOR_PYTHON.sub("", text)
-
-
-_FOR_PYTHON = re.compile(r" \(in Python:? (?:[^()]|\([^()]*\))*\)")
-
-
-def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
     if isinstance(error, UnknownModel):
