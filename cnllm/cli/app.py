@@ -83,18 +83,16 @@ def _require_text(rest: list[str]) -> None:
     word, words = rest[0], [arg for arg in rest if not arg.startswith("-")]
     if word.startswith("-") or any(character.isspace() for character in word):
         return
-    from difflib import get_close_matches
-
-    from cnllm.cli.output.suggestion import CALL, command_hint
+    from cnllm.cli.output.suggestion import CALL, command_hint, nearest
 
     folded = word.casefold()
-    close = get_close_matches(folded, COMMANDS, n=1) if word.isidentifier() else []  # "What?" is a question
+    close = nearest(folded, COMMANDS) if word.isidentifier() else None  # "What?" is a question
     other = command_hint(word)
     text = shlex.quote(" ".join(words) if len(words) == len(rest) else word)
     if other == CALL and len(rest) > 1:  # the word is no part of the text
         text = shlex.join(rest[1:])
     if other or close or folded in _LISTING_WORDS:
-        hint = other or (f"did you mean {close[0]}?" if close else "cnllm --help lists the commands")
+        hint = other or (f"did you mean {close}?" if close else "cnllm --help lists the commands")
         hint = hint if hint.endswith("?") else f"{hint}."
         raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {text}")
     if len(words) == len(rest) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from cnllm.cli import options
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import count
+from cnllm.cli.output.suggestion import nearest
 from cnllm.cli.output.usage import cost_text, token_parts
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
@@ -49,9 +49,9 @@ def run(session: ChatSession, line: str) -> bool:
     command = _HANDLERS.get(name)
     if command is None:
         session.add_failure(errors.WRONG)
-        close = difflib.get_close_matches(name, _HANDLERS, n=1)
+        close = nearest(name, _HANDLERS)
         listing = "/help lists them; // begins a text with a slash"
-        errors.print_error(f"there is no command {name}", f"did you mean {close[0]}?" if close else listing)
+        errors.print_error(f"there is no command {name}", f"did you mean {close}?" if close else listing)
         return True
     try:
         return not command(session, argument.strip())

@@ -195,8 +195,7 @@ def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     record = limits_of(replace(_new(name), kind="team"), given)
     with _book(store) as book:
         book.add(team_digest(name), record)
-    _show(record, as_json=as_json)
-    report_limits(record, given)
+    _show(record, given, as_json=as_json)
 
 
 @teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
@@ -304,19 +303,19 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
     with _book(store) as book:
         _check_team(book, None if given.get("team") == options.NONE else given.get("team"))
         record = book.change(name, lambda record: limits_of(record, given))
-    _show(record, as_json=as_json)
-    report_limits(record, given)
+    _show(record, given, as_json=as_json)
 
 
 # ── output ───────────────────────────────────────────────────────────────────
-def _show(record: KeyRecord, *, as_json: bool) -> None:
-    """Show the limits of a key or a team."""
+def _show(record: KeyRecord, given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Show the limits of a key or a team, and report those that were given and cannot work."""
     from cnllm.gateway.limits.key_use import record_data
 
     if as_json:
         stdout.print_json(record_data(record))
     else:
         stdout.print_line(f"{record.name}: {localize(_describe_limits(record))}")
+    report_limits(record, given)
 
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:

@@ -94,8 +94,6 @@ def has_content(reply: Reply | None) -> bool:
 
 def exit_status(error: BaseException) -> int:
     """Return the exit status for a failure."""
-    if isinstance(error, click.exceptions.Exit):
-        return error.exit_code
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, EndpointError | TransportError | StreamCut | LoopStopped):

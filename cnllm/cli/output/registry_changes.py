@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import in_brackets, localize, localize_word
@@ -39,8 +39,9 @@ def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) ->
     for change in rest:
         groups.setdefault((change.action, change.kind), []).append(change)
     for (action, kind), found in groups.items():
-        lines = "".join(f"\n{line}" for line in _by_hand(found)) if action == "by-hand" else ""
-        blocks.append(f"{_title(kind, action, len(found))}\n{_table(found)}{lines}")
+        by_hand = [line for change in found for line in lines_by_hand(change)] if action == "by-hand" else []
+        lines = [_title(kind, action, len(found)), _table(found), *(f"  {terminal.escape(line)}" for line in by_hand)]
+        blocks.append("\n".join(lines))
     if blocks:
         stdout.print_line("\n\n".join(blocks))
 
@@ -54,13 +55,6 @@ def _title(kind: Kind, action: Action, number: int) -> str:
 def _table(changes: Sequence[Change]) -> str:
     heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
     return table(heads, [_cells(change) for change in changes], give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
-
-
-def _by_hand(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines to write for changes that are never made from a list."""
-    for change in changes:
-        for line in lines_by_hand(change):
-            yield f"  {terminal.escape(line)}"
 
 
 def _cells(change: Change) -> tuple[str, ...]:
