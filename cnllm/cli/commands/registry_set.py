@@ -15,7 +15,7 @@ from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.flag_table import fact_card
 from cnllm.cli.output.format import plain_fact
-from cnllm.cli.output.suggestion import provider_hint
+from cnllm.cli.output.suggestion import provider_hint, same_name
 from cnllm.cli.own_registry import change_file
 from cnllm.registry.check import flag_type
 from cnllm.registry.documents import parse
@@ -94,20 +94,19 @@ def set_command(
 
 def _table(registry: Registry, name: str) -> list[str]:
     """Return the path of the table of a model or a provider; a model that is not there yet becomes one."""
-    providers = {provider.casefold(): provider for provider in (*registry.providers, *registry.catalogue_providers())}
-    if name.casefold() in providers:
-        return ["providers", providers[name.casefold()]]
-    provider, slash, id = name.partition("/")
+    providers = [*registry.providers, *registry.catalogue_providers()]
+    if (provider := same_name(name, providers)) is not None:
+        return ["providers", provider]
+    owner, slash, id = name.partition("/")
     if not slash:
         return ["models", registry.resolve(name).name]
-    if provider.casefold() not in providers:
-        hint = provider_hint(provider, registry, otherwise="cnllm models add describes a new one")
-        raise errors.UsageError(f"no provider is called {provider}", hint)
-    full = f"{providers[provider.casefold()]}/{id}"
-    known = {one.casefold(): one for one in registry.names(catalogue=True)}
-    if full.casefold() not in known:
+    if (provider := same_name(owner, providers)) is None:
+        hint = provider_hint(owner, registry, otherwise="cnllm models add describes a new one")
+        raise errors.UsageError(f"no provider is called {owner}", hint)
+    full = f"{provider}/{id}"
+    if (known := same_name(full, registry.names(catalogue=True))) is None:
         stdio.print_line(f"{terminal.escape(full)} is new")
-    return ["models", known.get(full.casefold(), full)]
+    return ["models", known or full]
 
 
 def _fact(argument: str) -> tuple[str, Any]:

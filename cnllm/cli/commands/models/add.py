@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from cnllm.cli import options
 from cnllm.cli.language.messages import colon, translate
 from cnllm.cli.output import errors, stdio, stdout, terminal
+from cnllm.cli.output.suggestion import same_name
 from cnllm.cli.own_registry import default_file, is_among
 
 if TYPE_CHECKING:
@@ -70,11 +71,10 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
     """Build the description from the options, and ask at the terminal for missing values."""
     from cnllm.registry_files.edit import Addition
 
-    providers = {name.casefold(): name for name in registry.providers}
-    questions = _Questions(params, interactive=sys.stdin.isatty() and not _is_complete(params, providers))
-    provider = questions.value("provider", "Provider, a known or a new one", _provider, required=True)
-    provider = providers.get(provider.casefold(), provider)
-    new = provider.casefold() not in providers
+    questions = _Questions(params, interactive=sys.stdin.isatty() and not _is_complete(params, registry.providers))
+    name = questions.value("provider", "Provider, a known or a new one", _provider, required=True)
+    known = same_name(name, registry.providers)
+    provider, new = known or name, known is None
     id = questions.value("id", "Id, as the endpoint calls it", _id, required=True)
     base_url = key = None
     if new:
@@ -103,11 +103,10 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
     )
 
 
-def _is_complete(params: dict[str, Any], providers: dict[str, str]) -> bool:
+def _is_complete(params: dict[str, Any], providers: Iterable[str]) -> bool:
     """Whether the options hold every required value."""
-    provider = params["provider"]
-    required = (provider, params["id"], params["base_url"] or (provider or "").casefold() in providers or None)
-    return None not in required
+    place = params["base_url"] or same_name(params["provider"] or "", providers)
+    return None not in (params["provider"], params["id"], place)
 
 
 class _Questions:
@@ -195,15 +194,15 @@ def _match(pattern: re.Pattern[str], text: str, option: str, form: str) -> str:
 # ── writing ──────────────────────────────────────────────────────────────────
 def _check_new(registry: Registry, documents: list[Document], addition: Addition) -> None:
     """Raise `UsageError` if the name or the short name is in use."""
-    for name in registry.names():
-        if name.casefold() == addition.name.casefold():
-            raise errors.UsageError(
-                f"{name} is already described, at {_places(documents, name)}",
-                "to change it, edit your own file: cnllm registry path",
-            )
-    for alias, target in registry.aliases.items():
-        if addition.alias is not None and alias.casefold() == addition.alias.casefold():
-            raise errors.UsageError(f"the short name {alias} belongs to {target}", "choose another --alias")
+    if (name := same_name(addition.name, registry.names())) is not None:
+        raise errors.UsageError(
+            f"{name} is already described, at {_places(documents, name)}",
+            "to change it, edit your own file: cnllm registry path",
+        )
+    if (alias := same_name(addition.alias or "", registry.aliases)) is not None:
+        raise errors.UsageError(
+            f"the short name {alias} belongs to {registry.aliases[alias]}", "choose another --alias"
+        )
 
 
 def _places(documents: list[Document], name: str) -> str:
