@@ -11,8 +11,8 @@ from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.answer_markup import ThinkTags
 from cnllm.engine.decode.stage import Item
+from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts, ThinkTags
+from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
@@ -22,6 +22,7 @@ from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silen
 from cnllm.engine.decode.stage import Item, Restart, Stage, next_places
 from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import Then, text_calls
+from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan, unknown_plan
 from cnllm.engine.history.prompted_tools import is_prompted
