@@ -239,9 +239,10 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
 
 
 def _any_of_only(node: Schema) -> Schema:
-    """Return a node with allOf merged into it, and oneOf as anyOf."""
+    """Return a node with allOf merged into it, also that of a branch, and oneOf as anyOf."""
     branches = node.get("allOf")
     if type(branches) is list and branches and all(type(b) is dict for b in branches):
+        branches = [_any_of_only(branch) if "allOf" in branch else branch for branch in branches]
         if len(branches) == 1 and "$ref" in branches[0]:
             return {"$ref": branches[0]["$ref"]}
         node = _merge_branches({k: v for k, v in node.items() if k != "allOf"}, branches, all_apply=True)

@@ -209,6 +209,16 @@ def test_a_schema_is_adapted_once_and_a_huge_one_each_time(monkeypatch: pytest.M
     assert len(seen) == 4
 
 
+@each("depth", [1, 2, 5])
+def test_all_of_within_all_of_is_merged(depth: int) -> None:
+    items: Json = {"type": "integer", "minimum": 1}
+    for _ in range(depth):
+        items = {"allOf": [items]}
+    schema: Json = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+    out = adapt_schema(schema, ["any-of-only", "typed"], [])
+    assert out["properties"]["a"]["items"] == {"type": "integer", "minimum": 1}
+
+
 @times(120)
 @given(pairs(), rules, drops)
 def test_what_was_valid_stays_valid(pair: Pair, rules: list[str], drop: list[str]) -> None:
