@@ -6,6 +6,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,7 @@ from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
 from cnllm.errors import ClientClosed, KeyMissing, Untrusted
 from cnllm.registry import Registry, tiers
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
 from cnllm.tools.values import has_sets
@@ -272,7 +274,7 @@ class BaseClient(Generic[AnyTransport]):
         )
         if self.simulate:
             notes = [*notes, *plan.notes, _SIMULATED]
-            return replace(plan, notes=notes, flags=replace(plan.flags, price=None) if is_free else plan.flags)
+            return replace(plan, notes=notes, flags=_without_price(plan.flags) if is_free else plan.flags)
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
 
     def _input_checker(self) -> InputChecker:
@@ -382,6 +384,12 @@ class BaseClient(Generic[AnyTransport]):
             return self.plan(plan.model, [*plan.messages, *more], **{**own, **over})
 
         return Call(plan, retry=self._retry, timeouts=plan.timeouts, replan=replan), key
+
+
+@lru_cache(maxsize=256)
+def _without_price(flags: Flags) -> Flags:
+    """Return flags without a price, the same ones for each call: what the engine derives from flags is kept by them."""
+    return replace(flags, price=None)
 
 
 def _check_key(api_key: Any) -> None:

@@ -21,7 +21,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
-from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def _valid_name(call: ToolCall, rules: Tools, ledger: Ledger, index: int) -> str
     That of an excluded call may be any text of the model's, of any length. A call of another type than a function,
     which its endpoint marked so, keeps its name.
     """
-    if call.seal is not None and type(call.seal.data) is dict and "type" in call.seal.data:
+    if "type" in seal_data(call.seal):
         return call.name
     if call.excluded:
         length = min(rules.name_max_length or _LONGEST_EXCLUDED, _LONGEST_EXCLUDED)

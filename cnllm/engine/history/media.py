@@ -27,7 +27,7 @@ from cnllm.types.media import (
     media_noun,
     url_name,
 )
-from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
+from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
 
 __all__ = ["drop_unreadable", "has_media", "media_problem", "move_media", "note_lost_mark", "placeholder_text"]
 
@@ -184,7 +184,7 @@ _HELD_KEYS = frozenset(
 
 def _sealed_content(result: ToolResult) -> list[Any]:
     """Return the blocks of a result as they came, where they are sealed."""
-    data = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
+    data = seal_data(result.seal)
     content = data.get("content", data.get("output"))
     return [block for block in content if type(block) is dict] if type(content) is list else []
 
@@ -285,7 +285,7 @@ class _MediaForms:
         if (text := file_text(media)) is not None:
             self._note_text(index, kind)
             extra = media.extra or {}
-            sealed = media.seal.data if media.seal is not None and type(media.seal.data) is dict else {}
+            sealed = seal_data(media.seal)
             _note_lost_keys({**extra, **sealed.get("part", sealed)}, self._ledger)
             return [_in_place(media, text)]
         if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:

@@ -27,6 +27,7 @@ from cnllm.types import (
     ToolResult,
     UsageSeen,
 )
+from cnllm.types.parts import seal_data
 from cnllm.types.totals import cost_total, total_usage
 
 __all__ = [
@@ -65,7 +66,7 @@ def _as_received(part: Part, plan: Plan) -> Part:
     tool = (plan.search and plan.search.tool) or {}
     if type(part) is not ToolCall or part.name != plan.echo or "type" not in tool:
         return part
-    data = part.seal.data if part.seal is not None and type(part.seal.data) is dict else {}
+    data = seal_data(part.seal)
     model = plan.model
     return replace(part, seal=Seal(model.protocol, model.provider, model.id, {**data, "type": tool["type"]}))
 

@@ -101,7 +101,6 @@ class RoutedCall(Call):
     ) -> None:
         self._on_turn = on_turn
         self._first_token_seconds: float | None = None  # of the current target
-        self._targets = targets
         self._open_call = open_call
         self._first_token_limit = first_token
         self._cooldown = cooldown
