@@ -77,12 +77,27 @@ def test_a_call_is_not_executed_with_a_placeholder_where_the_next_call_came_in_b
     assert second == ("g", '{"b":1}', {"b": 1})
 
 
-def test_arguments_of_a_call_are_delivered_before_the_next_call_begins(models: dict[str, Model]) -> None:
+def test_calls_that_begin_together_get_their_arguments_one_after_the_other(models: dict[str, Model]) -> None:
+    begun = [piece("{}", index, id=f"c{index}", name="f") for index in range(3)]
+    items = [one["choices"][0]["delta"]["tool_calls"][0] for one in begun]
+    for calls in (begun, [chunk({"tool_calls": items})]):
+        whole = [piece(ARGUMENTS, index) for index in range(3)]
+        assert read(models["openai-chat"], [*calls, *whole, STOP]) == WANTED * 3
+        parts = [piece(part, index) for part in (ARGUMENTS[:4], ARGUMENTS[4:]) for index in range(3)]
+        assert read(models["openai-chat"], [*calls, *parts, STOP]) == WANTED * 3
+
+
+def test_arguments_of_a_call_are_delivered_before_those_of_a_later_one(models: dict[str, Model]) -> None:
     parser = engine.StreamParser(models["openai-chat"])
-    for index in range(3):
-        events = parser.feed(frames([piece("{}", index, id=f"c{index}", name="f")], b""))
-        seen = [(type(event), event.index) for event in events if isinstance(event, ToolCallStart | ToolCallDelta)]
-        assert seen == [*([(ToolCallDelta, index - 1)] if index else []), (ToolCallStart, index)]
+
+    def seen(chunks: list[Any], end: bytes = b"") -> list[tuple[Any, int]]:
+        events = parser.feed(frames(chunks, end))
+        return [(type(event), event.index) for event in events if isinstance(event, ToolCallStart | ToolCallDelta)]
+
+    begun = [piece("{}", index, id=f"c{index}", name="f") for index in range(4)]
+    assert seen(begun) == [(ToolCallStart, index) for index in range(4)]
+    assert seen([piece(ARGUMENTS, 2)]) == [(ToolCallDelta, index) for index in range(3)]
+    assert seen([STOP], b"data: [DONE]\n\n") == [(ToolCallDelta, 3)]
 
 
 def test_a_block_of_messages_may_have_one(models: dict[str, Model]) -> None:

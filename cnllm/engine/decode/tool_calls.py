@@ -8,6 +8,7 @@ complete one).
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -134,7 +135,7 @@ class CallCollector:
     `request` is what the ids of the calls fit; None where it is not known.
     """
 
-    __slots__ = ("_by_id", "_ids", "_open", "_request", "all", "renamed", "reply_id")
+    __slots__ = ("_by_id", "_ids", "_open", "_request", "_waiting", "all", "renamed", "reply_id")
 
     def __init__(self, request: Plan | None = None) -> None:
         self._request = request
@@ -144,6 +145,7 @@ class CallCollector:
         self.all: list[CallBuilder] = []
         self._open: dict[Any, CallBuilder] = {}
         self._by_id: dict[str, CallBuilder] = {}  # for each id, the call that began last
+        self._waiting: deque[CallBuilder] = deque()  # calls whose arguments may be a placeholder
 
     def add(self, call: CallBuilder) -> None:
         """Begin a call."""
@@ -211,8 +213,8 @@ class CallCollector:
     def finish(self) -> list[Event]:
         """Announce the calls that have no arguments, and deliver those that were no placeholder."""
         out: list[Event] = []
+        self._release(len(self.all), out)
         for call in self.all:
-            self._release(call, out)
             if not call.started and call.name_size:
                 self.start(call, out)
             elif not call.call_id:
@@ -248,6 +250,10 @@ class CallCollector:
                 call.extra[key] = value
         if piece:
             delivered = call.add(piece)
+            if call.waits:
+                self._waiting.append(call)
+            elif self._waiting:
+                self._release(call.at, out)
             if not call.started and call.name_size:
                 self.start(call, out)
             elif call.started and delivered:
@@ -287,17 +293,19 @@ class CallCollector:
 
     def _announce_last(self, out: list[Event]) -> None:
         """Announce the last call where it has no arguments, because a new call begins."""
-        if self.all:
-            self._release(self.all[-1], out)
         if self.all and not self.all[-1].started and self.all[-1].name_size:
             self.start(self.all[-1], out)
 
-    def _release(self, call: CallBuilder, out: list[Event]) -> None:
-        """Deliver arguments that were no placeholder."""
-        if call.waits:
-            call.waits = False
-            if call.started:
+    def _release(self, at: int, out: list[Event]) -> None:
+        """Deliver the arguments of the calls before `at` that were no placeholder.
+
+        Calls may begin together and get their arguments one after the other: only those of a later call tell.
+        """
+        while self._waiting and self._waiting[0].at < at:
+            call = self._waiting.popleft()
+            if call.waits and call.started:
                 out.append(ToolCallDelta(call.at, call.raw))
+            call.waits = False
 
 
 def _reply_ids(request: Plan | None) -> ReplyIds:
