@@ -13,6 +13,7 @@ from cnllm.types import Citation, Media, Note, Opaque, Part, Reply, Text, checks
 from cnllm.types.checks import short_text
 from cnllm.types.documents import block_kind
 from cnllm.types.media import media_kind
+from cnllm.types.parts import seal_data
 
 __all__ = ["foreign_blocks", "reply_notes"]
 
@@ -75,9 +76,8 @@ def _part_keys(reply: Reply, protocol: str, codec: ServerCodec) -> Iterator[str]
     for part in reply.message.parts:
         if type(part) is Media:
             yield from ((key for key, value in (part.extra or {}).items() if value and key not in codec.media_keys))
-        if type(part) in (Text, Media) and _is_foreign(part, protocol) and part.seal is not None:
-            data = part.seal.data if type(part.seal.data) is dict else {}
-            for key, value in data.items():
+        if type(part) in (Text, Media) and _is_foreign(part, protocol):
+            for key, value in seal_data(part.seal).items():
                 inner = value if key in ("item", "part") and type(value) is dict else {key: value}
                 for name, own in inner.items():
                     if name in ("annotations", "citations") and type(own) is list:

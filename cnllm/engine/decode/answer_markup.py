@@ -26,12 +26,13 @@ class AnswerTags(Stage):
     """
 
     __slots__ = (
-        *("_closers", "_has_begun", "_has_ended", "_is_opened", "_opener"),
+        *("_closers", "_firsts", "_has_begun", "_has_ended", "_is_opened", "_opener"),
         *("is_idle", "lets_text", "pending"),
     )
 
     def __init__(self, tags: list[str]) -> None:
         self._opener, *self._closers = tags
+        self._firsts = {tag[0] for tag in self._closers}
         self.lets_text = False
         self._begin()
 
@@ -91,8 +92,8 @@ class AnswerTags(Stage):
 
     def _tail_start(self, text: str) -> int:
         """Return the start of the closing tags, or of the beginning of one, that end a text; its length if none do."""
-        for closer in self._closers:
-            if closer[0] in text:
+        for first in self._firsts:
+            if first in text:
                 break
         else:  # as nearly always
             return len(text)

@@ -25,6 +25,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
+from cnllm.types.parts import seal_data
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
 
@@ -354,6 +355,6 @@ def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int | None:
 def _is_item(part: Part, kind: str) -> bool:
     """Whether a part is, or was made of, an item of this type."""
     data: Any = part.data if type(part) is Opaque else None
-    if type(part) is Media and part.seal is not None:
-        data = part.seal.data.get("item") if type(part.seal.data) is dict else None
+    if type(part) is Media:
+        data = seal_data(part.seal).get("item")
     return type(data) is dict and data.get("type") == kind

@@ -20,7 +20,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, Too
 from cnllm.types.client_data import EMPTY
 from cnllm.types.documents import block_kind, unreadable_line
 from cnllm.types.media import media_noun
-from cnllm.types.parts import ANY_MODEL, CACHE_MARK
+from cnllm.types.parts import ANY_MODEL, CACHE_MARK, seal_data
 
 __all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
 
@@ -71,7 +71,7 @@ def _note_lost_keys(seal: Seal, model: Model, ledger: Ledger) -> None:
         return
     returned, answered = _message_keys(seal.protocol)
     is_client = not seal.provider and seal.protocol != model.protocol
-    block = seal.data.get("type") if type(seal.data) is dict else None
+    block = seal_data(seal).get("type")
     for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
         if key in returned if is_client else key not in answered:
             ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
