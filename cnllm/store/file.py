@@ -267,24 +267,36 @@ class DatabaseFile:
         self._connection.execute("PRAGMA synchronous = NORMAL")
         if not self._checkpoints:
             self._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        version, newest = schema_version(self._connection), len(self._steps)
+        version, is_ours = self._identity()
+        newest = len(self._steps)
         if version > newest:
             raise CnllmError(
                 f"{self.path} was written by a newer cnllm (version {version}; this one reads up to {newest})",
                 hint="upgrade cnllm, or move that file away",
             )
-        if not self._is_ours(version):
+        if not is_ours:
             raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
         _narrow(self.path)
         if version < newest or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade()
         self._connection.execute("PRAGMA foreign_keys = ON")
 
-    def _is_ours(self, version: int) -> bool:
-        mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
-        if version or mark:
-            return bool(mark == self._mark)
-        return not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    def _identity(self) -> tuple[int, bool]:
+        """Return the version of the file, and whether it is ours or empty.
+
+        One transaction reads both. Otherwise another process that creates the tables meanwhile makes a file without a
+        mark, but with tables, out of an empty one.
+        """
+        self._connection.execute("BEGIN")
+        try:
+            version = schema_version(self._connection)
+            mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
+            if version or mark:
+                return version, bool(mark == self._mark)
+            return 0, not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        finally:
+            if self._connection.in_transaction:  # some errors have ended it
+                self._connection.execute("ROLLBACK")
 
     def _upgrade(self) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""

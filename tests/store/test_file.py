@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,7 +19,7 @@ import pytest
 from cnllm import Registry, engine
 from cnllm.errors import CnllmError
 from cnllm.store import Store
-from cnllm.store.file import STEPS, migrate, schema_version
+from cnllm.store.file import STEPS, DatabaseFile, migrate, schema_version
 
 from .support import ask, reply, script, user
 
@@ -195,9 +196,8 @@ def test_a_disk_that_is_full_at_the_start_is_told_as_such(tmp_path: Path) -> Non
 def test_eight_processes_write_at_once_into_a_file_that_none_had_made(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     writers = [script(WRITER, str(path), f"w{number}") for number in range(8)]
-    for writer in writers:
-        out, _ = writer.communicate(timeout=120)
-        assert (writer.returncode, len(out.splitlines())) == (0, 20)
+    written = [len(writer.communicate(timeout=120)[0].splitlines()) for writer in writers]
+    assert [(writer.returncode, lines) for writer, lines in zip(writers, written, strict=True)] == [(0, 20)] * 8
     with Store.open(path) as store:
         found = list(store.records())
         assert len(found) == 8
@@ -208,6 +208,19 @@ def test_eight_processes_write_at_once_into_a_file_that_none_had_made(tmp_path: 
             assert {turn.state for turn in one.turns} == {"done"}
         assert len(store.search(["answer 7"])) == 8
     _sound(path)
+
+
+def test_no_one_of_several_that_create_a_file_takes_it_for_another_programs(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(100):
+            start = threading.Barrier(4)
+
+            def create(start: threading.Barrier = start, path: Path = tmp_path / f"{number}.db") -> None:
+                start.wait(60)
+                DatabaseFile(path).close()
+
+            for opened in [pool.submit(create) for _ in range(4)]:
+                opened.result(60)
 
 
 def test_a_writer_that_is_held_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
