@@ -26,7 +26,7 @@ from cnllm.engine.encode.prepare import OtherWire, RequestTemplate, address, pre
 from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import Target, fit, is_plain
-from cnllm.engine.options import CLIENT_OPTIONS, option_fault, read_options
+from cnllm.engine.options import CLIENT_OPTIONS, RequestOptions, option_fault, read_options
 from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
@@ -73,63 +73,67 @@ def build_request(
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     if memory is not None:
         checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
-    call = model.flags.call or {}
     system = options.pop("system", None)
     call_options: dict[str, Any] = dict(options)
     client_notes: list[Note] = []
-    resolved_options = call_options
+    resolved = call_options
     if not _CLIENT_DATA.isdisjoint(call_options):
-        resolved_options, client_notes = resolve_client_data(call_options, model)
-    if stream is None:
-        stream = bool(call.get("stream"))
-    elif type(stream) is not bool:
-        checks.require_type("stream", stream, int, "True, False or None")
-        stream = bool(stream)
-    key, entries = _find_kept(model, resolved_options, stream=stream)
-    caller_options = None
-    if entries is None:
-        if key is not None:  # a copy, which nobody changes later
-            resolved_options = {**resolved_options, **marshal.loads(key)[0]}
-        caller_options = read_options(resolved_options, call, model.flags.params or ())
-    turns = as_messages(messages) if memory is None else memory.messages(messages)
-    if turns is None:
-        turns, memory = as_messages(messages), None
-    if (not turns and not _has_input(resolved_options, model)) or (isinstance(messages, str) and not messages.strip()):
-        raise ValueError("messages is empty; there is nothing to send")
-    if system is not None:
-        turns = [system_message(system), *turns]
-        if memory is not None:
-            turns = memory.messages(turns) or turns
+        resolved, client_notes = resolve_client_data(call_options, model)
+    stream = _streams(stream, model)
+    key, entries = _find_kept(model, resolved, stream=stream)
+    own = _read_own(resolved, key, model) if entries is None else None
+    turns, memory = _read_turns(messages, system, memory, needs_turns=not _has_input(resolved, model))
     try:
-        kept = None if entries is None else entries.get(False)
-        plan = None
-        if kept is not None and memory is not None:
-            plan = _build_joined(kept, turns, memory)
-        images = plan is None and not is_plain(turns) and media.has_media(turns)
-        kept = None if entries is None else entries.get(images)
-        if plan is not None:
-            pass
-        elif kept is not None:
-            plan = _build(kept.template, turns, kept)
-        else:
-            if caller_options is None:  # the options are known with other messages
-                assert key is not None
-                resolved_options = {**resolved_options, **marshal.loads(key)[0]}
-                caller_options = read_options(resolved_options, call, model.flags.params or ())
-            found = prepare(draft(model, turns, caller_options, stream=stream, images=images), resolved_options)
+        plan = None if entries is None else _build_kept(entries, turns, memory)
+        if plan is None:
+            resolved, caller_options = own or _read_own(resolved, key, model)
+            images = _has_images(turns)
+            found = prepare(draft(model, turns, caller_options, stream=stream, images=images), resolved)
             if type(found) is OtherWire:
                 return _notes_first(client_notes, _build_over(found, call_options), model)
             assert type(found) is RequestTemplate
             plan = _build(found, turns)
             if key is not None and found.is_reusable:
                 _keep(found, plan, key, images=images)
-        if (limits := resolved_options.get("limits")) is not None:
+        if (limits := resolved.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
         return _notes_first(client_notes, bodies.limit_cache_marks(plan), model)
     except checks.FAILURES as error:
-        if (fault := _fault(turns, resolved_options)) is not None:
+        if (fault := _fault(turns, resolved)) is not None:
             raise fault from error
         raise
+
+
+def _streams(stream: bool | None, model: Model) -> bool:
+    """Whether the caller wants a stream: as the call says, else as the model's `call` table does."""
+    if stream is None:
+        return bool((model.flags.call or {}).get("stream"))
+    if type(stream) is not bool:
+        checks.require_type("stream", stream, int, "True, False or None")
+    return bool(stream)
+
+
+def _read_own(resolved: dict[str, Any], key: bytes | None, model: Model) -> tuple[dict[str, Any], RequestOptions]:
+    """Return the options of a call, checked, and as plain values. With a key they are a copy that nobody changes."""
+    if key is not None:
+        resolved = {**resolved, **marshal.loads(key)[0]}
+    return resolved, read_options(resolved, model.flags.call or {}, model.flags.params or ())
+
+
+def _read_turns(
+    messages: Messages, system: Any, memory: MessageMemory | None, *, needs_turns: bool
+) -> tuple[list[Message], MessageMemory | None]:
+    """Return the messages with the system's, and the memory where it has them. Raises `ValueError` without any."""
+    turns = None if memory is None else memory.messages(messages)
+    if turns is None:
+        turns, memory = as_messages(messages), None
+    if (not turns and needs_turns) or (isinstance(messages, str) and not messages.strip()):
+        raise ValueError("messages is empty; there is nothing to send")
+    if system is not None:
+        turns = [system_message(system), *turns]
+        if memory is not None:
+            turns = memory.messages(turns) or turns
+    return turns, memory
 
 
 def _has_input(options: Mapping[str, Any], model: Model) -> bool:
@@ -314,6 +318,21 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
         plan = replace(plan, max_output=max_output, stops=stops)
         content = bodies.encode(bodies.rename_keys(body, flags), ledger)
     return _with_turns(plan, content, ledger, turns)
+
+
+def _build_kept(entries: dict[bool, _CacheEntry], turns: list[Message], memory: MessageMemory | None) -> Plan | None:
+    """Build the plan from what is kept for its options; None where that is not kept for these messages."""
+    if memory is not None and (kept := entries.get(False)) is not None:
+        plan = _build_joined(kept, turns, memory)
+        if plan is not None:
+            return plan
+    kept = entries.get(_has_images(turns))
+    return None if kept is None else _build(kept.template, turns, kept)
+
+
+def _has_images(turns: list[Message]) -> bool:
+    """Whether a message holds media. Messages that are plain are looked at once."""
+    return not is_plain(turns) and media.has_media(turns)
 
 
 def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
