@@ -94,7 +94,8 @@ class SseParser:
             if not self._line and (single := _single_event(chunk, self._names)) is not None:
                 self._size = 0
                 return [single]
-            if (events := self._plain_events(chunk)) is not None:
+            events = self._plain_events(chunk)
+            if events is not None:
                 return events
         lines = chunk.split(b"\n")
         if len(lines) == 1:
@@ -109,11 +110,17 @@ class SseParser:
         rest = lines.pop()
         if rest:
             self._line.append(rest)
+        self._size = len(rest)
+        if self._data is None and not self._event and len(lines) != 3:
+            events = _named_events(lines, self._names)
+            if events is not None:
+                return events
+        return self._read_lines(lines)
+
+    def _read_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Return the data of each event that these whole lines complete."""
         data = before = self._data
         event = self._event
-        if data is None and not event and len(lines) != 3 and (events := _named_events(lines, self._names)) is not None:
-            self._size = len(rest)
-            return events
         out: list[bytes] = []
         for line in lines:
             if not line:
@@ -148,9 +155,7 @@ class SseParser:
                 self._data_size = self._counted_lines = 0
             self._data_size += sum(map(len, data[self._counted_lines :])) + len(data) - self._counted_lines
             self._counted_lines = len(data)
-            self._size = self._data_size + len(rest)
-        else:
-            self._size = len(rest)
+            self._size += self._data_size
         return out
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
