@@ -81,6 +81,28 @@ class RouteTarget(Struct, frozen=True):
         return f"{self.model.name} {self.model.flags.base_url or ''}"
 
 
+class _FirstToken:
+    """The wait for the first content of a stream, where another target can take over.
+
+    `limit` is the most seconds of it; None is no limit. `has_deadline` says that reading ends at this limit; the first
+    content lifts it. `held` are the events before the first content, so that a target that fails before leaves none.
+    """
+
+    __slots__ = ("_clock", "begin", "has_deadline", "held", "limit")
+
+    def __init__(self, limit: float | None, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.limit = limit
+        self.begin = clock()
+        self.has_deadline = False
+        self.held: list[Event] = []
+
+    def remaining(self) -> float:
+        """Return the seconds that are left. Call it with a limit."""
+        assert self.limit is not None
+        return self.limit - (self._clock() - self.begin)
+
+
 class RoutedCall(Call):
     """One call on the targets of a route. `plan` is that of the target that is being asked.
 
@@ -264,78 +286,76 @@ class RoutedCall(Call):
         return with_costs(reply, self._other_costs())
 
     def _attempt(self, steps: Steps, *, streams: bool) -> Steps:
-        """Carry out the steps of one target, up to its reply.
-
-        `held` are the events before the first content. They are delivered with it, so that a target that fails before
-        leaves none. `limit` is the most seconds to the first content, where another target can take over; None is no
-        limit. `has_deadline` says that reading ends at this limit; the first content lifts it.
-        """
-        has_other_targets = bool(self._queue or self._cooling)
-        limit = self._first_token_limit if streams and has_other_targets and not self._has_content else None
-        begin, retries, answer = self._clock(), 0, None
-        held: list[Event] = []
-        has_deadline = False
+        """Carry out the steps of one target, up to its reply."""
+        has_others = bool(self._queue or self._cooling)
+        wait = _FirstToken(self._first_token_limit, self._clock)
+        if not (streams and has_others) or self._has_content:
+            wait.limit = None
+        retries, answer = 0, None
         while True:
             try:
                 effect = steps.send(answer)
             except StopIteration as stop:
-                if held:
-                    yield FinalEvents(held)
+                if wait.held:
+                    yield FinalEvents(wait.held)
                 return stop.value  # type: ignore[no-any-return]
             kind = type(effect)
-            if kind is list or kind is FinalEvents:
-                events: list[Event] = effect
-                if not streams:
-                    answer = yield effect
-                    continue
-                damage = _damage_at(events) if has_other_targets else None
-                events = events[:damage]
-                if not self._has_content:
-                    held += events
-                    if any(isinstance(event, _CONTENT) for event in events):
-                        self._has_content = True
-                        self._first_token_seconds = self._clock() - begin
-                        events, held = [*(NoteAdded(n) for n in self._new_notes), *held], []
-                        if has_deadline:
-                            yield SetReadDeadline(None)
-                    else:
-                        events = []
-                self._texts += [e.text for e in events if type(e) is TextDelta]
-                if damage is not None:
-                    steps.close()
-                    if self._has_content:
-                        yield FinalEvents(events)
-                    raise self._add_cost_to_error(
-                        StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
-                    )
-                if kind is FinalEvents:
-                    yield FinalEvents([*self._closing, *(e for e in events if not isinstance(e, _CLOSING))])
-                    self._closing = [e for e in events if isinstance(e, _CLOSING)]
-                    answer = None
-                else:
-                    answer = yield events
-                    if limit is not None and not self._has_content and self._clock() - begin >= limit - _TOLERANCE:
-                        steps.close()
-                        raise self._add_cost_to_error(Timeout(f"no token came within {limit:g} s"))
-                continue
-            if kind is Send and limit is not None:
-                answer = yield Send(_limit_wait(effect.plan, limit - (self._clock() - begin)))
+            if streams and isinstance(effect, list):
+                answer = yield from self._deliver(effect, steps, wait, may_fail_over=has_others)
+            elif kind is Send and wait.limit is not None:
+                answer = yield Send(_limit_wait(effect.plan, wait.remaining()))
                 if isinstance(answer, tuple) and answer[0] < 300:
-                    has_deadline = True
-                    yield SetReadDeadline(max(limit - (self._clock() - begin), 0.001))
-                continue
-            if kind is HoldContent:  # the target answers in time
-                limit = None
-                if has_deadline:
+                    wait.has_deadline = True
+                    yield SetReadDeadline(max(wait.remaining(), 0.001))
+            elif kind is HoldContent:  # the target answers in time
+                wait.limit, answer = None, None
+                if wait.has_deadline:
                     yield SetReadDeadline(None)
-                continue
-            if kind is Sleep:
-                if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
-                    steps.close()
-                    raise self._add_cost_to_error(effect.error)
-                retries += 1
-                begin += effect.seconds
-            answer = yield effect
+            else:
+                if kind is Sleep:
+                    if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
+                        steps.close()
+                        raise self._add_cost_to_error(effect.error)
+                    retries += 1
+                    wait.begin += effect.seconds
+                answer = yield effect
+
+    def _deliver(
+        self, events: list[Event], steps: Steps, wait: _FirstToken, *, may_fail_over: bool
+    ) -> Generator[Effect, Any, Any]:
+        """Deliver events of the current target. Those before the first content go out with it.
+
+        Raises `StreamCut` where a chunk was damaged and another target can go on, `Timeout` where no content came.
+        """
+        is_final = type(events) is FinalEvents
+        damage = _damage_at(events) if may_fail_over else None
+        events = events[:damage]
+        if not self._has_content:
+            wait.held += events
+            events = []
+            if any(isinstance(event, _CONTENT) for event in wait.held):
+                self._has_content = True
+                self._first_token_seconds = self._clock() - wait.begin
+                events, wait.held = [*(NoteAdded(n) for n in self._new_notes), *wait.held], []
+                if wait.has_deadline:
+                    yield SetReadDeadline(None)
+        self._texts += [e.text for e in events if type(e) is TextDelta]
+        if damage is not None:
+            steps.close()
+            if self._has_content:
+                yield FinalEvents(events)
+            raise self._add_cost_to_error(
+                StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
+            )
+        if is_final:
+            yield FinalEvents([*self._closing, *(e for e in events if not isinstance(e, _CLOSING))])
+            self._closing = [e for e in events if isinstance(e, _CLOSING)]
+            return None
+        answer = yield events
+        if wait.limit is not None and not self._has_content and wait.remaining() <= _TOLERANCE:
+            steps.close()
+            raise self._add_cost_to_error(Timeout(f"no token came within {wait.limit:g} s"))
+        return answer
 
     def _add_cost_to_error(self, error: CnllmError) -> CnllmError:
         """Return an error of the current target with the costs of its earlier attempts."""
