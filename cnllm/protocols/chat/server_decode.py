@@ -84,7 +84,7 @@ def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
     if not isinstance(turn, dict):
         raise ValueError(f"messages[{index}] is not an object")
     try:
-        return (_message(turn, stamp),)
+        return (_usual_message(turn) or _message(turn, stamp),)
     except (TypeError, ValueError) as error:
         raise ValueError(f"messages[{index}]: {error}") from error
 
@@ -150,19 +150,25 @@ _PRIVATE_KEYS = (DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
 
+def _usual_message(message: dict[str, Any]) -> Message | None:
+    """Decode a text, a result or a turn that calls functions, without further keys. None for other messages."""
+    role, text = message.get("role"), message.get("content")
+    if type(text) is not str or not 1 < len(message) < 4:
+        return None
+    if len(message) == 2:
+        return Message(role, (Text(text),) if text else ()) if role in _PLAIN_ROLES else None
+    if role == "tool" and type(id := message.get("tool_call_id")) is str:
+        return Message("tool", (ToolResult(id, text),))
+    calls = message.get("tool_calls")
+    if role == "assistant" and type(calls) is list and calls and all(map(_is_function_call, calls)):
+        called = [call_of(call, index) for index, call in enumerate(calls)]
+        return Message("assistant", [Text(text), *called] if text else called)
+    return None
+
+
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
-    role, text = message.get("role"), message.get("content")
-    if len(message) == 2 and type(text) is str and role in _PLAIN_ROLES:
-        return Message(role, (Text(text),) if text else ())
-    if len(message) == 3 and type(text) is str:  # the other usual forms: a result, and a turn that calls functions
-        if role == "tool" and type(id := message.get("tool_call_id")) is str:
-            return Message("tool", (ToolResult(id, text),))
-        calls = message.get("tool_calls")
-        if role == "assistant" and type(calls) is list and calls and all(map(_is_function_call, calls)):
-            called = [call_of(call, index) for index, call in enumerate(calls)]
-            return Message("assistant", [Text(text), *called] if text else called)
-    details = message.get(DETAILS)
+    role, details = message.get("role"), message.get(DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if role == "assistant" and "content" not in plain:
         plain["content"] = None
