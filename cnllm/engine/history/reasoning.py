@@ -240,22 +240,35 @@ def _replay_turn(
         is_changed = is_changed or new is not part
         if new is not None:
             parts.append(new)
-    if isinstance(rules.if_missing, Patch):
-        if sends_reasoning and has_calls and all(p.seal is None for p in parts if type(p) is ToolCall):
-            parts, is_changed = _add_filler_seal(parts, index, rules.if_missing, model, ledger), True
-    elif (
-        sends_reasoning
-        and not has_reasoning
-        and (rules.replay != "since-user" or has_calls)
-        and any(map(has_content, parts))
-    ):
-        # An answer without calls ends a turn: under `since-user` its reasoning is not required. A turn without content
-        # is not sent, so nothing is missing in it.
-        filler = _filler_text(index, rules, ledger)
-        if filler is not None:
-            parts.insert(0, Reasoning(filler))
-            is_changed = True
+    if sends_reasoning:
+        filled = _fill_reasoning(parts, index, model, rules, ledger, has_calls=has_calls, has_reasoning=has_reasoning)
+        parts, is_changed = filled, is_changed or filled is not parts
     return replace(message, parts=tuple(parts)) if is_changed else message
+
+
+def _fill_reasoning(
+    parts: list[Part],
+    index: int,
+    model: Model,
+    rules: ReasoningFlags,
+    ledger: Ledger,
+    *,
+    has_calls: bool,
+    has_reasoning: bool,
+) -> list[Part]:
+    """Return the parts of a turn with what the endpoint accepts in place of reasoning that it requires; else `parts`.
+
+    An answer without calls ends a turn: under `since-user` its reasoning is not required. A turn without content is not
+    sent, so nothing is missing in it.
+    """
+    if isinstance(rules.if_missing, Patch):
+        if has_calls and all(p.seal is None for p in parts if type(p) is ToolCall):
+            return _add_filler_seal(parts, index, rules.if_missing, model, ledger)
+        return parts
+    if has_reasoning or (rules.replay == "since-user" and not has_calls) or not any(map(has_content, parts)):
+        return parts
+    filler = _filler_text(index, rules, ledger)
+    return parts if filler is None else [Reasoning(filler), *parts]
 
 
 def _own_marks(seal: Seal, model: Model) -> Seal | None:
