@@ -29,6 +29,52 @@ Resolve = Callable[[str, str | None, str | None], Model]
 """Returns the model of a name over a protocol and at an address."""
 
 
+class _Stack(msgspec.Struct, frozen=True):
+    """The layers of a model over a wire: those of its `shared` tables and then its `own`.
+
+    `without_wire` are the layers without the settings of any wire.
+    """
+
+    wire: str
+    shared: SharedTables
+    own: list[Layer]
+    layers: list[Layer]
+    without_wire: list[Layer]
+
+
+class _Modes(msgspec.Struct, frozen=True):
+    """The flags of a model in each mode of a request.
+
+    `base` are those of a request in no mode, read from `table`; `when` has the tables of conditions, and `overrides`
+    what no condition changes.
+    """
+
+    base: Flags
+    table: dict[str, Any]
+    when: dict[str, Any]
+    overrides: dict[str, Any]
+
+    def flags(self, mode: frozenset[str]) -> Flags:
+        """Return the flags in a mode."""
+        active = _active_conditions(self.when, mode)
+        if not active:
+            return self.base
+        merged = self.table
+        for key in active:
+            merged = merge.stack_layers(merged, self.when[key])
+        values = {top: merged[top] for key in active for top in self.when[key] if top not in self.overrides}
+        part = msgspec.convert(values, Flags)
+        return msgspec.structs.replace(self.base, **{top: getattr(part, top) for top in values})
+
+    def path(self, flag: str, mode: frozenset[str]) -> list[str]:
+        """Return the keys that lead to a flag's setting in a mode."""
+        keys = flag.split(".")
+        for key in () if flag in self.overrides else reversed(_active_conditions(self.when, mode)):
+            if merge.find_path(self.when[key], keys) is not None:
+                return ["when", key, *keys]
+        return keys
+
+
 class Resolver:
     """Builds models from documents, the built-in one first.
 
@@ -51,79 +97,34 @@ class Resolver:
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
         provider, id, alias = self._locate(name, base_url, suggest=suggest)
-        family = self.layers.family(id)
-        lineage = self.layers.extends_chain("models", f"{provider}/{id}")
-        model_layers = self.layers.model_layers(lineage, None)
-        shared_layers = self.layers.provider_layers(SharedTables(provider, family, None))
-        own_layers = layers = [*shared_layers, *model_layers]
-        own_protocol = _declared_protocol(layers)
-        wire = protocol or own_protocol
-        if not isinstance(wire, str):
-            protocols = ", ".join(self.layers.names("protocols"))
-            message = f"providers.{provider} names no protocol; it is one of {protocols}"
-            raise self.layers.error(["providers", provider], message)
-        if wire == own_protocol and wire not in self.layers.names("protocols"):
-            raise self._unknown_protocol(wire, layers)
-        self._require_protocol(provider, wire, own_protocol)
-        # a model may name another protocol than its provider; the provider's tables are then about another wire
-        foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
-        if wire != own_protocol or any("on" in layer.table for layer in model_layers):
-            model_layers = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
-        shared = SharedTables(provider, family, wire, foreign)
-        layers = [*self.layers.provider_layers(shared), *model_layers]
-        # the table of a wire describes its batches; these flags count only where the endpoint is known to have batches
-        if not merge.offers_batches(layers):
-            shared = shared._replace(not_of_wire=merge.OFFERED_FLAGS)
-            layers = [*self.layers.provider_layers(shared), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
-        if overrides:
-            model_layers = [*model_layers, Layer("the call", self.documents[0], (), overrides)]
-            layers.append(model_layers[-1])
-        table = merge.merge_layers(model_layers, self.layers.merged_table(shared))
+        stack = self._stack(provider, id, protocol, overrides)
+        layers, shared = stack.layers, stack.shared
+        table = merge.merge_layers(stack.own, self.layers.merged_table(shared))
         when: dict[str, Any] = table.pop("when", {})
-        if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
+        if "supported" in table and (overrides or self._is_moved(stack.without_wire, layers)):
             del table["supported"]  # the wires of the other address are unknown
         flags = self._read_flags(table, shared)
-        for key in ("path", "stream_path"):
-            if (problem := path_problem(getattr(flags, key))) is not None:
-                layer = next(la for la in reversed(layers) if key in la.table)
-                raise self.layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
+        self._check_paths(flags, layers)
+        modes = _Modes(flags, table, when, overrides)
         full_name = f"{provider}/{id}"
         holders = [document for document in self.documents if full_name in document.data.get("models", {})]
 
         def nearest() -> str | None:
             return None if overrides or full_name in self.layers.names("models") else self._nearest(provider, id)
 
-        def flags_for(mode: frozenset[str]) -> Flags:
-            active = _active_conditions(when, mode)
-            if not active:
-                return flags
-            merged = table
-            for key in active:
-                merged = merge.stack_layers(merged, when[key])
-            values = {top: merged[top] for key in active for top in when[key] if top not in overrides}
-            part = msgspec.convert(values, Flags)
-            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in values})
-
-        def path(flag: str, mode: frozenset[str]) -> list[str]:
-            keys = flag.split(".")
-            for key in () if flag in overrides else reversed(_active_conditions(when, mode)):
-                if merge.find_path(when[key], keys) is not None:
-                    return ["when", key, *keys]
-            return keys
-
         trust = routing.KeyTrust(layers)
         return Model(
             id=id,
             provider=provider,
-            protocol=wire,
+            protocol=stack.wire,
             flags=flags,
             source=ModelSource(
                 notes=lambda: self._resolution_notes(full_name, alias, flags, layers, holders, nearest),
                 distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
-                flags_for=flags_for,
-                where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
-                layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
+                flags_for=modes.flags,
+                where=lambda flag, mode: provenance.setting_line(layers, modes.path(flag, mode)),
+                layer=lambda flag, mode: provenance.setting_layer(layers, modes.path(flag, mode)),
                 explain=lambda: list(provenance.facts(layers, table, when, self.layers.traces(shared), full_name)),
                 family=self.layers.family,
                 nearest=nearest,
@@ -133,6 +134,44 @@ class Resolver:
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
         )
+
+    def _stack(self, provider: str, id: str, protocol: str | None, overrides: dict[str, Any]) -> _Stack:
+        """Return the layers of a model over a protocol; None is its own. `overrides` are settings of the call.
+
+        Raises `UnknownModel` for a protocol that the provider does not have, `RegistryError` for one that nobody has.
+        """
+        family = self.layers.family(id)
+        lineage = self.layers.extends_chain("models", f"{provider}/{id}")
+        own = self.layers.model_layers(lineage, None)
+        shared_layers = self.layers.provider_layers(SharedTables(provider, family, None))
+        without_wire = [*shared_layers, *own]
+        own_protocol = _declared_protocol(without_wire)
+        wire = protocol or own_protocol
+        if not isinstance(wire, str):
+            protocols = ", ".join(self.layers.names("protocols"))
+            message = f"providers.{provider} names no protocol; it is one of {protocols}"
+            raise self.layers.error(["providers", provider], message)
+        if wire == own_protocol and wire not in self.layers.names("protocols"):
+            raise self._unknown_protocol(wire, without_wire)
+        self._require_protocol(provider, wire, own_protocol)
+        # a model may name another protocol than its provider; the provider's tables are then about another wire
+        foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
+        if wire != own_protocol or any("on" in layer.table for layer in own):
+            own = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
+        shared = SharedTables(provider, family, wire, foreign)
+        # the table of a wire describes its batches; these flags count only where the endpoint is known to have batches
+        if not merge.offers_batches([*self.layers.provider_layers(shared), *own]):
+            shared = shared._replace(not_of_wire=merge.OFFERED_FLAGS)
+        if overrides:
+            own = [*own, Layer("the call", self.documents[0], (), overrides)]
+        return _Stack(wire, shared, own, [*self.layers.provider_layers(shared), *own], without_wire)
+
+    def _check_paths(self, flags: Flags, layers: list[Layer]) -> None:
+        """Raise `RegistryError` for a path that would lead out of the endpoint's address."""
+        for key in ("path", "stream_path"):
+            if (problem := path_problem(getattr(flags, key))) is not None:
+                layer = next(la for la in reversed(layers) if key in la.table)
+                raise self.layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
 
     def _read_flags(self, table: dict[str, Any], shared: SharedTables) -> Flags:
         """Return the flags of a merged table. Those that a model does not change are one object for all of them."""
