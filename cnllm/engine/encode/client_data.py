@@ -81,22 +81,29 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         notes += [_left_out("extra_headers", f"the header {name}", headers.protocol) for name in headers]
     if type(body) is ClientData and body.protocol != model.protocol:
         del out["extra_body"]
-        table = fields(body.protocol)
-        for path, value in _settings(body):
-            if path == "tool_choice":  # one of the vendor's own tools
-                _refuse_choice(str(value.get("type") if isinstance(value, Mapping) else value), model)
-            if table.outcome(path) in ("refuse", "reject") and value:
-                _refuse(path, body.protocol, model)
-            if path == _CALLING and _allow_functions(value, out, body.protocol, inner_notes):
-                continue
-            if not _map_setting(path, value, out, model, table):
-                notes.append(_left_out("extra_body", path, body.protocol))
+        _map_settings(body, out, model, notes, inner_notes)
     if foreign_tools:
         _drop_tools(out, model, notes)
     if notes and options.get("on_unsupported") == "error":
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, [*notes, *inner_notes]
+
+
+def _map_settings(
+    body: ClientData, out: dict[str, Any], model: Model, notes: list[Note], inner_notes: list[Note]
+) -> None:
+    """Put the settings of another wire's body into options that mean the same, with a note on each that has none."""
+    table = fields(body.protocol)
+    for path, value in _settings(body):
+        if path == "tool_choice":  # one of the vendor's own tools
+            _refuse_choice(str(value.get("type") if isinstance(value, Mapping) else value), model)
+        if table.outcome(path) in ("refuse", "reject") and value:
+            _refuse(path, body.protocol, model)
+        if path == _CALLING and _allow_functions(value, out, body.protocol, inner_notes):
+            continue
+        if not _map_setting(path, value, out, model, table):
+            notes.append(_left_out("extra_body", path, body.protocol))
 
 
 def _is_function(tool: Any) -> bool:
