@@ -22,7 +22,7 @@ print(json.dumps({"n": 1, "wall": time.perf_counter() - wall, "cpu": time.proces
 _PROVIDER = """[providers.bench{p}]
 title = "Bench {p}"
 protocol = "openai-chat"
-base_url = "http://127.0.0.1:{p}/v1"
+base_url = "http://127.0.0.1:90{p:02}/v1"
 keys = ["BENCH{p}_API_KEY"]
 reasoning.fields = ["reasoning_content"]
 tool_choice.allowed = ["auto", "none"]
@@ -44,7 +44,8 @@ seen = 2026-11-20
 how = "docs"
 backs = ["limits", "reasoning"]
 """
-_OVERLAY = "".join(_PROVIDER.format(p=p) + "".join(_MODEL.format(p=p, m=m) for m in range(8)) for p in range(20))
+OVERLAY_FILE = "".join(_PROVIDER.format(p=p) + "".join(_MODEL.format(p=p, m=m) for m in range(8)) for p in range(20))
+"""The text of a registry file of 2,000 lines."""
 
 
 def registry(bench: Bench) -> list[Row]:
@@ -52,7 +53,7 @@ def registry(bench: Bench) -> list[Row]:
     home = bench.home / "registry"  # of its own: the other suites have filled their cache
     home.mkdir()
     path = home / "overlay.toml"
-    path.write_text(_OVERLAY)
+    path.write_text(OVERLAY_FILE)
     start: list[str | Path] = [binary(), "-c", _LOAD]
     commands: dict[str, Command] = {
         BUILT_IN: [*start, "glm-4.7", ""],
