@@ -234,7 +234,7 @@ def _mark(data: bytes) -> _Mark:
     """Return a part without its words."""
     begin = _LABEL.match(data)
     label = _label(msgspec.json.decode(data)) if begin is None else f" ({begin[1].decode()})"
-    if _CACHE_MARK in data:
+    if data.find(_CACHE_MARK) >= 0:  # `in` costs more: it first tries whether its left is a number
         data = _encode(_plain(msgspec.json.decode(data)))
     return label, hash(data), len(data)
 

@@ -25,7 +25,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.prepare import OtherWire, RequestTemplate, address, prepare
 from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
-from cnllm.engine.history.fit import Target, fit, is_plain
+from cnllm.engine.history.fit import Target, fit
 from cnllm.engine.options import CLIENT_OPTIONS, RequestOptions, option_fault, read_options
 from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
@@ -87,7 +87,7 @@ def build_request(
         plan = None if entries is None else _build_kept(entries, turns, memory)
         if plan is None:
             resolved, caller_options = own or _read_own(resolved, key, model)
-            images = _has_images(turns)
+            images = media.has_media(turns)
             found = prepare(draft(model, turns, caller_options, stream=stream, images=images), resolved)
             if type(found) is OtherWire:
                 return _notes_first(client_notes, _build_over(found, call_options), model)
@@ -326,13 +326,8 @@ def _build_kept(entries: dict[bool, _CacheEntry], turns: list[Message], memory: 
         plan = _build_joined(kept, turns, memory)
         if plan is not None:
             return plan
-    kept = entries.get(_has_images(turns))
+    kept = entries.get(media.has_media(turns))
     return None if kept is None else _build(kept.template, turns, kept)
-
-
-def _has_images(turns: list[Message]) -> bool:
-    """Whether a message holds media. Messages that are plain are looked at once."""
-    return not is_plain(turns) and media.has_media(turns)
 
 
 def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:

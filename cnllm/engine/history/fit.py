@@ -27,7 +27,7 @@ from cnllm.types.tools import Function
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Target", "fit", "is_plain"]
+__all__ = ["Target", "fit"]
 
 _PLAIN = ("user", "assistant", "system")
 _EXCLUDED_NAME, _LONGEST_EXCLUDED = "[A-Za-z_][A-Za-z0-9_-]*", 64  # a name that every endpoint accepts
@@ -56,7 +56,7 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
     _note_lost_keys(messages, rules, ledger, codec)
-    if is_plain(messages):
+    if _is_plain(messages):
         turns = list(enumerate(messages))
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
@@ -132,7 +132,7 @@ def _filling(flags: Flags) -> registry_flags.ReasoningFlags | None:
     return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
 
 
-def is_plain(messages: Sequence[Message]) -> bool:
+def _is_plain(messages: Sequence[Message]) -> bool:
     """Whether each message is one text without need of repair, as in most conversations."""
     for message in messages:
         parts = message.parts
