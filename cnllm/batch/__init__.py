@@ -94,8 +94,7 @@ def estimate_session(settings: BatchSettings) -> Estimate:
     try:
         return session.estimate()
     finally:
-        session.close()
-        session.discard()
+        session.close(discard=True)
 
 
 async def _run(session: BatchSession) -> Report:

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from cnllm.estimates.money import amount_of, format_units, units_of
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site, has_key
-from cnllm.system.files import write_file
+from cnllm.system import files
 from cnllm.types.call_options import LoopOptions
 
 __all__ = ["BatchSession"]
@@ -88,14 +88,34 @@ class BatchSession:
         if not path.parent.is_dir():
             raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
         self._refuse_input(path)
-        self._made = [file for file in (path, state_path(path)) if not file.exists()]
-        self.state = BatchState(state_path(path))
+        self._open_output()
         with ExitStack() as undo:
-            undo.callback(self.discard)
-            self.output = Output(path)
-            undo.callback(self.output.close)
+            undo.callback(self._discard_output)
             self._open()
             undo.pop_all()
+
+    def _open_output(self) -> None:
+        """Open the output and its state: none of them, or both."""
+        path = self.settings.out
+        with self._lock_folder(), ExitStack() as undo:
+            self._made = [file for file in (path, state_path(path)) if not file.exists()]
+            undo.callback(self._remove_made)
+            self.state = BatchState(state_path(path))
+            undo.callback(self.state.close)
+            self.output = Output(path)
+            undo.pop_all()
+
+    @contextmanager
+    def _lock_folder(self) -> Iterator[None]:
+        """Let one run at a time open or remove an output: otherwise one removes the files that another has opened."""
+        folder = self.settings.out.parent
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(files.lock_folder(folder))
+            except OSError as error:
+                message = f"{folder} cannot be locked: {error.strerror}"
+                raise CnllmError(message, hint="choose another -o OUT") from error
+            yield
 
     def _open(self) -> None:
         settings, state = self.settings, self.state
@@ -220,21 +240,32 @@ class BatchSession:
         origin = "simulated" if settings.simulate else "endpoint"
         return CallRecorder(CallLog(), origin, "batch", self._token("conversation", 5), settings.tag or "")
 
-    def discard(self) -> None:
-        """Close the state, and remove the files that this run made, unless the output has an answer."""
-        self.state.close()
+    def _discard_output(self) -> None:
+        """Close the output and its state, and remove what this run made of them."""
+        with self._lock_folder():
+            self._close_output()
+            self._remove_made()
+
+    def _remove_made(self) -> None:
+        """Remove the files that this run made, unless the output has an answer. They are closed."""
         out = self.settings.out
         if out not in self._made or not out.exists() or out.stat().st_size == 0:
             for path in self._made:
                 path.unlink(missing_ok=True)  # ours: this run made it
 
-    def close(self) -> None:
-        """Close the files."""
+    def _close_output(self) -> None:
+        self.output.close()
+        self.state.close()
+
+    def close(self, *, discard: bool = False) -> None:
+        """Close the files. With `discard`, remove what this run made of the output, unless that has an answer."""
         if self.recorder is not None:
             self.recorder.log.close()
         self.reader.close()
-        self.output.close()
-        self.state.close()
+        if discard:
+            self._discard_output()
+        else:
+            self._close_output()
         if self.cache is not None:
             self.cache.close()
 
@@ -395,7 +426,8 @@ class BatchSession:
         path = plot_path(self.settings.out)
         try:
             require_ours(path, is_plot)
-            write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
+            with files.lock_folder(path.parent):
+                files.write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")
             return None

@@ -7,6 +7,8 @@ import signal
 import sqlite3
 import stat
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -15,10 +17,13 @@ from typing import Any
 import pytest
 from cli.support import Machine
 
+from cnllm import Registry
+from cnllm.batch import estimate_session
+from cnllm.batch.settings import make_settings
 from cnllm.errors import CnllmError
 
 from .stub import Answer, Stub, error, reply, stub
-from .support import PRICE, lines, prompts, rows, run, texts
+from .support import PRICE, lines, prompts, registry, rows, run, texts
 
 
 def test_a_second_run_asks_only_what_is_new(tmp_path: Path) -> None:
@@ -341,6 +346,32 @@ def test_one_process_writes_an_output(tmp_path: Path) -> None:
         assert process.returncode == 0
         assert machine.run(*arguments).status == 0
         assert len(server.log) == 3
+
+
+def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> None:
+    ends = threading.Event()
+
+    def estimate(folder: Path, models: Registry) -> None:
+        settings = make_settings(prompts(5), "home/m", out=folder / "out.jsonl", registry=models)
+        while not ends.is_set():
+            with suppress(CnllmError):  # the run has it
+                estimate_session(settings)
+
+    with stub() as server, ThreadPoolExecutor(1) as pool:
+        models = registry(server, tmp_path)
+        for number in range(8):
+            (folder := tmp_path / str(number)).mkdir()
+            ends.clear()
+            other = pool.submit(estimate, folder, models)
+            try:
+                while True:
+                    with suppress(CnllmError):  # the estimate has it
+                        report = run(server, folder, prompts(5), registry=models)
+                        break
+            finally:
+                ends.set()
+            other.result()
+            assert report.done == len(lines(folder)) == 5
 
 
 def test_a_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
