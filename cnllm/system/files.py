@@ -187,7 +187,8 @@ def _content(path: Path) -> bytes | None:
 def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace a file as a whole; a file that is there keeps its mode, a new one is 0600. Raise `OSError`.
 
-    With `durable` it is on the disk when this returns, its name as well.
+    With `durable` it is on the disk when this returns, its name as well. In a folder that others lock, too, call it in
+    `lock_folder`, which removes what it takes for unfinished.
     """
     import tempfile  # loads compressors, and nearly every start only reads
 

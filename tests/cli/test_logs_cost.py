@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from xml.etree import ElementTree
 
@@ -10,6 +12,7 @@ import pytest
 
 from cnllm.cli.output.cost_plot import draw_costs
 from cnllm.store.costs import CostReport, CostRow
+from cnllm.system import files
 from cnllm.types import Cost
 
 from .support import ANSWER, DONE, HEAD, Machine, Server, chunk, http, texts, whole
@@ -137,6 +140,27 @@ def test_the_lines_are_drawn(machine: Machine) -> None:
     machine.run("logs", "cost", "--plot", str(machine.home / "no" / "cost.svg")).fails(2, "--plot", "another file")
     machine.run("logs", "cost", "--plot", str(plot), "--against", "x.csv").fails(2, "--plot")
     machine.run("logs", "cost", "--plot", str(machine.home / "cost.png")).fails(2, "the picture is an SVG", ".svg")
+
+
+def test_lines_are_drawn_beside_a_command_that_changes_a_file(machine: Machine) -> None:
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "one")
+    ends = threading.Event()
+
+    def change() -> None:
+        while not ends.is_set():
+            files.change_file(machine.home / "other", lambda old: b"1" if old == b"0" else b"0")
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(change)
+        try:
+            for _ in range(30):
+                done = machine.run("logs", "cost", "--plot", str(machine.home / "cost.svg"))
+                assert done.status == 0, done.err
+        finally:
+            ends.set()
+        other.result()
 
 
 def test_many_lines_are_drawn_as_one() -> None:
