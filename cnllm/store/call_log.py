@@ -6,13 +6,13 @@ calls are lost: a warning says so at most once a minute, and one at the end how 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +22,7 @@ from cnllm.errors import CnllmError
 from cnllm.store.records import WHOLE_FINISHES, PrefixRecord, TurnError, cost_columns, price_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.system.files import file_id
-from cnllm.system.processes import fork_safe, generation
+from cnllm.system.processes import at_exit, drop_after_fork, fork_safe, generation
 from cnllm.types import Cost, Note, Usage
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CallLog:
     """Writes calls to the store at `path`; None is that of `cnllm logs`. `logger` is the name of what gets warnings.
 
     Safe to share between threads. A forked child writes its own calls, and none of its parent's. Calls that wait are
-    written at the end of the program, too.
+    written at the end of the program, too, and of a child of multiprocessing.
     """
 
     def __init__(self, path: str | None = None, logger: str = "cnllm.client") -> None:
@@ -57,69 +57,102 @@ class CallLog:
         self._logger = logging.getLogger(logger)
         self._lock = fork_safe(threading.Lock())
         self._waiting: deque[MakeRecord] = deque()
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._generation = -1
-        self._lost = 0
+        self._writing = 0  # calls of the transaction that is under way
+        self._writer: _Writer | None = None
+        self._lost = self._reported = 0
         self._warned = -_WARN_SECONDS
+        drop_after_fork(self)
+
+    def drop_inherited(self) -> None:
+        """Begin without the calls of the parent process, which writes its own."""
+        self._waiting.clear()
+        self._writing = self._lost = self._reported = 0
+        self._writer = None
 
     def add(self, make: MakeRecord) -> None:
         """Take the function that makes the record of a call. The thread that calls it starts with the first one."""
-        if self._generation != generation():
-            self._start()
+        generation()  # a process that was forked without Python's hooks begins empty, too
         if len(self._waiting) >= _MOST:
             self._lost += 1
             return
-        self._waiting.append(make)
-        if not self._wake.is_set():
-            self._wake.set()
+        self._waiting.append(make)  # before the look at the thread: one that ends writes what came before its end
+        writer = self._writer
+        if writer is None:
+            self._start()
+        elif not writer.wake.is_set():
+            writer.wake.set()
 
     def _start(self) -> None:
         """Start the thread of this process."""
         with self._lock:
-            if self._generation == generation():
+            if self._writer is not None:  # another thread was faster
+                self._writer.wake.set()
                 return
-            self._waiting.clear()  # a parent writes its own
-            self._wake, self._closing = threading.Event(), threading.Event()
-            self._thread = threading.Thread(target=self._run, name="cnllm-calls", daemon=True)
-            self._generation = generation()
-            self._thread.start()
-            atexit.register(self.close)
+            wake, closing = threading.Event(), threading.Event()
+            wake.set()
+            thread = threading.Thread(target=self._run, args=(wake, closing), name="cnllm-calls", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there are too many, or the program ends
+                self._lose(len(self._waiting), str(error))
+                self._waiting.clear()
+                return
+            self._writer = _Writer(thread, wake, closing, at_exit(self.close))
 
     def close(self) -> None:
-        """Write what waits, and end the thread. A file that cannot be written does not hold the end up for long."""
-        if self._generation != generation():
-            return
-        self._closing.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
-        atexit.unregister(self.close)
+        """Write what waits, and end the thread. A file that cannot be written does not hold the end up for long.
 
-    def _run(self) -> None:
+        A later call starts another thread.
+        """
+        generation()
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        writer.closing.set()
+        writer.wake.set()
+        writer.thread.join(_CLOSE_SECONDS)
+        writer.forget()
+        if writer.thread.is_alive():
+            late = len(self._waiting) + self._writing
+            self._logger.warning("calls that could not be logged within %g seconds: %d", _CLOSE_SECONDS, late)
+
+    def _run(self, wake: threading.Event, closing: threading.Event) -> None:
         """Write calls until the log is closed. The file stays open: to open and close it costs more than a batch."""
         file = _OpenFile(self._path)
-        while not self._closing.is_set():
-            self._wake.wait()
-            self._closing.wait(_PAUSE)
-            self._wake.clear()
-            self._write(file)
+        while not closing.is_set():
+            wake.wait()
+            closing.wait(_PAUSE)
+            wake.clear()
+            self._write(file, closing)
+        self._write(file, closing)  # what came while the last one ended
         file.close()
+        if self._lost > self._reported:
+            self._reported = self._lost
+            self._logger.warning("the log of calls ends; calls lost: %d", self._lost)
 
-    def _write(self, file: _OpenFile) -> None:
+    def _write(self, file: _OpenFile, closing: threading.Event) -> None:
         """Write the calls that wait, some in each transaction."""
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        while batch := self._take():
             try:
                 file.add([make() for make in batch])
                 self._recover()
             except CnllmError as error:
                 self._lose(len(batch), error.message)
-            except (ImportError, OSError, TypeError, ValueError) as error:  # some builds of Python have no SQLite
+            except Exception as error:  # noqa: BLE001 - later calls are written, whatever it is
                 self._lose(len(batch), f"{type(error).__name__}: {error}")
+            self._writing = 0
             if self._waiting:
-                self._closing.wait(_REST)
+                closing.wait(_REST)
+
+    def _take(self) -> list[MakeRecord]:
+        """Take the calls of one transaction. A thread that is late with its end may take some at the same time."""
+        batch: list[MakeRecord] = []
+        with suppress(IndexError):
+            while len(batch) < _BATCH:
+                batch.append(self._waiting.popleft())
+        self._writing = len(batch)
+        return batch
 
     def _lose(self, count: int, reason: str) -> None:
         """Count calls that are lost, and warn."""
@@ -127,13 +160,23 @@ class CallLog:
         now = time.monotonic()
         if now - self._warned >= _WARN_SECONDS:
             self._warned = now
+            self._reported = self._lost
             self._logger.warning("calls cannot be logged: %s; calls lost: %d", reason, self._lost)
 
     def _recover(self) -> None:
         """Report how many calls were lost before those that are written now."""
         if self._lost:
             self._logger.warning("calls are logged again; calls lost: %d", self._lost)
-            self._lost = 0
+            self._lost = self._reported = 0
+
+
+class _Writer(NamedTuple):
+    """The thread that writes, what wakes it, what ends it, and what keeps the program from ending it."""
+
+    thread: threading.Thread
+    wake: threading.Event
+    closing: threading.Event
+    forget: Callable[[], None]
 
 
 class _OpenFile:
