@@ -177,6 +177,18 @@ class DatabaseFile:
             return self._current_connection().execute(query, values).fetchall()
 
     @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let all queries see the same state of the file, whatever others write meanwhile. Nobody waits for it."""
+        with self._translate_errors():
+            connection = self._current_connection()
+            connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
         with self._translate_errors():
@@ -224,6 +236,19 @@ class DatabaseFile:
             self._waits = True
             with self._translate_errors():
                 self._current_connection().execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
+
+    def empty_log(self) -> bool:
+        """Move the log of writes into the file, and empty it. Return whether it is empty: readers may need it.
+
+        It tries again and again instead of one long wait, for which SQLite would keep writers out.
+        """
+        deadline = time.monotonic() + self._busy_seconds
+        with self.without_waiting():
+            while self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_TRY_MILLISECONDS / 1000)
+        return True
 
     @property
     def log_size(self) -> int:

@@ -43,21 +43,23 @@ def search(file: DatabaseFile, words: Sequence[str], limit: int) -> list[SearchH
     terms = [word for word in words if word]
     if not terms:
         return []
-    indexed_terms = [word for word in terms if len(word) >= _MIN_INDEXED] if _update_index(file) else []
-    conditions, values = [], []
-    if indexed_terms:
-        conditions.append("messages.id IN (SELECT rowid FROM words WHERE words MATCH ?)")
-        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in indexed_terms))
-    for word in terms:
-        if word not in indexed_terms:
-            conditions.append("(text LIKE ? ESCAPE '\\' OR reasoning LIKE ? ESCAPE '\\')")
-            values += [_like_pattern(word)] * 2
-    rows = file.rows(
-        "SELECT conversation, turns.id, turns.began, model, role, text, reasoning FROM messages "
-        f"JOIN turns ON turns.id = turn WHERE {' AND '.join(conditions)} ORDER BY messages.id DESC LIMIT ?",
-        *values,
-        limit,
-    )
+    _update_index(file)
+    with file.reading():  # another process may drop the index, or add messages to the file
+        indexed_terms = [word for word in terms if len(word) >= _MIN_INDEXED] if _is_fresh(file) else []
+        conditions, values = [], []
+        if indexed_terms:
+            conditions.append("messages.id IN (SELECT rowid FROM words WHERE words MATCH ?)")
+            values.append(" ".join('"' + word.replace('"', '""') + '"' for word in indexed_terms))
+        for word in terms:
+            if word not in indexed_terms:
+                conditions.append("(text LIKE ? ESCAPE '\\' OR reasoning LIKE ? ESCAPE '\\')")
+                values += [_like_pattern(word)] * 2
+        rows = file.rows(
+            "SELECT conversation, turns.id, turns.began, model, role, text, reasoning FROM messages "
+            f"JOIN turns ON turns.id = turn WHERE {' AND '.join(conditions)} ORDER BY messages.id DESC LIMIT ?",
+            *values,
+            limit,
+        )
     return [_search_hit(row, terms) for row in rows]
 
 
@@ -73,18 +75,21 @@ def unindex(connection: sqlite3.Connection, turn: int) -> None:
         connection.execute("DROP TABLE indexed")
 
 
-def _update_index(file: DatabaseFile) -> bool:
-    """Update the index. Whether it can be used."""
-    with suppress(CnllmError):  # there is no index yet
-        if file.rows(_FRESH)[0][0]:
-            return True
+def _is_fresh(file: DatabaseFile) -> bool:
+    """Whether the index is there and holds all messages."""
     try:
-        with file.writing() as connection:
-            for statement in _INDEX:
-                connection.execute(statement)
+        return bool(file.rows(_FRESH)[0][0])
     except CnllmError:
         return False
-    return True
+
+
+def _update_index(file: DatabaseFile) -> None:
+    """Update the index where that is possible."""
+    if _is_fresh(file):
+        return
+    with suppress(CnllmError), file.writing() as connection:
+        for statement in _INDEX:
+            connection.execute(statement)
 
 
 def _like_pattern(word: str) -> str:

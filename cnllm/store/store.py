@@ -130,7 +130,8 @@ class Store(Closing):
         """Return summaries of the conversations, the newest first."""
         limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
-        return [self.summary(row[0]) for row in self.file.rows(query, limit)]
+        found = [self._summary(row[0]) for row in self.file.rows(query, limit)]
+        return [summary for summary in found if summary is not None]  # another process may delete some meanwhile
 
     def count(self) -> int:
         """Return the number of conversations with a turn."""
@@ -139,18 +140,25 @@ class Store(Closing):
     def summary(self, id_: str) -> ConversationSummary:
         """Return the summary of a conversation. Raises `CnllmError` where it has no turn."""
         _require_text("id_", id_)
-        turns = self.file.rows(
-            "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
-            "ORDER BY id",
-            id_,
-        )
-        if not turns:
+        summary = self._summary(id_)
+        if summary is None:
             raise CnllmError(f"there is no conversation {id_!r}", hint="list them with cnllm logs list")
-        first = self.file.rows(
-            "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
-            "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
-            id_,
-        )
+        return summary
+
+    def _summary(self, id_: str) -> ConversationSummary | None:
+        with self.file.reading():
+            turns = self.file.rows(
+                "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
+                "ORDER BY id",
+                id_,
+            )
+            first = self.file.rows(
+                "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
+                "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
+                id_,
+            )
+        if not turns:
+            return None
         return ConversationSummary(
             id=id_,
             began=as_text(turns[0][0]),
@@ -209,13 +217,11 @@ class Store(Closing):
         """Yield whole conversations: those with these ids, or all."""
         for id_ in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
             _require_text("ids: one of them", id_)
-            turns = self.file.rows(f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id", id_)
+            query = f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id"
+            with self.file.reading():
+                turns = [self._turn(turn, exchanges=exchanges) for turn in self.file.rows(query, id_)]
             if turns:
-                yield RecordedConversation(
-                    id=id_,
-                    began=as_text(turns[0][1]),
-                    turns=[self._turn(turn, exchanges=exchanges) for turn in turns],
-                )
+                yield RecordedConversation(id=id_, began=turns[0].began, turns=turns)
 
     def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
         row = dict(zip(_COLUMNS, columns, strict=True))
@@ -284,8 +290,7 @@ class Store(Closing):
                 connection.execute("DELETE FROM turns WHERE conversation = ?", (id_,))
                 connection.execute("DELETE FROM conversations WHERE id = ?", (id_,))
                 count += len(turns)
-        (busy, *_), *_ = self.file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
-        self.holds_deleted = bool(busy)
+        self.holds_deleted = not self.file.empty_log()  # SQLite's log still held them
         return count
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:

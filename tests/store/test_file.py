@@ -288,3 +288,29 @@ def test_a_store_that_is_closed_or_another_threads_is_no_broken_file(tmp_path: P
     store.close()
     with pytest.raises(CnllmError, match="was closed"):
         store.count()
+
+
+def test_readers_see_one_state_beside_a_process_that_deletes(tmp_path: Path) -> None:
+    path, ends = tmp_path / "a.db", threading.Event()
+    with Store.open(path) as store:
+        for number in range(20):
+            ask(store.conversation(), f"a question {number}")
+
+    def delete() -> None:
+        with Store.open(path) as store:
+            while not ends.is_set():
+                turn = store.conversation().turn([user("a question that is not sent")], model="zai/glm-4.7")
+                turn.finish(reply())
+                store.search(["question"])  # the index holds it
+                turn.forget()
+
+    with ThreadPoolExecutor(1) as pool, Store.open(path) as store:
+        other = pool.submit(delete)
+        try:
+            for _ in range(200):
+                assert len(store.summaries()) >= 20
+                assert len(store.search(["question"])) >= 20
+                assert all(turn.messages for record in store.records() for turn in record.turns)
+        finally:
+            ends.set()
+        other.result()
