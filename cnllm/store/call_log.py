@@ -185,17 +185,15 @@ class _OpenFile:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._store: Store | None = None
-        self._id: tuple[int, int] | None = None
 
     def add(self, calls: list[LoggedCall]) -> None:
         """Write calls."""
         from cnllm.store import Store
 
-        if self._store is not None and self._id != file_id(self._store.path):
+        if self._store is not None and self._store.file.id != file_id(self._store.path):
             self.close()
         if self._store is None:
             self._store = Store.open(self._path)
-            self._id = file_id(self._store.path)
         try:
             _add_calls(self._store.file, calls)
         except BaseException:

@@ -155,20 +155,16 @@ class DatabaseFile:
         with self._translate_errors():
             files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
             files.create_private_file(path, of_folder=True)
+            self.id = files.file_id(path)
+            """What tells the file from a later one at its path. One that replaces it from here on is another one."""
             self._connection = self._connect()
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
 
     def _current_connection(self) -> sqlite3.Connection:
         """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
         if self._generation != generation():
-            _keep_forever(self._connection)
-            self._connection = self._connect()
+            before, self._connection = self._connection, self._connect()
+            _keep_forever(before)
             self._generation = generation()
-            self._prepare()
         return self._connection
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -280,19 +276,24 @@ class DatabaseFile:
             _keep_forever(self._connection)
 
     def _connect(self) -> sqlite3.Connection:
-        """Open a connection that replaces bad bytes in a row, so that one bad row hides no other."""
+        """Open a connection to a file of this version. Bad bytes in a row are replaced, so that they hide no other."""
         connection = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=not self._threads
         )
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def _prepare(self) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
         if not self._checkpoints:
-            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        version, is_ours = self._identity()
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        version, is_ours = _identity(connection, self._mark)
         newest = len(self._steps)
         if version > newest:
             raise CnllmError(
@@ -302,34 +303,17 @@ class DatabaseFile:
         if not is_ours:
             raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
         _narrow(self.path)
-        if version < newest or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            self._upgrade()
-        self._connection.execute("PRAGMA foreign_keys = ON")
+        if version < newest or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            self._upgrade(connection)
+        connection.execute("PRAGMA foreign_keys = ON")
 
-    def _identity(self) -> tuple[int, bool]:
-        """Return the version of the file, and whether it is ours or empty.
-
-        One transaction reads both. Otherwise another process that creates the tables meanwhile makes a file without a
-        mark, but with tables, out of an empty one.
-        """
-        self._connection.execute("BEGIN")
-        try:
-            version = schema_version(self._connection)
-            mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
-            if version or mark:
-                return version, bool(mark == self._mark)
-            return 0, not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        finally:
-            if self._connection.in_transaction:  # some errors have ended it
-                self._connection.execute("ROLLBACK")
-
-    def _upgrade(self) -> None:
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                migrate(self._connection, self._steps, self._mark)
+                connection.execute("PRAGMA journal_mode = WAL")
+                migrate(connection, self._steps, self._mark)
                 return
             except sqlite3.OperationalError as error:  # the switch to WAL fails at once while another process does it
                 if not _is_busy(error) or time.monotonic() > deadline:
@@ -358,6 +342,24 @@ class DatabaseFile:
     def _hint(self) -> str:
         """Return what to check where the system refuses an operation."""
         return f"check the free disk space and the permissions of {self.path.parent}"
+
+
+def _identity(connection: sqlite3.Connection, mark: int) -> tuple[int, bool]:
+    """Return the version of a file, and whether it has the mark or is empty.
+
+    One transaction reads both. Otherwise another process that creates the tables meanwhile makes a file without a
+    mark, but with tables, out of an empty one.
+    """
+    connection.execute("BEGIN")
+    try:
+        version = schema_version(connection)
+        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        if version or found:
+            return version, bool(found == mark)
+        return 0, not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    finally:
+        if connection.in_transaction:  # some errors have ended it
+            connection.execute("ROLLBACK")
 
 
 def _keep_forever(connection: sqlite3.Connection) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import multiprocessing
 import os
 import random
 import sqlite3
 import stat
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -608,6 +611,36 @@ def test_a_file_that_is_deleted_meanwhile(tmp_path: Path) -> None:
     for number, store in enumerate(stores):
         assert store.keep_turn("me", turn(), [f"new {number}"], None)
     assert set(stores[0].find_turns("me", call_ids=["new 0", "new 1", "3"]).by_call) == {"new 0", "new 1"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_file_that_is_moved_while_it_is_opened(tmp_path: Path) -> None:
+    system = multiprocessing.get_context("fork")
+    path = tmp_path / "gateway.db"
+
+    def move(both: Barrier, pause: float) -> None:
+        both.wait()
+        end = time.perf_counter() + pause
+        while time.perf_counter() < end:
+            pass
+        path.rename(tmp_path / "moved.db")
+
+    for number in range(60):
+        SqliteStore(path).close()
+        both = system.Barrier(2)
+        other = system.Process(target=move, args=(both, number / 40_000))  # at another moment each time
+        other.start()
+        both.wait()
+        try:
+            store = SqliteStore(path)
+        except CnllmError:  # SQLite noticed it
+            continue
+        finally:
+            other.join()
+        with closing(store):
+            assert store.keep_turn("me", turn(), [f"new {number}"], None)
+            with closing(SqliteStore(path)) as reader:
+                assert turn_by_call(reader, "me", f"new {number}") == turn()
 
 
 def test_a_damaged_row_blocks_no_other(tmp_path: Path) -> None:

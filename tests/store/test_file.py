@@ -314,3 +314,32 @@ def test_readers_see_one_state_beside_a_process_that_deletes(tmp_path: Path) -> 
         finally:
             ends.set()
         other.result()
+
+
+FORKED = """
+import os, sqlite3, sys
+from cnllm.errors import CnllmError
+from cnllm.store import Store
+path = sys.argv[1]
+store = Store.open(path)
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os.rename(path, path + ".ours")
+sqlite3.connect(path).execute("CREATE TABLE theirs (x)")
+try:
+    store.count()
+except CnllmError as error:
+    print(error)
+os.rename(path + ".ours", path)
+print(store.count(), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_tries_again_after_a_file_that_it_could_not_open(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        ask(store.conversation(), "hi")
+    out, _ = script(FORKED, str(tmp_path / "a.db")).communicate(timeout=60)
+    assert "is a database of another program" in out
+    assert out.endswith("\n1\n")

@@ -195,7 +195,7 @@ class SqliteBook:
                         return None
                     raise CnllmError(f"{self.path} has gone", hint="restore it from a backup, or make new keys")
                 self._file = DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
-                self._id = file_id(self.path)
+                self._id = self._file.id
             file = self._file
             return self._check_records(lambda: work(file))
 

@@ -227,7 +227,7 @@ class SqliteStore(StateStore):
                 raise
             self._set_aside(error)
             file = self._database()
-        self._file, self._id = file, files.file_id(self.path)
+        self._file, self._id = file, file.id
         return file
 
     def _database(self) -> DatabaseFile:
