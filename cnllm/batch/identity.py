@@ -24,6 +24,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
 from cnllm.system import files
+from cnllm.system.sqlite import try_again
 from cnllm.types.json_form import encode_json
 
 __all__ = [
@@ -163,12 +164,21 @@ def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: 
             raise CnllmError(f"{path} is a database of another program", hint=hint)
         if is_exclusive:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *tables):
-            database.execute(statement)
+        try_again(lambda: _create_tables(database, tables), _BUSY_SECONDS)
+        database.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _create_tables(database: sqlite3.Connection, tables: Sequence[str]) -> None:
+    """Create the tables that the file lacks: all of them, or none. Where it has all, no writer is in the way."""
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("BEGIN")
+    with database:
+        for statement in tables:
+            database.execute(statement)
 
 
 @contextmanager

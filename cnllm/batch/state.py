@@ -22,6 +22,7 @@ from msgspec import Struct
 from cnllm.batch.identity import writing
 from cnllm.errors import CnllmError
 from cnllm.system.files import create_private_file
+from cnllm.system.sqlite import is_busy
 
 __all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
 
@@ -298,7 +299,7 @@ class BatchState:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            if is_busy(error):
                 output = str(self.path).removesuffix(".state")
                 raise CnllmError(
                     f"another process is writing {output}", hint="wait for it, or choose another -o OUT"

@@ -14,6 +14,7 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.processes import generation
+from cnllm.system.sqlite import is_busy, try_again
 
 __all__ = ["MARK", "STEPS", "DatabaseFile", "Step", "migrate", "schema_version"]
 
@@ -215,7 +216,7 @@ class DatabaseFile:
                     connection.execute("BEGIN IMMEDIATE")
                     return
                 except sqlite3.OperationalError as error:
-                    if not _is_busy(error) or time.monotonic() > deadline:
+                    if not is_busy(error) or time.monotonic() > deadline:
                         raise
         finally:
             connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
@@ -309,23 +310,19 @@ class DatabaseFile:
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
-        deadline = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                migrate(connection, self._steps, self._mark)
-                return
-            except sqlite3.OperationalError as error:  # the switch to WAL fails at once while another process does it
-                if not _is_busy(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+
+        def work() -> None:
+            connection.execute("PRAGMA journal_mode = WAL")
+            migrate(connection, self._steps, self._mark)
+
+        try_again(work, self._busy_seconds)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
             raise CnllmError(f"{self.path}: {error}", hint=self._hint()) from error
         except sqlite3.ProgrammingError as error:  # the caller's fault, and not the file's
@@ -367,10 +364,6 @@ def _keep_forever(connection: sqlite3.Connection) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _narrow(path: Path) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import multiprocessing
+import os
 import random
 import sys
 from decimal import Decimal
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.support import Machine
 
+from cnllm.batch.identity import AnswerCache
 from cnllm.batch.readers import open_reader
 from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
@@ -493,3 +497,26 @@ def test_a_row_of_a_table_that_is_no_request_keeps_its_id(tmp_path: Path) -> Non
     with stub() as server:
         assert run(server, tmp_path, path).failed == 1
     assert [line["id"] for line in lines(tmp_path) if line["error"]] == ["2"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_runs_that_begin_at_once_share_a_new_cache(tmp_path: Path) -> None:
+    system, count = multiprocessing.get_context("fork"), 8
+
+    def use(path: Path, number: int, begin: Barrier) -> None:
+        begin.wait()
+        cache = AnswerCache(path)
+        cache.store([(b"%d" % number, b"{}")])
+        cache.close()
+
+    for turn in range(25):
+        path, begin = tmp_path / f"{turn}.sqlite", system.Barrier(count)
+        runs = [system.Process(target=use, args=(path, number, begin)) for number in range(count)]
+        for process in runs:
+            process.start()
+        for process in runs:
+            process.join()
+        assert [process.exitcode for process in runs] == [0] * count
+        cache = AnswerCache(path)
+        assert all(cache.find(b"%d" % number) for number in range(count))
+        cache.close()
