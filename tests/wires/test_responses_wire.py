@@ -356,6 +356,14 @@ def test_calls_whose_pieces_are_mixed() -> None:
     assert reply.notes == []
 
 
+def test_a_call_that_nothing_announces_keeps_its_own_arguments() -> None:
+    kind = "function_call_arguments"
+    first = {"type": "function_call", "id": "i0", "call_id": "c0", "name": "f", "arguments": "{}"}
+    second = {"type": "function_call", "id": "i1", "call_id": "c1", "name": "g", "arguments": '{"a":1}'}
+    _, reply = read(delta("{}", 0, kind), delta('{"a":', 1, kind), delta("1}", 1, kind), done(first, second))
+    assert [(c.id, c.name, c.arguments) for c in reply.tool_calls] == [("c0", "f", {}), ("c1", "g", {"a": 1})]
+
+
 def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     late = {"id": "i0", **item, "encrypted_content": "e"}

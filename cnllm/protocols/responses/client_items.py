@@ -334,14 +334,15 @@ def _differ(pieces: str, whole: Any) -> bool:
 def call_pieces(
     record: ItemRecord, piece: Any, records: OutputRecords, name: Any = None, id: Any = None
 ) -> Iterator[Piece]:
-    """Give a piece of a call. The first one begins a part of the reply."""
+    """Give a piece of a call. The first one begins a part of the reply, and a call, even before its name is known."""
     part = None
-    if 0 not in record.parts:
+    if begins := 0 not in record.parts:
         part = records.new_part()
         record.parts[0] = [part]
         records.current_part = None
     record.has_name = record.has_name or (type(name) is str and bool(name))
-    yield CallPieces([{"index": record.number, "id": id, "function": {"name": name, "arguments": piece}}], False, part)
+    item = {"index": record.number, "id": id, "function": {"name": name, "arguments": piece}}
+    yield CallPieces([item], begins, part)
 
 
 def begin_part(
