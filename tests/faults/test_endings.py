@@ -448,3 +448,12 @@ def test_a_line_of_a_stream_that_is_no_field_is_noted(wire: Wire, text: bytes) -
     reply, raised, _ = read(wire.model(), b"".join([*wire.events[:half], text + b"\n\n", *wire.events[half:]]))
     assert raised is None
     assert ("unreadable-chunk", text.decode().strip()) in [(note.code, note.said) for note in reply.notes]
+
+
+@each("text", [b"data: upstream error: timeout\n\n", b"upstream connect error\n\n", b"<html>502</html>\n\n"])
+def test_a_marker_behind_a_plain_text_proves_no_end(text: bytes) -> None:
+    reply, raised, _ = read(WIRES[CHAT].model(), delta(content="half") + text + DONE)
+    assert isinstance(raised, cnllm.StreamCut)
+    assert (reply.text, reply.finish) == ("half", "cut")
+    reply, raised, _ = read(WIRES[CHAT].model(), delta(content="whole") + text + delta(finish="stop") + DONE)
+    assert (raised, reply.text, reply.finish) == (None, "whole", "stop")

@@ -99,6 +99,7 @@ class StreamParser:
         self._raw: list[Any] | None = [] if keep_raw else None
         self.done = False
         self._damaged = False
+        self._has_plain_text = False  # data that is no JSON: it may be an error in words
         self._has_end_marker = False
         self._has_resumed = False  # the answer went on after a finish reason
         self._full_reads = 0
@@ -297,6 +298,7 @@ class StreamParser:
             self._damaged = True  # a part of the reply cannot be read
             did = f"skipped: {error}; the reply is incomplete"
         else:
+            self._has_plain_text = True
             did = "skipped: not JSON"
         out += self._collected.note("unreadable-chunk", "stream", short_text(data), did)
 
@@ -417,8 +419,8 @@ class StreamParser:
         terminator = self._flags.stream.terminator if self._flags.stream else None
         if self._collected.ended and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
             return True
-        # Some gateways mark the end of a reply that broke off; incomplete arguments reveal it.
-        return marker and not builder.has_torn_arguments
+        # Some gateways mark the end of a reply that broke off; incomplete arguments or a plain text reveal it.
+        return marker and not builder.has_torn_arguments and not self._has_plain_text
 
     def close(self) -> Reply:
         """Return the reply.
