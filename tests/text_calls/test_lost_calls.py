@@ -219,6 +219,17 @@ def test_a_call_in_reasoning_that_an_answer_follows_is_only_thought_of() -> None
         assert called(found) == []
 
 
+@each("value", ["<b>a</b>", "[1, 2]", '{"a": 1}', "<html>\n<p>"])
+def test_a_call_that_ends_inside_of_a_value_is_no_call(value: str) -> None:
+    offered = [tool("write", text="string")]
+    for text in (
+        f"<tool_call>\n<function=write>\n<parameter=text>\n{value}",
+        f'<minimax:tool_call>\n<invoke name="write">\n<parameter name="text">{value}',
+    ):
+        found = read("openai-compatible/m", text, offered)
+        assert (called(found), found.text) == ([], text)
+
+
 def test_a_call_whose_arguments_were_cut_off_is_no_call() -> None:
     text = channels([("get_weather", {"city": "Paris", "days": 1, "units": []})], random.Random(4))
     assert called(read("moonshotai/kimi-k3", text, TOOLS))

@@ -174,6 +174,8 @@ def complete_block(leak: Markup, opener: str, block: str, tools: Mapping[str, Ma
     block = block[: len(block) - Markers.copy(tuple(leak.close)).pending_length(block)]
     if _closer(leak, opener, block.rstrip()):
         return None  # it is closed in the middle of a value
+    if ends_inside_value(leak, block.rstrip()):
+        return None  # the value may be cut off
     body = block[len(opener) :].strip()
     if "channels" in leak.format and not channels.is_closed(body, _parts(leak, "channels")):
         return None
