@@ -364,6 +364,16 @@ def test_a_call_that_nothing_announces_keeps_its_own_arguments() -> None:
     assert [(c.id, c.name, c.arguments) for c in reply.tool_calls] == [("c0", "f", {}), ("c1", "g", {"a": 1})]
 
 
+def test_a_call_whose_item_has_no_end_is_passed_on_as_complete() -> None:
+    begun = added("function_call", call_id="c0", name="f", status="in_progress", arguments="")
+    whole = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "i0", "arguments": "{}"}
+    events, reply = read(begun, whole, done())
+    assert engine.encode_reply(WIRE, reply)["output"][0]["status"] == "completed"
+    writer = engine.StreamWriter(WIRE, id="x", model="m")
+    again = engine.parse_response(MODEL, 200, {}, b"".join([writer.begin(), *map(writer.feed, events)]))
+    assert [(c.id, c.name, c.arguments) for c in again.tool_calls] == [("c0", "f", {})]
+
+
 def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     late = {"id": "i0", **item, "encrypted_content": "e"}

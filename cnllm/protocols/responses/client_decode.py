@@ -170,7 +170,8 @@ def _item_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]
     item = as_function_call(item)
     record = records.add(item_type(item), item, data.get("output_index"))
     if record.kind == "function_call":
-        yield from read_call(item, record, records, "")
+        keys = {key: value for key, value in item.items() if key != "status"}  # it is that of the beginning
+        yield from read_call(keys, record, records, "")
         yield CallEnd(record.number, False)  # until its end comes
 
 
