@@ -21,7 +21,7 @@ from cnllm.system.closing import Closing
 from cnllm.system.locks import lock_file
 from cnllm.types import checks
 
-__all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry"]
+__all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry", "redact_chunks"]
 
 _BLOCK = 1 << 16
 

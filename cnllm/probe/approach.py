@@ -191,10 +191,10 @@ def _order_places(candidates: list[EndpointPlace], listing: Listing) -> list[End
 
 # ── what an endpoint says of itself ──────────────────────────────────────────
 def _model_ids(data: Any) -> Iterator[str]:
-    """Yield the ids of the models in a list."""
+    """Yield the ids of the models in a list. They end up in files and on a terminal, as they are."""
     for entry in _entries(data):
         id = entry.get("id") or entry.get("name")
-        if isinstance(id, str) and id and len(id) < 200:
+        if isinstance(id, str) and id and id.isprintable() and len(id) < 200:
             yield id.removeprefix("models/")
 
 

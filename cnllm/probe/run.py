@@ -10,8 +10,9 @@ from typing import Any, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from cnllm.cassette.record import Recorder
-from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
+from cnllm.cassette.record import Recorder, redact_chunks
+from cnllm.client.echo import insert_key, plan_secrets
+from cnllm.client.secret_filter import MIN_SECRET
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
@@ -153,6 +154,6 @@ def _send(transport: Any, plan: Plan, api_key: str | None, most: int | None) -> 
     return RawResponse(
         status,
         redact.redact_headers(dict(headers), secrets),
-        redact_bytes(secret_bytes(secrets), bytes(content)),
+        b"".join(redact_chunks([bytes(content)], tuple(secret for secret in secrets if len(secret) >= MIN_SECRET))),
         abandoned,
     )

@@ -7,6 +7,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -208,6 +209,39 @@ def test_words_of_the_endpoint_stay_text_in_the_file() -> None:
     assert KEY not in report.overlay + report.text()
     assert "\x1b" not in report.overlay + report.text()
     assert data["providers"][next(iter(data["providers"]))]["base_url"] == endpoint.url
+
+
+def escaped(text: str) -> str:
+    return "".join(f"\\u{ord(char):04x}" for char in text)
+
+
+def test_a_key_that_is_echoed_in_escapes_or_in_two_pieces_stands_in_no_file(tmp_path: Path) -> None:
+    """The endpoint spells the key in JSON escapes where it refuses, and streams it in two pieces where it answers."""
+    events = b"".join(
+        f"data: {json.dumps({'id': 'r', 'choices': [{'index': 0, 'delta': delta}]})}\n\n".encode()
+        for delta in ({"content": KEY[:9]}, {"content": KEY[9:]})
+    )
+
+    def handler(request: Json, number: int) -> Answer:
+        if "seed" in request:
+            return 400, "application/json", f'{{"error": {{"message": "seed {escaped(KEY)}"}}}}'.encode()
+        return 200, "text/event-stream", events + STREAM
+
+    record = tmp_path / "exchanges.jsonl"
+    with serving(posts(handler)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=200, record=record)
+    assert values(report)["params.seed"] is False
+    assert "seed [redacted]" in report.overlay
+    assert KEY not in report.overlay + report.text() + str(report.exchanges)
+    assert KEY[9:] not in record.read_text()
+
+
+def test_an_id_of_a_model_with_control_characters_is_no_id() -> None:
+    ids = json.dumps({"data": [{"id": "m\x1b[31m"}, {"id": "m\n"}, {"id": "m\u202e"}, {"id": "plain"}]}).encode()
+    with serving(lambda r, n: (200, "application/json", ids) if r is None else ok()) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=10)
+    assert report.found is not None
+    assert report.found.id == "plain"
 
 
 def test_a_5xx_that_repeats_its_words_is_a_refusal_and_another_is_none() -> None:
