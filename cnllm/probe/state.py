@@ -29,6 +29,8 @@ _LONGEST_WAIT = 30.0
 _MOST_FAILURES = 3
 _ENDS = {"key": "the endpoint refuses the key", "quota": "the quota is spent"}
 """Problems that end the probe, unless the endpoint takes the base request right after."""
+_MOST_RECEIVED = 32 * 1024 * 1024
+"""The bytes of all answers of a probe, which stay in memory, decoded, until its end."""
 _PATIENCE = ("rate", "busy", "network", "failed")
 """Problems that another attempt may not have."""
 _BYTES_PER_TOKEN = 2
@@ -92,6 +94,7 @@ class ProbeState:
         self.found: ProbedEndpoint | None = None
         self.spent = 0.0
         self.failures = 0
+        self.received = 0  # bytes of all answers
         self.learnt = Learnt()
         self.left: tuple[str, ...] = ()  # the questions that are still to be asked
         self.known: Mapping[str, Any] = {}
@@ -122,6 +125,7 @@ class ProbeState:
         for attempt in range(_ATTEMPTS):
             self._check_budget(plan)
             response = self._send(plan, ask.most)
+            self.received += len(response.content)
             answer = self._read(model, ask, response)
             if answer.passed and response.abandoned and ask.most is None:
                 answer = replace(answer, kind="none", problem="form", message="an answer without an end")
@@ -175,6 +179,8 @@ class ProbeState:
 
     def _record(self, ask: Ask, answer: ProbeAnswer, sent: int) -> None:
         number = len(self.exchanges) + 1
+        if answer.reply is not None:
+            answer = replace(answer, reply=replace(answer.reply, raw=None))  # `data` holds the body
         self.exchanges.append(ProbeExchange(number, ask, answer))
         self.current.append(number)
         if answer.reply is not None:  # a refusal costs nothing
@@ -196,6 +202,8 @@ class ProbeState:
         max_requests, max_cost = self.settings.max_requests, self.settings.max_cost
         if len(self.exchanges) >= max_requests - self.reserve:
             raise Stopped(f"the limit of {max_requests} requests is reached")
+        if self.received > _MOST_RECEIVED:
+            raise Stopped(f"the endpoint's answers have more than {_MOST_RECEIVED:,} bytes in all")
         if max_cost is not None:
             estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
             if self.spent + estimate > max_cost:

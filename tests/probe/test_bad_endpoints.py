@@ -244,6 +244,15 @@ def test_an_id_of_a_model_with_control_characters_is_no_id() -> None:
     assert report.found.id == "plain"
 
 
+def test_answers_that_are_too_long_together_end_the_probe() -> None:
+    """Each is below its own bound; decoded, they stay in memory until the end."""
+    long = body(padding="x" * 3_900_000)
+    with serving(posts(lambda r, n: (200, "application/json", long))) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60)
+    assert "bytes in all" in report.stopped
+    assert len(endpoint.requests) <= 12
+
+
 def test_a_5xx_that_repeats_its_words_is_a_refusal_and_another_is_none() -> None:
     def handler(request: Json, number: int) -> Answer:
         if "presence_penalty" in request:
