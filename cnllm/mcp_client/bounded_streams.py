@@ -1,4 +1,4 @@
-"""Bound what a server over stdio makes this process keep: the answers to its own requests, where it does not read."""
+"""Bound what a server makes this process keep: the answers to its own requests, where it does not read them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,10 @@ _GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
 _MAX_MESSAGE = 64 * 1024 * 1024  # bytes of one message over HTTP, in an event or in JSON; a picture is one message
 _HTTP_TIMEOUT = 30.0  # seconds, as in the package mcp: to connect, and to send
 _HTTP_SILENCE = 300.0  # seconds that a stream of events may be silent
+_MAX_VALUES = 300_000  # lists and objects of one message over HTTP; decoded, each takes up to fifty times its bytes
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _MAX_PAGES = 100  # of a list of tools
+_MAX_LIST = 16 * 1024 * 1024  # bytes of a list of tools
 _MAX_TOOLS = 10_000  # that are read; fewer are offered
 
 
@@ -220,7 +223,8 @@ class McpSession:
         from mcp.client.streamable_http import streamable_http_client
 
         async with _http_client(server.url, server.read_headers()) as http:
-            yield streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_MESSAGE)
+            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_MESSAGE)
+            yield bounded_streams(transport)
 
     async def _hear(self, message: Any) -> None:
         """Take note of a message of the server: its list of tools has changed."""
@@ -233,6 +237,7 @@ class McpSession:
 
         assert self._client is not None
         tools: list[Any] = []
+        size = 0
         cursor: str | None = None
         limit = self._server.list_timeout
         try:
@@ -241,6 +246,9 @@ class McpSession:
                     params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
                     page = await self._client.session.list_tools(params=params)
                     tools += page.tools
+                    size += sum(len(tool.model_dump_json()) for tool in page.tools)
+                    if size > _MAX_LIST:
+                        raise ConnectionError(f"its list of tools has more than {_MAX_LIST:,} bytes")
                     cursor = page.next_cursor
                     if not cursor or len(tools) >= _MAX_TOOLS:
                         break
@@ -326,12 +334,16 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
 
     class Bounded(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
+            size = values = 0
             try:
                 async for piece in raw if decode is None else plain_pieces(raw, decode, _HTTP_SILENCE):
                     size += len(piece)
                     if size > _MAX_MESSAGE and not is_stream:
                         raise httpx2.StreamError(f"it has more than {_MAX_MESSAGE:,} bytes")
+                    start = max(piece.rfind(end) for end in _EVENT_ENDS) if is_stream else -1
+                    values = (0 if start >= 0 else values) + _count_values(piece, max(start, 0))
+                    if values > _MAX_VALUES:
+                        raise httpx2.StreamError(f"it has more than {_MAX_VALUES:,} lists and objects")
                     yield piece
             except (DecodingError, TimeoutError) as error:
                 raise httpx2.StreamError(str(error)) from error
@@ -340,6 +352,11 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
             await raw.aclose()
 
     return Bounded()
+
+
+def _count_values(data: bytes, start: int) -> int:
+    """Return how many lists and objects begin in a piece of JSON, from an index on."""
+    return data.count(b"[", start) + data.count(b"{", start)
 
 
 def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | None]:

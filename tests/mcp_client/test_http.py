@@ -1,10 +1,12 @@
 """What a server over HTTP sends is bounded, and what goes to it passes no proxy that NO_PROXY excludes."""
 
+import contextlib
 import gzip
 import json
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,9 +23,23 @@ Body = tuple[bytes, str | None]
 """A body and its coding."""
 
 
+PLAIN = {"type": "object", "properties": {}}
+
+
+def tool(name: str, schema: dict[str, Any] = PLAIN) -> dict[str, Any]:
+    return {"name": name, "description": "d", "inputSchema": schema}
+
+
 @contextmanager
-def serving(answer: Callable[[Any], Body]) -> Iterator[str]:
-    """A server with one tool `t`; a call of it gets this body in JSON."""
+def serving(
+    answer: Callable[[Any], Body] = lambda id: (result(id, "fine"), None),
+    pages: Sequence[list[dict[str, Any]]] = ([tool("t")],),
+    stream: Callable[[socket.socket, Any], None] | None = None,
+) -> Iterator[str]:
+    """A server with these pages of tools; a call of one gets this body in JSON, or what `stream` sends as events.
+
+    It does not answer the messages that are answers to its own.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -33,6 +49,15 @@ def serving(answer: Callable[[Any], Body]) -> Iterator[str]:
             message = json.loads(self.rfile.read(int(self.headers["content-length"])))
             id = message.get("id")
             coding = None
+            if "method" not in message:
+                ended.wait(30)
+                self.close_connection = True
+                return
+            if message["method"] == "tools/call" and stream is not None:
+                self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+                self.close_connection = True
+                stream(self.connection, id)
+                return
             if id is None:
                 status, body = 202, b""
             elif message["method"] == "tools/call":
@@ -54,8 +79,9 @@ def serving(answer: Callable[[Any], Body]) -> Iterator[str]:
                     about = {"name": "x", "version": "1"}
                     return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}}
                 case "tools/list":
-                    schema = {"type": "object", "properties": {}}
-                    return {"result": {"tools": [{"name": "t", "description": "d", "inputSchema": schema}]}}
+                    number = int((message.get("params") or {}).get("cursor", 0))
+                    more = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
+                    return {"result": {"tools": pages[number], **more}}
                 case _:
                     return {"error": {"code": -32601, "message": "no"}}
 
@@ -65,12 +91,14 @@ def serving(answer: Callable[[Any], Body]) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing."""
 
+    ended = threading.Event()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
         finally:
+            ended.set()
             server.shutdown()
             thread.join()
 
@@ -83,6 +111,10 @@ def result(id: Any, text: str) -> bytes:
 BODIES: dict[str, tuple[Callable[[Any], Body], str]] = {
     "compressed": (lambda id: (gzip.compress(result(id, "a" * (70 << 20)), 1), "gzip"), "more than 67,108,864 bytes"),
     "plain": (lambda id: (result(id, "a" * (65 << 20)), None), "more than 67,108,864 bytes"),
+    "of many parts": (
+        lambda id: (result(id, "").replace(b"[{", b"[" + b'{"type":"text","text":""},' * 400_000 + b"{"), None),
+        "more than 300,000 lists and objects",
+    ),
     "without content": (lambda id: (gzip.compress(gzip.compress(b"") * 300_000), "gzip, gzip"), "hold no content"),
     "not compressed": (lambda id: (result(id, "x"), "gzip"), "incorrect header"),
 }
@@ -99,6 +131,44 @@ def test_a_reply_that_is_too_large_fails_its_call_alone(name: str) -> None:
             tools.call("t")
         assert time.process_time() - began < 10
         assert "fine" in str(tools.call("t"))
+
+
+def test_an_event_of_too_many_parts_fails_its_call() -> None:
+    def send(connection: socket.socket, id: Any) -> None:
+        head = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"content": [], "structuredContent": {"a": [[]]}}})
+        with contextlib.suppress(OSError):
+            connection.sendall(f"event: message\r\ndata: {head[:-4]}".encode())
+            for _ in range(40):
+                connection.sendall(b",[]" * 10_000)
+            connection.sendall(f"{head[-4:]}\r\n\r\n".encode())
+
+    with serving(stream=send) as url, cnllm.mcp(url, timeout=60) as tools, pytest.raises(McpError):
+        tools.call("t")
+
+
+def test_a_list_of_tools_that_is_too_long_is_an_error() -> None:
+    """Each page is below the bound of a message."""
+    pages = [[tool("t", {**PLAIN, "description": "x" * 4_000_000})] for _ in range(6)]
+    with serving(pages=pages) as url, pytest.raises(McpError, match="more than 16,777,216 bytes"):
+        cnllm.mcp(url).tools()
+
+
+def test_a_server_that_asks_and_answers_nothing_is_read_no_further() -> None:
+    """It asks without an end in its answer to a call; what would answer it waits."""
+    sizes: list[int] = []
+
+    def send(connection: socket.socket, id: Any) -> None:
+        connection.settimeout(2)
+        ping = {"jsonrpc": "2.0", "method": "ping", "params": {"_meta": {"x": "x" * 4_000}}}
+        with contextlib.suppress(OSError):
+            for number in range(20_000):
+                event = f"event: message\ndata: {json.dumps({**ping, 'id': number})}\n\n".encode()
+                connection.sendall(event)
+                sizes.append(len(event))
+
+    with serving(stream=send) as url, cnllm.mcp(url, timeout=6) as tools, pytest.raises(McpError):
+        tools.call("t")
+    assert sum(sizes) < 20_000_000
 
 
 def test_a_server_that_no_proxy_excludes_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
