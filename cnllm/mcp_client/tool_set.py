@@ -198,12 +198,14 @@ class McpTools(ToolSet):
         kept: dict[str, Any] = {}
         skipped: list[tuple[str, str]] = []
         for tool in tools:
-            if (problem := self._problem(tool, kept)) is None:
-                kept[tool.name] = tool
+            (offered_name,) = tool_names(self.label, [tool.name])
+            if (problem := self._problem(tool, offered_name, kept)) is None:
+                kept[offered_name] = tool
             elif problem:
                 skipped.append((tool.name, problem))
         wanted = self._server.tools
-        missing = () if wanted is None else tuple(name for name in wanted if name not in kept)
+        names = {tool.name for tool in kept.values()}
+        missing = () if wanted is None else tuple(name for name in wanted if name not in names)
         if missing:
             raise McpError(
                 f"the MCP server {self.label} has no tool {missing[0]}",
@@ -213,11 +215,14 @@ class McpTools(ToolSet):
         self._is_fresh = True
         self._listed, self.skipped = list(kept.values()), tuple(skipped)
 
-    def _problem(self, tool: Any, kept: Mapping[str, Any]) -> str | None:
-        """Return why a tool is not offered: empty where the user did not name it; None where it is offered."""
+    def _problem(self, tool: Any, offered_name: str, kept: Mapping[str, Any]) -> str | None:
+        """Return why a tool is not offered: empty where the user did not name it; None where it is offered.
+
+        `kept` are the tools before it by the names for models.
+        """
         if self._server.tools is not None and tool.name not in self._server.tools:
             return ""
-        if tool.name in kept:
+        if offered_name in kept:
             return "another tool of this server has the same name"
         if len(kept) >= _MAX_TOOLS:
             return f"at most {_MAX_TOOLS:,} tools of a server are offered; name those that you want in tools="

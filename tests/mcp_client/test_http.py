@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import hashlib
 import json
 import socket
 import threading
@@ -151,6 +152,15 @@ def test_a_list_of_tools_that_is_too_long_is_an_error() -> None:
     pages = [[tool("t", {**PLAIN, "description": "x" * 4_000_000})] for _ in range(6)]
     with serving(pages=pages) as url, pytest.raises(McpError, match="more than 16,777,216 bytes"):
         cnllm.mcp(url).tools()
+
+
+def test_tools_whose_names_for_a_model_are_the_same_are_not_both_offered() -> None:
+    """The second one is called as the first one is offered."""
+    digest = hashlib.sha256(b"a b").hexdigest()[:8]
+    with serving(pages=[[tool("a b"), tool(f"a_b_{digest}"), tool("c")]]) as url:
+        tools = cnllm.mcp(url, name="x")
+        assert [definition.name for definition in tools.definitions()] == ["a b", "c"]
+        assert tools.skipped == ((f"a_b_{digest}", "another tool of this server has the same name"),)
 
 
 def test_a_server_that_asks_and_answers_nothing_is_read_no_further() -> None:
