@@ -184,9 +184,7 @@ class TerminalInput:
             answer = self._question.prompt(translate("number or name (Enter: no change): ")).strip()
         except (EOFError, KeyboardInterrupt):
             return None
-        if answer.isdecimal() and 1 <= int(answer) <= len(names):
-            return names[int(answer) - 1]
-        return answer or None
+        return {str(number): name for number, name in enumerate(names, 1)}.get(answer, answer) or None
 
 
 def _key_bindings() -> Any:

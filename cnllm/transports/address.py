@@ -189,7 +189,7 @@ def _is_excluded(host: str, port: int, no_proxy: str) -> bool:
     address = _ip_address(name)
     for entry in no_proxy.replace(",", " ").lower().split():
         pattern, bits, entry_port = _split(entry)
-        if entry_port and int(entry_port) != port:
+        if entry_port and entry_port.lstrip("0") != str(port):
             continue
         if pattern == "*" or (address is None and _is_below(name, pattern)):
             return True

@@ -174,3 +174,13 @@ def test_messages_break_at_spaces_on_a_narrow_terminal(machine: Machine, args: t
     assert max(len(line) for line in lines if " " in line.strip()) <= 60
     for word in (plain.err if plain.status else plain.out).split():
         assert word in out.split(), word
+
+
+@pytest.mark.parametrize("columns", ["²", "9" * 5000])
+def test_a_width_that_is_no_number_does_not_count(machine: Machine, columns: str) -> None:
+    machine.env["COLUMNS"] = columns
+    with terminal(machine, "call", "-m", "nobody-has-this", "hi") as (master, process):
+        out = read_terminal(master)
+        assert process.wait(30) == 2
+    assert "nobody-has-this" in out
+    assert "Traceback" not in out

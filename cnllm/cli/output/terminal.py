@@ -22,6 +22,8 @@ Joiners and variation selectors stay: emoji, Persian and Indic scripts, and vari
 Tags behind a black flag stay too: they make the flag of a region.
 """
 
+_MAX_DIGITS = 9  # of COLUMNS
+
 
 def escape(text: str) -> str:
     r"""Return the text with every control character escaped (`\x1b`, `\u202e`), so that none takes effect."""
@@ -46,7 +48,8 @@ def display_width(text: str) -> int:
 
 def columns(stream: TextIO) -> int | None:
     """Return the width of the terminal of a stream: that of COLUMNS, else its own; None where it is unknown."""
-    if (given := os.environ.get("COLUMNS", "")).isdigit() and int(given):
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and len(given) <= _MAX_DIGITS and int(given):
         return int(given)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
