@@ -118,27 +118,32 @@ class HttpRequest:
             crashed = Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal")
             await self._response.fail(crashed)
         finally:
-            self._entry.time = time.time()
-            self._entry.seconds = time.monotonic() - self._clock
-            if self._conversation is not None and not self._is_sent:
-                self._entry.charged = False
             if self._is_counted:
                 service.requests.give(self._client)
             for flight in self._flights:
                 flight.release()
-            hide_keys(self._entry, self._keys)
-            keep = self._request_monitor.end(self._keys, entry_fields, is_kept=bool(self._caller.identity))
-            service.log.write(self._entry, self._identity)
-            if service.calls is not None and self._conversation is not None:
-                conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
-                service.calls.add(
-                    partial(logged_call, self._entry, conversation, prefix, price, is_simulated=service.simulate)
-                )
             try:
-                if keep is not None:
-                    await self._body.run(keep)
+                await self._write_down()
             finally:
                 self._body.release()
+
+    async def _write_down(self) -> None:
+        """Count the request, and keep what the logs and the operator's page show of it."""
+        service = self._service
+        self._entry.time = time.time()
+        self._entry.seconds = time.monotonic() - self._clock
+        if self._conversation is not None and not self._is_sent:
+            self._entry.charged = False
+        hide_keys(self._entry, self._keys)
+        keep = self._request_monitor.end(self._keys, entry_fields, is_kept=bool(self._caller.identity))
+        service.log.write(self._entry, self._identity)
+        if service.calls is not None and self._conversation is not None:
+            conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
+            service.calls.add(
+                partial(logged_call, self._entry, conversation, prefix, price, is_simulated=service.simulate)
+            )
+        if keep is not None:
+            await self._body.run(keep)
 
     @property
     def _identity(self) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -287,3 +288,30 @@ def test_a_file_of_keys_that_has_gone_lets_nobody_pass(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert f"requests of keys with limits are refused: {path} has gone" in process.stderr.read()
         assert open_book(store).uses()[0].calls >= 1  # type: ignore[union-attr]
+
+
+def test_a_folder_of_metrics_that_was_removed_stops_no_request_and_no_process(tmp_path: Path) -> None:
+    metrics, log = tmp_path / "metrics", tmp_path / "log"
+    metrics.mkdir()
+    env = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)}
+    arguments = ("--simulate", "--key", KEY, "--workers", "2", "--log", str(log), "--max-held", "1")
+    model = {"model": "zai/glm-4.7", "messages": [{"role": "user", "content": "x" * 300_000}]}
+
+    def ask(url: str) -> int:
+        return httpx.post(f"{url}/v1/chat/completions", json=model, headers=HEADERS, timeout=30).status_code
+
+    with serving(*arguments, env=env) as (process, url):
+        until(lambda: len(list(metrics.iterdir())) == 2)  # both processes serve
+        shutil.rmtree(metrics)
+        assert [ask(url) for _ in range(12)] == [200] * 12  # nothing of their bodies stays counted
+        until(lambda: len(log.read_text().splitlines()) == 12)
+        refused = httpx.get(f"{url}/metrics", headers=HEADERS)
+        assert refused.status_code == 500
+        assert refused.json()["error"]["message"].startswith("the metrics cannot be read")
+        killed = children(process.pid)
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+        until(lambda: len(running := children(process.pid)) == 2 and not set(killed) & set(running))
+        until(lambda: metrics.exists() and len(list(metrics.iterdir())) == 2)
+        assert ask(url) == 200
+        assert httpx.get(f"{url}/metrics", headers=HEADERS).status_code == 200

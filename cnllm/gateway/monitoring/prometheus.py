@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,7 +22,10 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which processes share their metrics."""
 
 _HISTOGRAMS = frozenset(name for name, metric in METRICS.items() if metric.kind == "histogram")
+_WARN_SECONDS = 60.0  # between two lines about counts that cannot be written
 _MOST = 4096  # sets of labels of one metric: a registry with more models counts the others together
+
+_log = logging.getLogger("cnllm.gateway")
 
 
 class Metrics:
@@ -36,6 +41,7 @@ class Metrics:
         self._counts: dict[tuple[str, tuple[str, ...]], float] = {}  # since the last scrape
         self._is_missing = False
         self._is_shared = False  # with other processes, any of which may answer a scrape
+        self._warned = -_WARN_SECONDS
 
     def start(self) -> None:
         """Make the metrics. Without `prometheus-client` nothing is counted."""
@@ -47,18 +53,33 @@ class Metrics:
             self._is_missing = True
             return
         self._is_shared = FOLDER in os.environ
-        self._registry = prometheus_client.CollectorRegistry()
-        for name, metric in METRICS.items():
-            make = getattr(prometheus_client, metric.kind.title())
-            self._metrics[name] = make(name, metric.help, metric.labels, registry=self._registry, **metric.options)
-        self._metrics["cnllm_workers"].set(1)
+        registry = prometheus_client.CollectorRegistry()
+        with self._warning():
+            if self._is_shared and not os.path.isdir(os.environ[FOLDER]):
+                os.makedirs(os.environ[FOLDER], exist_ok=True)
+                _log.warning("the folder of the metrics was removed, and with it the counts of all processes")
+            for name, metric in METRICS.items():
+                make = getattr(prometheus_client, metric.kind.title())
+                self._metrics[name] = make(name, metric.help, metric.labels, registry=registry, **metric.options)
+            self._metrics["cnllm_workers"].set(1)
+            self._registry = registry
 
     def count(self, entry: Entry, model: str) -> None:
-        """Count a request that has ended."""
-        if self._registry is None:
-            self.start()
-        if not self._is_missing:
-            self._apply(updates(entry, model))
+        """Count a request that has ended. A disk that fails stops no request."""
+        self.start()
+        if self._registry is not None:
+            with self._warning():
+                self._apply(updates(entry, model))
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Say in the log why the files of the metrics cannot be written, once a minute."""
+        try:
+            yield
+        except OSError as error:
+            if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
+                self._warned = now
+                _log.warning("the metrics lack some requests: %s", error)
 
     def _apply(self, changes: Iterable[Update]) -> None:
         """Apply changes. Counters are added up until a scrape asks for them, unless another process may answer it."""
@@ -73,10 +94,10 @@ class Metrics:
             self._flush()
 
     def _flush(self) -> None:
-        """Add the counts to their counters."""
-        counts, self._counts = self._counts, {}
-        for (name, labels), value in counts.items():
-            self._child(name, labels).inc(value)
+        """Add the counts to their counters. One that cannot be written is kept."""
+        for name, labels in list(self._counts):
+            counter = self._child(name, labels)
+            counter.inc(self._counts.pop((name, labels)))
 
     def _child(self, name: str, labels: tuple[str, ...]) -> Any:
         """Return the counter or histogram of a set of labels; beyond the bound that of all others."""
@@ -93,16 +114,19 @@ class Metrics:
         self.start()
         if self._is_missing:
             raise CnllmError("metrics need prometheus-client", hint=install_command("serve"))
-        self._flush()
         from prometheus_client import CollectorRegistry, multiprocess
         from prometheus_client.exposition import choose_encoder
 
         registry = self._registry
-        if self._is_shared:
-            registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        encode, media_type = choose_encoder(accept)
-        return encode(registry), media_type
+        try:
+            if self._is_shared:
+                registry = CollectorRegistry()
+                multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            self._flush()
+            encode, media_type = choose_encoder(accept)
+            return encode(registry), media_type
+        except (OSError, ValueError) as error:
+            raise CnllmError(f"the metrics cannot be read: {error}", hint="start the gateway again") from error
 
 
 @contextlib.contextmanager
