@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -64,7 +65,7 @@ class HttpRequest:
         self._service = service
         self._scope = scope
         self._receive = receive
-        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self._headers = _header_values(scope["headers"])
         root: str = scope.get("root_path", "")
         path: str = scope["path"]
         self._path = plain_path(path[len(root) :] or "/" if root and path.startswith(root) else path)
@@ -478,3 +479,12 @@ class HttpRequest:
             if wait:
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
         await self._response.fail(failure)
+
+
+def _header_values(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the values of headers by their names. Several fields of one name are one list, as HTTP has it."""
+    headers: dict[str, str] = {}
+    for field_name, field_value in fields:
+        name, value = field_name.decode("latin-1"), field_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers

@@ -500,6 +500,15 @@ def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tupl
             process.wait(20)
 
 
+def test_a_header_in_several_lines_is_one_list(tmp_path: Path) -> None:
+    upstream = Upstream(error(400, "no"))
+    home = f'[providers.home]\nprotocol = "anthropic-messages"\nbase_url = "{upstream.url}"\nkeys = []\n'
+    with gateway_for(upstream, tmp_path, "zai", more=home) as http:
+        body = {"model": "home/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+        http.post("/v1/messages", json=body, headers=[("anthropic-beta", "one,two"), ("anthropic-beta", "three")])
+    assert upstream.headers[0]["anthropic-beta"] == "one,two, three"
+
+
 def test_serve_prints_one_line_and_ends_on_sigterm_and_ctrl_c() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with serving("--simulate", "--key", KEY) as (process, url):
