@@ -98,7 +98,7 @@ class AsyncCallRun(CallDriver):
             case Sleep():
                 import anyio
 
-                self._report_retry(step)
+                self._begin_wait(step)
                 with anyio.CancelScope() as self._pause:
                     await anyio.sleep(step.seconds)
             case _:
@@ -184,6 +184,11 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         """
         return self._runner.finished or self._runner.abandon()
 
+    @property
+    def is_charged(self) -> bool:
+        """Return whether an endpoint may charge what was sent for the call so far."""
+        return self._runner.is_charged
+
     def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
         """Let `may_repeat` decide about each request beyond those whose cost is bounded before the call."""
         self._runner.may_repeat = may_repeat
@@ -260,6 +265,11 @@ class DeferredStream(AsyncStream[Any]):
     def plan(self) -> Plan:
         """Return the request. Raise `CnllmError` before the stream is entered or iterated."""
         return super().plan if self._is_open else self._fail()
+
+    @property
+    def is_charged(self) -> bool:
+        """Return whether an endpoint may charge what was sent; see `AsyncStream.is_charged`."""
+        return self._is_open and super().is_charged
 
     @property
     def reply(self) -> Reply:

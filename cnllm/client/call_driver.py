@@ -66,6 +66,8 @@ class CallDriver:
         self._watch = setup.watch
         self._closed = False
         self._request: Plan | None = None  # whose response has not begun
+        self.is_charged = False  # an endpoint may charge what was sent
+        self._was_charged = False  # the same, before the last request
         self._echo = Echo(() if setup.key is None else (setup.key,))
         self._body: Any = None
         self._has_key = True
@@ -99,6 +101,7 @@ class CallDriver:
             self._watch.request_sent(plan)
         self._request = request
         self._require_open()  # `leave` may have been called before there was a request to interrupt
+        self._was_charged, self.is_charged = self.is_charged, True
         return request
 
     def _take_response(self, status: int, headers: Any, body: Any) -> tuple[int, Any]:
@@ -147,7 +150,10 @@ class CallDriver:
             has_ended = self.finished is not None or self._error is not None
             self._watch.call_ended(self.finished, None if has_ended else self.partial_reply())
 
-    def _report_retry(self, step: Sleep) -> None:
+    def _begin_wait(self, step: Sleep) -> None:
+        """Take note of the request that failed before a wait, and report the wait."""
+        if step.error is not None and not step.error.costs:
+            self.is_charged = self._was_charged
         if self._watch is not None and step.error is not None:
             self._watch.retry_scheduled(redact_error(step.error, self._echo.secrets), step.seconds)
 

@@ -68,7 +68,7 @@ class CallRun(CallDriver):
             case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
             case Sleep():
-                self._report_retry(step)
+                self._begin_wait(step)
                 time.sleep(step.seconds)
             case _:
                 return self._apply(step)

@@ -59,12 +59,14 @@ class Caller(Struct, frozen=True):
 class Admitted(Struct):
     """A request that may be sent. `soft_budgets` are spent; `reply` is set when it is whole.
 
-    `reserve_more` reserves for one more request of the same call, and says whether there is room.
+    `reserve_more` reserves for one more request of the same call, and says whether there is room. `is_charged` says
+    whether the endpoint may charge what was sent of a call that its client left.
     """
 
     soft_budgets: list[SoftBudget] = []
     reply: Reply | None = None
     reserve_more: Callable[[], Awaitable[bool]] | None = None
+    is_charged: Callable[[], bool] = lambda: True
 
 
 class Admission:
@@ -196,7 +198,8 @@ class Admission:
         """Reserve what a request of a key with limits may use, and charge what it used.
 
         Without a reply everything that was reserved is charged, because the endpoint may charge it; unless the error
-        shows that the request was not sent, or that the endpoint refused it.
+        shows that the request was not sent, or that the endpoint refused it, or the client left before it was sent
+        again.
         """
         call = Admitted()
         limits = [record.tpm for record in rights.records]
@@ -224,6 +227,9 @@ class Admission:
             yield call
         except CnllmError as error:
             is_charged = call.reply is not None or bool(error.meaning.charged)
+            raise
+        except BaseException:
+            is_charged = call.reply is not None or call.is_charged()
             raise
         finally:
             if is_charged:

@@ -82,7 +82,7 @@ class HttpRequest:
         self._body = RequestBody(service, self._headers, receive, self._client)
         self._response = HttpResponse(send, self._entry, self._headers, self._body)
         self._is_counted = False  # among the requests in flight
-        self._is_sent = False  # to the endpoint
+        self._call: AsyncStream | None = None  # that was sent to the endpoint
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
         self._conversation: Conversation | None = None
@@ -133,7 +133,7 @@ class HttpRequest:
         service = self._service
         self._entry.time = time.time()
         self._entry.seconds = time.monotonic() - self._clock
-        if self._conversation is not None and not self._is_sent:
+        if self._conversation is not None and (self._call is None or not self._call.is_charged):
             self._entry.charged = False
         hide_keys(self._entry, self._keys)
         keep = self._request_monitor.end(self._keys, entry_fields, is_kept=bool(self._caller.identity))
@@ -374,7 +374,8 @@ class HttpRequest:
 
     def _begin_call(self, admitted: Admitted, call: AsyncStream) -> None:
         """Take note that the request is sent now, and of soft budgets that are spent."""
-        self._is_sent = True
+        self._call = call
+        admitted.is_charged = lambda: call.is_charged
         if admitted.reserve_more is not None:
             call.ask_before_repeats(admitted.reserve_more)
         if warnings := admitted.soft_budgets:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -340,6 +342,32 @@ def test_a_reply_that_is_cut_or_given_up_is_charged_in_full(tmp_path: Path) -> N
                     break
         waits.set()
         assert here.settled(2).spent["CNY"] == 2 * full
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_while_a_refused_request_waits_pays_nothing(
+    tmp_path: Path, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "cnllm")
+    refused = error(429, "slow down", **{"retry-after": "20"})
+    with setting(tmp_path, refused, attempts=3, admin_key="the-operator") as here:
+        key = here.key(budgets={"CNY": cny("1")}, tpm=100_000)
+        path, body = requests(stream=stream)["openai-chat"]
+        with socket.create_connection(("127.0.0.1", here.http.base_url.port or 0), 10) as client:
+            content = json.dumps(body).encode()
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n"
+            client.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+            last = time.monotonic() + 10
+            while "RetryScheduled" not in caplog.text and time.monotonic() < last:
+                time.sleep(0.02)
+        use = here.use()
+        while (use.minute_tokens or any(use.open.values())) and time.monotonic() < last:
+            use = here.use()
+        assert len(here.upstream.bodies) == 1
+        assert (use.spent, any(use.open.values()), use.minute_tokens) == ({}, False, 0)
+        metrics = here.http.get("/metrics", headers={"authorization": "Bearer the-operator"}).text
+        assert 'outcome="client-has-gone"' in metrics
+        assert "cnllm_cost_unknown_total{" not in metrics
 
 
 def test_a_lost_request_is_sent_again_only_where_the_budget_has_room(tmp_path: Path) -> None:
