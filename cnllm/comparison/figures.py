@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cnllm.comparison.run import ComparisonResult, HostEntry, TaskChoice
 from cnllm.estimates.statistics import adjust_sign_tests, detectable_share, median_interval, wilson
+from cnllm.types.exact import exact
 
 __all__ = [
     "FIGURES",
@@ -141,6 +142,7 @@ class ComparisonData(Struct, frozen=True):
     hosts: tuple[HostEntry, ...]
 
 
+@exact
 def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
     """Return the figures of a host."""
     shares = {}

@@ -7,10 +7,12 @@ from decimal import Decimal
 from cnllm.engine.decode.cost import cost_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Usage
+from cnllm.types.exact import exact
 
 __all__ = ["loss_cost", "loss_text", "short_amount"]
 
 
+@exact
 def loss_cost(tokens: int, price: Price | None, created: float | None = None) -> Cost | None:
     """Return how much more input tokens cost at the full price than from the cache; None where a price is unknown."""
     if price is None or price.cached is None:
@@ -32,6 +34,7 @@ def loss_text(tokens: int, cost: Cost | None) -> str:
     return f"about {tokens:,} tokens cannot come from the endpoint's cache; {money}"
 
 
+@exact
 def short_amount(amount: Decimal) -> str:
     """Return an amount with two digits that count."""
     rounded = amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 1, -2))) if amount else Decimal(0)

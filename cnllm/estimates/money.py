@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
+from cnllm.types.exact import exact
+
 __all__ = ["CURRENCY", "LARGEST", "UNITS", "amount_of", "format_units", "units_of"]
 
 UNITS = 1_000_000_000
@@ -18,16 +20,19 @@ CURRENCY = re.compile("[A-Z]{3}")
 """The form of a currency's code (ISO 4217)."""
 
 
+@exact
 def units_of(amount: Decimal) -> int:
     """Return an amount in units, rounded up. More than `LARGEST` counts as that: no store could add it."""
     return LARGEST * UNITS if amount > LARGEST else int((amount * UNITS).to_integral_value(ROUND_CEILING))
 
 
+@exact
 def amount_of(units: int) -> Decimal:
     """Return the exact amount of units."""
     return Decimal(units) / UNITS
 
 
+@exact
 def format_units(units: int) -> str:
     """Return the amount of units as text, with two digits after the point or as many as it needs."""
     text = f"{amount_of(units):.9f}".rstrip("0")

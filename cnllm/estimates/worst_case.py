@@ -24,6 +24,7 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Quote, Reply, ToolResult, Usage
 from cnllm.types.documents import file_text
+from cnllm.types.exact import exact
 from cnllm.types.media import media_kind
 
 __all__ = [
@@ -69,6 +70,7 @@ class WorstCase(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
+@exact
 def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
     """Return the bounds of a request that is built. `added`: see `input_bound`."""
     model, price = plan.model.name, plan.flags.price
@@ -271,6 +273,7 @@ def _number(value: Any) -> float | None:
 # ── a quote ──────────────────────────────────────────────────────────────────
 
 
+@exact
 def quote(plan: Plan, begun: Iterable[Start] = ()) -> Quote:
     """Return the tokens and the bounds of the cost of a request that is built.
 
@@ -294,6 +297,7 @@ def quote(plan: Plan, begun: Iterable[Start] = ()) -> Quote:
     )
 
 
+@exact
 def quote_route(quotes: Sequence[Quote]) -> Quote:
     """Return the quote of a call that the next model answers where one fails: each of them may be charged.
 

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
@@ -35,6 +35,7 @@ from cnllm.ray.transport import node_error
 __all__ = ["Model"]
 
 _DIGITS = Decimal("1e-18")
+_CONTEXT = Context(prec=38)  # the digits of the column
 
 
 class Model:
@@ -189,7 +190,9 @@ def _add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) 
 
 
 def _exact(cost: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if cost is None else {**cost, "amount": Decimal(str(cost["amount"])).quantize(_DIGITS)}
+    if cost is None:
+        return None
+    return {**cost, "amount": Decimal(str(cost["amount"])).quantize(_DIGITS, context=_CONTEXT)}
 
 
 def _kinds() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.types import Cost, Reply, Usage
+from cnllm.types.exact import exact
 
 __all__ = ["UNKNOWN_REQUEST", "cost_total", "sum_costs", "total_usage", "with_costs"]
 
@@ -44,6 +45,7 @@ def with_costs(reply: Reply, others: Sequence[Cost | None]) -> Reply:
     return replace(reply, cost=sum_costs([*same, reply.cost]))
 
 
+@exact
 def sum_costs(costs: Sequence[Cost | None]) -> Cost | None:
     """Return a sum of costs. One that is unknown stands in `missing`, and nothing bounds the sum then."""
     known = [cost for cost in costs if cost is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_UP, Context, Decimal, FloatOperation, Inexact, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from cnllm import Cost, Note, Registry, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, cost_of_reply, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.errors import StreamCut
+from cnllm.estimates.money import format_units, units_of
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.reply import UsagePaths
 from cnllm.types.note_codes import NoteCode
+from cnllm.types.totals import sum_costs
 
 from .conftest import Home
 from .support import times
@@ -568,7 +570,11 @@ def test_sound_has_its_own_price_also_where_it_was_cached(home: Home, rate: str,
         (0.5, "0.5"),
         ("0.25", "0.25"),
         (0, "0"),
+        (-0.0, "0"),
+        (1e-7, "1e-7"),
+        ("123456789012.12345678901234567890123456789", "123456789012.12345678901234567890123456789"),
         *((bad, None) for bad in (-1, "-0.5", "NaN", "Infinity", "-Infinity", "five", True, None, [1])),
+        *((bad, None) for bad in ("1e9999999", "1e-9999999", 1e308, 10**30, "9" * 60)),
     ],
 )
 def test_a_bill_of_the_endpoint_counts_if_it_is_an_amount(home: Home, value: Any, amount: str | None) -> None:
@@ -577,3 +583,22 @@ def test_a_bill_of_the_endpoint_counts_if_it_is_an_amount(home: Home, value: Any
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes."}}
     reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice], "usage": usage}).encode())
     assert reply.cost == (None if amount is None else Cost(Decimal(amount), "USD", by="endpoint"))
+
+
+@each("settings", [{"prec": 4}, {"prec": 4, "rounding": ROUND_UP}, {"traps": [Inexact, FloatOperation]}, {"Emax": 1}])
+def test_the_decimal_context_of_the_program_changes_no_amount(home: Home, settings: dict[str, Any]) -> None:
+    price = "price = { currency = 'USD', input = 2.123457 }"
+    model = home('usage.cost = { path = "cost", currency = "USD" }', more=price)
+    usage = {"prompt_tokens": 123457, "completion_tokens": 1, "total_tokens": 123458, "cost": 12.3456789}
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes."}}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    expected = engine.parse_response(model, 200, {}, body).cost
+    assert expected is not None
+    with localcontext(Context(**settings)):
+        reply = engine.parse_response(model, 200, {}, body)
+        both, units = sum_costs([reply.cost, reply.cost]), units_of(Decimal("12345.678901234567"))
+        text = format_units(units)
+    assert reply.cost == expected
+    assert both is not None
+    assert both.amount == 2 * expected.amount
+    assert text == "12345.678901235"

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Reply, Usage
+from cnllm.types.exact import exact
 
 __all__ = [
     "MILLION",
@@ -190,6 +191,7 @@ class CostSum(Struct, eq=False):
         return Cost(self.amount, currency, missing=tuple(self.missing), at_most=most)
 
 
+@exact
 def cost_of(usage: Usage, price: Price | None, created: float | None = None, facts: Facts = _NO_FACTS) -> Cost | None:
     """Return the cost of the tokens of a reply; None where nothing of it is known.
 

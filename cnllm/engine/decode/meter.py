@@ -25,12 +25,15 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
+from cnllm.types.exact import exact
 from cnllm.types.parts import seal_data
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
 
 WEB_SEARCH = "web_search"
 """The name of the fee of a web search."""
+_LARGEST_AMOUNT = 10**15
+_MOST_DIGITS = 50  # of an amount, so that sums stay exact
 
 
 class Meter:
@@ -84,6 +87,7 @@ class Meter:
                 elif value not in (None, "", False) and type(value) is not dict:
                     known[name] = None
 
+    @exact
     def cost(
         self,
         usage: Usage,
@@ -318,13 +322,16 @@ def _reported_cost(counts: dict[str, Any], rules: ReportedCost, *, is_partial: b
 
 def _amount(value: Any) -> Decimal | None:
     """Return an amount that an endpoint wrote, exactly; None for anything else."""
-    if type(value) not in (int, float, str):
+    if type(value) not in (int, float, str) or (type(value) is str and len(value) > _MOST_DIGITS):
         return None
     try:
-        amount = Decimal(value if type(value) is str else repr(value))
+        amount = Decimal(repr(value) if type(value) is float else value)
     except InvalidOperation:
         return None
-    return amount if amount.is_finite() and amount >= 0 else None
+    if not amount:
+        return Decimal(0)
+    is_believed = amount.is_finite() and 0 < amount <= _LARGEST_AMOUNT and amount.adjusted() > -_MOST_DIGITS
+    return amount if is_believed else None
 
 
 def _own_counts(extra: Mapping[str, Any]) -> dict[str, Any]:
