@@ -88,7 +88,8 @@ class HostFigures(Struct, frozen=True):
     """The figures of one host; null where nothing was measured.
 
     `precision`, `recall` and `f1` are of calls where they belong. `lost` counts calls that did not come as calls,
-    `recovered` those of them that stood in the text, `empty` turns that held nothing. `cost` is that of one right task.
+    `recovered` those of them that stood in the text, `empty` turns that held nothing. `cost` is that of one right task;
+    null where a part of it is unknown.
     """
 
     host: str
@@ -160,7 +161,8 @@ def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
     measured = [result for result in results if result.marks]  # the others were not asked
     right = sum(result.problem is None for result in measured)
     costs = [Decimal(result.cost) for result in measured if result.cost is not None]
-    whole = len(costs) == len(measured) and bool(right)
+    currencies = list(dict.fromkeys(result.currency for result in results if result.currency is not None))
+    whole = len(costs) == len(measured) and bool(right) and len(currencies) == 1
     return HostFigures(
         host=host,
         shares=shares,
@@ -173,7 +175,7 @@ def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
         first=_median([result.first for result in results if result.first is not None]),
         rate=_median([result.rate for result in results if result.rate is not None]),
         cost=str(round(sum(costs, Decimal(0)) / right, 9)) if whole else None,
-        currency=next((result.currency for result in results if result.currency is not None), None),
+        currency=next(iter(currencies), None),
         changed=dict(Counter(note for result in results for note in result.notes)),
     )
 

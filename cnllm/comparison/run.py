@@ -38,6 +38,7 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallStart,
 )
+from cnllm.types.totals import sum_costs
 
 __all__ = [
     "Budget",
@@ -420,7 +421,7 @@ class _Judge:
             marks.setdefault(task.kind, False)  # it ended before its last step
         if task.language == "zh" and task.kind in marks:
             marks["chinese"] = marks[task.kind]
-        known = [cost for cost in self._costs if cost is not None]
+        cost = sum_costs(self._costs)
         return ComparisonResult(
             task=task.name,
             kind=task.kind,
@@ -431,7 +432,7 @@ class _Judge:
             empty=self._empty,
             first=self._first,
             rate=round(sum(self._rates) / len(self._rates), 3) if self._rates else None,
-            cost=str(sum((cost.amount for cost in known), Decimal(0))) if known and None not in self._costs else None,
-            currency=known[-1].currency if known else None,
+            cost=str(cost.amount) if cost is not None and cost.complete else None,
+            currency=None if cost is None else cost.currency,
             notes=tuple(sorted(self._notes)),
         )

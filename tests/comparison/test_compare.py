@@ -42,7 +42,7 @@ keys     = ["{name.upper()}_KEY"]
 [models."{name}/m"]
 weights = "lab/M"
 limits  = {{ context = 9000, output = 8000 }}
-price   = {{ currency = "USD", input = 1, output = 2 }}
+price   = {{ currency = "USD", input = 1, output = 2, cached = 0.1 }}
 tools.supported = true
 schema.methods = ["json_schema"]
 reasoning = {{ mode = "always", fields = ["reasoning_content"], replay = "tool-turns" }}
@@ -161,6 +161,26 @@ def test_a_number_that_stands_only_in_earlier_reasoning_is_what_a_host_without_i
         assert figures.cost is not None
         assert not any(exchange.task.startswith("reasoning") for exchange in host.exchanges)
     assert compare(replay=report.to_json(), registry=unknown).to_json() == report.to_json()
+
+
+class Uncounted:
+    """A transport that leaves the counts of the output out of what it reads."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def send(self, plan: Any) -> Any:
+        status, headers, body = self.inner.send(plan)
+        data = b"".join(body).replace(b'"completion_tokens"', b'"other_tokens"')
+        return status, headers, iter([data])
+
+
+def test_a_host_that_does_not_count_its_output_has_no_cost(registry: Registry) -> None:
+    transport = Uncounted(simulated_transport(registry, make_tasks(3, 4, most_tokens=9000)))
+    report = run(registry, turns=4, transports={"away/m": transport})
+    home, away = report.figures
+    assert home.cost is not None
+    assert away.cost is None
 
 
 def test_a_call_that_was_left_in_the_text_is_counted_apart(registry: Registry) -> None:
