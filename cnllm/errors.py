@@ -136,7 +136,12 @@ class CnllmError(Exception):
 
     @property
     def costs(self) -> tuple[Cost | None, ...]:
-        """Return the costs of what may be charged for the call, failed attempts included; None is unknown."""
+        """Return the costs of what may be charged for the call, failed attempts included; None is unknown.
+
+        Where the error ended a tool loop after a step, it is the cost of the whole loop.
+        """
+        if self.run is not None and self.run.steps:
+            return (self.run.cost,)
         if self.reply is not None and self.meaning.charged:
             return (self.reply.cost,)
         return (*self.attempt_costs, *((None,) if self._own_meaning().charged else ()))

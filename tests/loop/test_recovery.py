@@ -128,6 +128,22 @@ LOST = [reply("", reasoning_content="Hm.", finish="tool_calls")]
 REFUSED = [refused(400)]
 
 
+@pytest.mark.parametrize("steps", [0, 1])
+def test_an_error_has_the_cost_of_the_tries_and_of_the_steps_before_it(client: Loops, verb: str, steps: int) -> None:
+    empty = EMPTY if verb == "run" else [stream(delta(finish="stop"), usage(), DONE)]
+    asked = turns(verb, [("now", "{}")])[:steps]
+    with Peer(says_whole("Noon."), *asked, empty, EMPTY, REFUSED) as peer:
+        model = cnllm.Registry.load().resolve("deepseek/deepseek-flash", base_url=peer.url)
+        each = client.call(model).cost
+        with pytest.raises(cnllm.BadRequest) as caught:
+            ran(client, verb, model, tools=[now])
+    error = caught.value
+    assert each is not None
+    assert error.cost == error.run.cost
+    assert error.cost is not None
+    assert (error.cost.amount, error.meaning.charged) == (each.amount * (steps + 2), True)
+
+
 def test_a_reply_taken_again_is_delivered_though_what_followed_it_failed(client: Loops) -> None:
     empty = [stream(delta(finish="stop"), usage(), DONE)]
     with Peer(empty, LOST, REFUSED) as peer:

@@ -281,12 +281,20 @@ class Loop:
         reply: Reply | None = None
         try:
             reply = yield from self._usable_reply()
+        except CnllmError as error:
+            self.lost_costs += self._step_costs()
+            others = self._step_costs(error)
+            self._calls = []
+            error.add_attempts(others)
+            raise
         finally:
             if reply is None:
-                self.lost_costs += [cost for call in self._calls for cost in _costs(call)]
-        if reply is None or len(self._calls) == 1:
-            return reply
-        return replace(reply, cost=sum_costs([cost for call in self._calls for cost in _costs(call)]))
+                self.lost_costs += self._step_costs()
+        return reply if reply is None or len(self._calls) == 1 else replace(reply, cost=sum_costs(self._step_costs()))
+
+    def _step_costs(self, without: CnllmError | None = None) -> list[Cost | None]:
+        """Return the costs of the calls of the model in this step, except that of one that failed."""
+        return [cost for call in self._calls if call is not without or call is None for cost in _costs(call)]
 
     def _usable_reply(self) -> Generator[Any, Any, Reply | None]:
         """Return a reply that the loop can continue from; None where the run was cancelled."""
