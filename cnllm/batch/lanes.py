@@ -17,8 +17,10 @@ from cnllm.batch.identity import plan_identity
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
+from cnllm.client.runs import with_run_totals
 from cnllm.engine.decode.error_body import delay_from_field
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.flags import RateHeaders, Rates
 from cnllm.registry.model import Model
@@ -53,10 +55,14 @@ class Lane(Struct, eq=False):
         return self.client.prepare(self.model, messages, stream=False, **options)
 
     async def run_loop(self, messages: Any, options: Mapping[str, Any], loop_options: Mapping[str, Any]) -> Reply[Any]:
-        """Run a tool loop, and return its last reply with the usage and the cost of all its steps."""
-        run = await self.client.run(self.model, messages, **options, **loop_options)
-        reply = run.reply
-        return replace(reply, usage=run.usage, cost=run.cost)
+        """Run a tool loop, and return its last reply with the usage, the cost and the notes of all its steps."""
+        try:
+            run = await self.client.run(self.model, messages, **options, **loop_options)
+        except CnllmError as error:
+            if error.run is not None and error.run.steps:  # they are paid
+                error.reply = with_run_totals(error.run, error.reply or error.run.reply)
+            raise
+        return with_run_totals(run, run.reply)
 
 
 class ObservedTransport(Struct, frozen=True):

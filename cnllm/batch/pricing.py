@@ -9,7 +9,7 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.worst_case import added_input, assume_price, output_bound, reply_cost, worst_case
+from cnllm.estimates.worst_case import added_input, assume_price, counted_cost, output_bound, worst_case
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -71,11 +71,17 @@ class RequestPrice(Struct):
         if added is not None and (self.added is None or added > self.added):
             self.added = added
 
-    def paid(self, reply: Reply) -> int | None:
-        """Return what a reply cost, in units; None where that is unknown."""
+    def paid(self, reply: Reply, reserved: int | None) -> int | None:
+        """Return what a reply cost, in units; None where what was reserved counts."""
         has_bill = reply.cost is not None and reply.cost.currency == self.currency  # of the endpoint itself
         cost = reply.cost if self.assumed is None or has_bill else cost_of_reply(reply, self.assumed)
-        return reply_cost(cost, self.currency)
+        return counted_cost(cost, self.currency, reserved)
+
+    def paid_for_failure(self, error: CnllmError, reserved: int | None) -> int | None:
+        """Return what a request cost that failed, in units; None where what was reserved counts."""
+        if not error.meaning.charged:
+            return 0
+        return None if self.assumed is not None else counted_cost(error.cost, self.currency, reserved)
 
     def price_of(self, plan: Plan) -> Price | None:
         """Return the price of a request's tokens."""

@@ -264,6 +264,9 @@ class Runner:
         """Return the next request and where it goes; None where none may be sent now."""
         if not self._ready or self.stopped is not None:
             return None
+        if not self._budget.has_room(0):  # an answer cost more than its worst case
+            self._stop("cap", self._budget.refusal(self._ready[0].reserved))
+            return None
         now, best, soonest = time.monotonic(), None, None
         for lane in self._lanes:
             if lane.closed is not None:
@@ -335,7 +338,7 @@ class Runner:
             self._tally.refusal(now)
         if attempt.next == "close":
             self._close_lane(lane, attempt.outcome)
-            if attempt.cost is None:
+            if attempt.cost != 0:
                 self._charge(job, attempt)
         if attempt.next in ("wait", "close"):
             self._ready.appendleft(job)

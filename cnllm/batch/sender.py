@@ -70,7 +70,13 @@ class Sender:
         self._retries.answer()
         seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
         return AttemptResult(
-            "accepted", "finish", outcome, self.price.paid(reply), seconds, reply, tokens=_tokens_of(reply)
+            "accepted",
+            "finish",
+            outcome,
+            self.price.paid(reply, request.reserved),
+            seconds,
+            reply,
+            tokens=_tokens_of(reply),
         )
 
     async def _ask(self, request: RowRequest, lane: Lane) -> Reply:
@@ -98,7 +104,7 @@ class Sender:
             request.failures += not is_lost
             if request.failures < self._attempts and (is_lost or self._retries.take()):
                 following = "retry"
-        cost = None if meaning.charged else 0
+        cost = self.price.paid_for_failure(error, request.reserved)
         return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
 
 

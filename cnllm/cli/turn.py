@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
     from cnllm.registry.model import Model
-    from cnllm.types import Message, Note, Reply, Step
+    from cnllm.types import Message, Reply, Step
 
 __all__ = ["ONLY_THINKING", "TurnResult", "exit_status", "is_only_reasoning", "report_ending", "run_turn"]
 
@@ -84,10 +84,10 @@ def _turn_result(run: Run, offset: int, error: BaseException | None) -> TurnResu
     if last is None and (run.steps or isinstance(error, KeyboardInterrupt)):
         with suppress(CnllmError):
             last = run.reply
-    if last is not None and run.steps:
-        notes: dict[str, Note] = {str(n): n for s in run.steps for n in (*s.reply.notes, *s.notes)}
-        notes |= {str(n): n for n in last.notes}
-        last = msgspec.structs.replace(last, usage=run.usage, cost=run.cost, notes=list(notes.values()))
+    if last is not None:
+        from cnllm.client.runs import with_run_totals
+
+        last = with_run_totals(run, last)
     return TurnResult(last, run.messages[offset:], run.stopped, error)
 
 

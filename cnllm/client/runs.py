@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import LoopEnded, ToolEnded, Watch, watch_call
@@ -47,7 +48,7 @@ from cnllm.types.totals import sum_costs, total_usage
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["LoopSettings", "RunSetup", "RunState", "loop_stopped_error", "prepare_loop"]
+__all__ = ["LoopSettings", "RunSetup", "RunState", "loop_stopped_error", "prepare_loop", "with_run_totals"]
 
 
 def check_seconds(name: str, value: Any) -> None:
@@ -379,6 +380,15 @@ def _forced_choice(choice: Any) -> str | None:
     except (TypeError, ValueError):
         return None  # the request refuses it
     return name or ("required" if kind == "required" else None)
+
+
+def with_run_totals(run: RunState, reply: Reply) -> Reply:
+    """Return the last reply of a run with the usage, the cost and the notes of all its steps."""
+    if not run.steps:
+        return reply
+    notes = {str(note): note for step in run.steps for note in (*step.reply.notes, *step.notes)}
+    notes |= {str(note): note for note in reply.notes}
+    return replace(reply, usage=run.usage, cost=run.cost, notes=list(notes.values()))
 
 
 def loop_stopped_error(run: RunState) -> LoopStopped:

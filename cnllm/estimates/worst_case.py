@@ -31,11 +31,11 @@ __all__ = [
     "WorstCase",
     "added_input",
     "assume_price",
+    "counted_cost",
     "input_bound",
     "output_bound",
     "quote",
     "quote_route",
-    "reply_cost",
     "settled_cost",
     "worst_case",
     "worst_cost",
@@ -112,21 +112,21 @@ def assume_price(plan: Plan, price: Price) -> Plan:
 
 
 def settled_cost(worst: WorstCase, reply: Reply | None) -> int | None:
-    """Return the most that a reply can have cost in units, None where nothing bounds it.
+    """Return what a reply counts for in units, None where the worst case of its request does; see `counted_cost`."""
+    return None if reply is None else counted_cost(reply.cost, worst.currency, worst.cost)
 
-    What is certain counts where it is more than the worst case of the request: several attempts may have been charged.
+
+def counted_cost(cost: Cost | None, currency: str | None, reserved: int | None) -> int | None:
+    """Return the most that a request can have cost in units, None where nothing bounds it in this currency.
+
+    What is certain counts where it is more than was `reserved`: several attempts may have been charged.
     """
-    if reply is None:
+    if cost is None or cost.currency != currency:
         return None
-    cost, most = reply.cost, reply_cost(reply.cost, worst.currency)
-    if most is None and worst.cost is not None and cost is not None and cost.currency == worst.currency:
-        return units if (units := units_of(cost.amount)) > worst.cost else None
-    return most
-
-
-def reply_cost(cost: Cost | None, currency: str | None) -> int | None:
-    """Return the most that a reply can have cost in units, None where nothing bounds it in this currency."""
-    return None if cost is None or cost.currency != currency or cost.at_most is None else units_of(cost.at_most)
+    if cost.at_most is not None:
+        return units_of(cost.at_most)
+    certain = units_of(cost.amount)
+    return certain if reserved is not None and certain > reserved else None
 
 
 def worst_cost(

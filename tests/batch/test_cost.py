@@ -15,7 +15,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 
 from .stub import Answer, Stub, error, reply, stub
-from .support import PRICE, prompts, rows, run
+from .support import PRICE, lines, prompts, rows, run
 
 ANSWER = Decimal(10 * 2 + 5 * 8) / 1_000_000  # what a row costs at the stub, in CNY
 EXPENSIVE = Decimal(10 * 2 + 1000 * 8) / 1_000_000  # what one of the longest replies costs
@@ -116,6 +116,52 @@ def test_the_steps_of_a_tool_loop_that_fails_are_counted(tmp_path: Path) -> None
         assert (report.done, report.failed) == (0, 1)
         assert report.cost is not None
         assert report.cost >= ANSWER, "its first step was answered"
+
+
+def looks(number: int) -> Answer:
+    """A reply with one call of `look`."""
+    body = reply("")
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": f'{{"hour": {number}}}'}}
+    body["choices"][0] |= {"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    return 200, body, {}
+
+
+@pytest.mark.parametrize("end", ["max_steps", "refused"])
+def test_a_tool_loop_that_fails_costs_what_its_steps_cost(tmp_path: Path, end: str) -> None:
+    def look(hour: int) -> str:
+        """Look out of the window."""
+        return f"rain at {hour}"
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (400, error("no"), {}) if end == "refused" and len(server.log) == 3 else looks(len(server.log))
+
+    with stub(rule=rule) as server:
+        steps = 3 if end == "max_steps" else 2
+        settings: dict[str, Any] = {"flags": PRICE, "tools": [look], "max_steps": 3}
+        first = run(server, tmp_path, rows(tmp_path, prompts(1)), **settings)
+        assert (first.failed, first.cost) == (1, ANSWER * steps)
+        (line,) = lines(tmp_path)
+        assert line["error"]["type"] == ("LoopStopped" if end == "max_steps" else "BadRequest")
+        assert Decimal(line["reply"]["cost"]["amount"]) == ANSWER * steps, "not that of its last step alone"
+        assert line["reply"]["usage"]["total"] == 15 * steps
+        (tmp_path / "out.jsonl.state").unlink()
+        again = run(server, tmp_path, rows(tmp_path, prompts(1)), **settings)
+        assert (again.asked, again.cost) == (0, first.cost)
+
+
+def test_a_certain_cost_above_the_reservation_is_charged(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        body = reply("ok")
+        body["usage"] = {"prompt_tokens": 1_000_000}  # nobody says how long the answer was
+        return 200, body, {}
+
+    flags = 'price = { currency = "CNY", input = 2.0, output = 8.0 }'
+    with stub(rule=rule) as server:
+        report = run(
+            server, tmp_path, prompts(5), flags=flags, max_cost="3.5", assume_output=100, currency="CNY", concurrency=1
+        )
+        assert (report.done, report.stop_kind) == (2, "cap")
+        assert report.cost == 2 * len(server.log) == 4
 
 
 def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:

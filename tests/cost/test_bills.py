@@ -87,7 +87,7 @@ def test_a_bill_is_the_same_figure_everywhere(name: str, made: Made, arithmetic:
         currency = reply.cost.currency if reply.cost is not None else "USD"
         charged = settled_cost(WorstCase(name, None, None, currency), reply)
         assert charged == (None if figure is None or figure[2] is None else units_of(figure[2])), way
-        assert RequestPrice(currency, None).paid(reply) == charged, way
+        assert RequestPrice(currency, None).paid(reply, None) == charged, way
 
 
 def test_the_logs_have_the_same_sums(tmp_path: Path) -> None:

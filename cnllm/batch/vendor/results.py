@@ -246,7 +246,7 @@ class ResultCollector:
                 answer = RowAnswer(None, False, state)
             else:
                 answer = read_answer(result, job, self._session.settings.unsure)
-            cost = self._cost_of(answer)
+            cost = self._cost_of(answer, waiting.cost)
             self._budget.settle(waiting.cost, cost)
             if answer.cost is not False:
                 paid.append((job.prepared.plan, answer))
@@ -282,11 +282,11 @@ class ResultCollector:
             for plan, answer in paid:
                 recorder.record_reply(plan, answer.cost, answer.reason)
 
-    def _cost_of(self, answer: RowAnswer) -> int | None:
+    def _cost_of(self, answer: RowAnswer, reserved: int | None) -> int | None:
         """Return what a row cost, in units; None where the worst case counts."""
         if answer.cost is False:
             return 0
-        return self._context.price.paid(answer.cost) if isinstance(answer.cost, Reply) else None
+        return self._context.price.paid(answer.cost, reserved) if isinstance(answer.cost, Reply) else None
 
     def _count(self, answer: RowAnswer, notes: Sequence[Note]) -> None:
         """Count a row whose line is on the disk."""
