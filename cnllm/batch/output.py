@@ -51,10 +51,12 @@ FAULT = "BadRow"
 
 
 class LineCost(Struct, frozen=True):
-    """The cost in a line."""
+    """The cost in a line. Of one that is not `complete`, `at_most` is the bound, None where nothing bounds it."""
 
     amount: str
     currency: str
+    complete: bool = True
+    at_most: str | None = None
 
 
 class LineReply(Struct, frozen=True):

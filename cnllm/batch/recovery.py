@@ -99,21 +99,21 @@ def _state_of(line: Line) -> int:
 def _line_cost(line: Line, spent: Spent, reserved: int | None, currency: str | None) -> int | None:
     """Return the cost of a line in units, and add it to what was spent.
 
-    Of a line without a cost, and of one whose tokens nobody counted, the reserved amount counts, unless the endpoint
-    refused the request.
+    Of a line without a cost, and of one whose tokens nobody counted or whose cost nothing bounds, the reserved amount
+    counts, unless it is less than what is certain, or the endpoint refused the request.
     """
     if line.from_cache:
         return 0
     cost = line.reply.cost if line.reply is not None else None
-    units = None
     if cost is not None:
+        is_bounded = cost.complete or cost.at_most is not None
         try:
-            units = units_of(Decimal(cost.amount))
+            units = units_of(Decimal(cost.at_most or cost.amount))
         except InvalidOperation:
             return None
-    if cost is not None and units is not None and (units or not reserved):
-        spent[cost.currency] = spent.get(cost.currency, 0) + units
-        return units
+        if units >= (reserved or 0) or (is_bounded and units):
+            spent[cost.currency] = spent.get(cost.currency, 0) + units
+            return units if is_bounded or reserved else None
     if line.error is not None and (line.error.status or 0) >= 400:
         return 0
     if reserved and currency is not None:

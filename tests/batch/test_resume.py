@@ -255,6 +255,26 @@ def test_a_line_that_the_state_does_not_know_yet_costs_what_it_says_or_what_was_
         assert (again.done, again.failed, again.cost) == (2, 1, first.cost + Decimal("0.001") + answer)
 
 
+@pytest.mark.parametrize("is_bounded", [True, False])
+def test_a_line_with_a_lower_bound_counts_for_the_most_that_it_can_cost(tmp_path: Path, is_bounded: bool) -> None:
+    """A crash came between the line and the state."""
+    half = reply("re: p0", prompt_tokens_details={"cached_tokens": 4})  # type: ignore[arg-type]
+    if not is_bounded:
+        del half["usage"]["completion_tokens"], half["usage"]["total_tokens"]
+    source, out = rows(tmp_path, prompts(1)), tmp_path / "out.jsonl"
+    with stub(rule=lambda prompt, server: (200, half, {})) as server:
+        first = run(server, tmp_path, source, flags=PRICE)
+        cost = lines(tmp_path)[0]["reply"]["cost"]
+        assert first.cost is not None
+        assert (cost["complete"], cost["at_most"] is None) == (False, not is_bounded)
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state")) as db:
+            db.execute("UPDATE rows SET state = 0, cost = 1000000, attempts = 0, place = NULL, length = NULL")
+            db.commit()
+        out.write_bytes(out.read_bytes() + b"\n")
+        again = run(server, tmp_path, source, flags=PRICE)
+        assert (again.asked, again.cost) == (0, first.cost + (first.cost if is_bounded else Decimal("0.001")))
+
+
 def test_the_copy_of_the_failures_goes_with_the_last_of_them_and_the_mode_of_the_output_stays(tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return (503, error("busy"), {}) if prompt == "p1" and len(server.log) < 4 else None
