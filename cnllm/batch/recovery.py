@@ -15,6 +15,7 @@ __all__ = ["Spent", "output_facts", "recover", "state_path"]
 Spent = dict[str, int]
 """Money that was spent, in units by currency."""
 
+_LARGEST_NUMBER = 2**63 - 1  # of SQLite
 _FOREIGN = "UPDATE rows SET key=NULL, setting=NULL, identity=?, cost=? WHERE seq=?"
 _INSERT = (
     "INSERT INTO rows (seq, id, number, key, identity, setting, state, place, length, cost, attempts) "
@@ -67,7 +68,8 @@ def _read_again(output: Output, state: BatchState, spent: Spent, written: int | 
         known = state.find(digest)
         if known is None:
             seq += 1
-            number = line.line or (line.id if isinstance(line.id, int) else 0)
+            is_number = isinstance(line.id, int) and 0 <= line.id <= _LARGEST_NUMBER
+            number = line.line or (line.id if is_number else 0)  # a row without an id is named by its line
             cost = _line_cost(line, spent, None, currency)
             state.execute(_INSERT, seq, digest, number, identity, _state_of(line), place, length, cost, line.attempts)
             continue

@@ -222,6 +222,17 @@ def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
     assert set(texts(tmp_path)) == {f"r{n}" for n in range(6)}
 
 
+def test_without_its_state_ids_may_be_any_whole_numbers(tmp_path: Path) -> None:
+    ids = [-1, 0, 2**63, 10**30]
+    source = rows(tmp_path, [{"id": id, "prompt": f"p{id}"} for id in ids])
+    with stub() as server:
+        run(server, tmp_path, source)
+        (tmp_path / "out.jsonl.state").unlink()
+        report = run(server, tmp_path, source)
+        assert (report.done, report.asked) == (4, 0)
+    assert sorted(line["id"] for line in lines(tmp_path)) == ids
+
+
 def test_each_line_of_a_row_was_paid(tmp_path: Path) -> None:
     source, out = rows(tmp_path, prompts(5)), tmp_path / "out.jsonl"
     with stub() as server:
