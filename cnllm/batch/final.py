@@ -31,9 +31,14 @@ def errors_path(out: Path) -> Path:
 def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]:
     """Remove lines of rows that have a newer one, order the lines, and copy the failures. Return what to tell.
 
-    Where the disk has no room for a second copy of the output, the output stays as it is.
+    Where the disk has no room for a second copy of the output, the output stays as it is. Raises `CnllmError` where
+    another program has taken the output away or changed it.
     """
     messages = []
+    output.require_whole()
+    if not output.path.exists():
+        _restore(output, state)
+        messages.append(f"{output.path} was removed or renamed while the batch ran; it was written anew")
     try:
         if order:
             _rewrite(output, state, "number, seq")
@@ -50,6 +55,17 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
     except OSError as error:
         messages.append(f"{errors_path(output.path)}: {error.strerror}")
     return messages
+
+
+def _restore(output: Output, state: BatchState) -> None:
+    """Write the output anew where its name is gone. Raises `CnllmError` where that is not possible."""
+    try:
+        _rewrite(output, state, "place")
+    except OSError as error:
+        raise CnllmError(
+            f"{output.path} was removed or renamed while the batch ran, and cannot be written anew: {error.strerror}",
+            hint="put the file back, then run the same command again: it asks what is missing",
+        ) from error
 
 
 def _rewrite(output: Output, state: BatchState, order: str) -> None:

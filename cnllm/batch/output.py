@@ -131,6 +131,7 @@ class Output:
 
         Where the disk is full nothing of them stays.
         """
+        self.require_whole()
         *places, end = accumulate(map(len, lines), initial=self.size)
         data = b"".join(lines)
         try:
@@ -146,6 +147,22 @@ class Output:
             ) from error
         self.size = end
         return places
+
+    def require_whole(self) -> None:
+        """Raise `CnllmError` where another program has cut the file off, or has put another one in its place.
+
+        One that was removed is written anew at the end of the run.
+        """
+        own = os.fstat(self._file)
+        try:
+            is_replaced = not os.path.samestat(own, self.path.stat())
+        except FileNotFoundError:
+            is_replaced = False
+        if is_replaced or own.st_size < self.size:
+            raise CnllmError(
+                f"another program has {'replaced' if is_replaced else 'cut off'} {self.path} while the batch ran",
+                hint="put the file back, then run the same command again: it asks what is missing",
+            )
 
     def truncate(self, size: int) -> None:
         """Cut the file off after so many bytes."""

@@ -539,6 +539,43 @@ def test_ctrl_c_once_waits_and_twice_does_not(tmp_path: Path) -> None:
     assert len(texts(tmp_path)) == 50
 
 
+@pytest.mark.parametrize("what", ["removed", "renamed", "replaced", "cut off"])
+def test_an_output_that_is_taken_away_loses_no_answer_in_silence(tmp_path: Path, what: str) -> None:
+    out, other = tmp_path / "out.jsonl", tmp_path / "other.jsonl"
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        if prompt == "p5" and server.received["p5"] == 1 and "p6" not in server.received:
+            if what in ("renamed", "replaced"):
+                out.rename(other)
+            if what == "removed":
+                out.unlink()
+            elif what == "replaced":
+                out.write_text("notes\n")
+            elif what == "cut off":
+                out.write_bytes(b"")
+        return None
+
+    source = rows(tmp_path, prompts(10))
+    with stub(rule=rule) as server:
+        if what in ("removed", "renamed"):
+            report = run(server, tmp_path, source, concurrency=1)
+            assert (report.done, report.messages) == (
+                10,
+                (f"{out} was removed or renamed while the batch ran; it was written anew",),
+            )
+        else:
+            with pytest.raises(CnllmError, match=f"another program has {what} {out}"):
+                run(server, tmp_path, source, concurrency=1)
+        if what == "replaced":
+            assert out.read_text() == "notes\n"
+            assert "\n" in other.read_text()
+            other.replace(out)
+        report = run(server, tmp_path, source)
+        assert (report.done, report.failed) == (10, 0)
+        assert len(server.log) == 10 or what in ("replaced", "cut off")
+    assert sorted(texts(tmp_path)) == sorted(f"r{n}" for n in range(10))
+
+
 def test_a_hard_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     source, out, link = rows(tmp_path, prompts(3)), tmp_path / "out.jsonl", tmp_path / "link.jsonl"
