@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import format_units
-from cnllm.estimates.worst_case import WorstCase, assume_price, output_bound, settled_cost, worst_case
+from cnllm.estimates.worst_case import WorstCase, assume_price, counted_cost, output_bound, worst_case
 from cnllm.gateway.access import OPEN, Access, digest
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
@@ -29,7 +29,7 @@ from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
 from cnllm.gateway.model_names import ModelNames, narrow_route
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
-from cnllm.types import Reply
+from cnllm.types import Cost, Reply
 from cnllm.types.policy import Fallback
 
 __all__ = [
@@ -198,8 +198,8 @@ class Admission:
         """Reserve what a request of a key with limits may use, and charge what it used.
 
         Without a reply everything that was reserved is charged, because the endpoint may charge it; unless the error
-        shows that the request was not sent, or that the endpoint refused it, or the client left before it was sent
-        again.
+        names another cost, or shows that the request was not sent, or that the endpoint refused it, or the client left
+        before it was sent again.
         """
         call = Admitted()
         limits = [record.tpm for record in rights.records]
@@ -222,11 +222,12 @@ class Admission:
 
         if any(record.budgets for record in rights.records):
             call.reserve_more = reserve_more
-        is_charged = True
+        is_charged, failed = True, None
         try:
             yield call
         except CnllmError as error:
             is_charged = call.reply is not None or bool(error.meaning.charged)
+            failed = error.cost
             raise
         except BaseException:
             is_charged = call.reply is not None or call.is_charged()
@@ -235,7 +236,7 @@ class Admission:
             if is_charged:
                 if more and worst.cost is not None:
                     worst = replace(worst, cost=worst.cost + len(more) * (attempt_cost or 0))
-                cost, used = self._charge(call.reply, tokens, plan, worst, rights, is_alone=not more)
+                cost, used = self._charge(call.reply, failed, tokens, plan, worst, rights, is_alone=not more)
                 reservations.settle(cost, used)
                 for made in more:
                     if cost is None:
@@ -247,17 +248,28 @@ class Admission:
                     made.release()
 
     def _charge(
-        self, reply: Reply | None, tokens: int, plan: Plan, worst: WorstCase, rights: Rights, *, is_alone: bool
+        self,
+        reply: Reply | None,
+        failed: Cost | None,
+        tokens: int,
+        plan: Plan,
+        worst: WorstCase,
+        rights: Rights,
+        *,
+        is_alone: bool,
     ) -> tuple[int | None, int | None]:
         """Return what a request cost, in units, and its tokens; None for what is not known.
 
-        Where requests that may be charged went before (not `is_alone`), an assumed price of the reply is not all.
+        `failed` is the cost of a request without a reply. Where requests that may be charged went before (not
+        `is_alone`), an assumed price of the reply is not all.
         """
+        cost = failed
+        if reply is not None:
+            cost = (rights.with_price(reply, plan.flags.price) if is_alone else reply).cost
+        units = 0 if self.simulate else counted_cost(cost, worst.currency, worst.cost)
         if reply is None or reply.finish in ("cut", "error"):  # a reply that broke off has incomplete counts
-            return 0 if self.simulate else None, None
-        priced = rights.with_price(reply, plan.flags.price) if is_alone else reply
-        cost = 0 if self.simulate else settled_cost(worst, priced)
-        return cost, _tokens_of(reply, tokens)
+            return units, None
+        return units, _tokens_of(reply, tokens)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:
         """Return the keys and the teams of the book with what they have used, for the operator."""

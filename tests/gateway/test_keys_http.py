@@ -370,6 +370,14 @@ def test_a_client_that_leaves_while_a_refused_request_waits_pays_nothing(
         assert "cnllm_cost_unknown_total{" not in metrics
 
 
+def test_what_a_cut_reply_has_certainly_cost_is_charged_above_its_reservation(tmp_path: Path) -> None:
+    counts = {"usage": {"prompt_tokens": 1_000_000}}
+    with setting(tmp_path, Answer([{"content": "one"}], cut=True, beside=counts)) as here:
+        key = here.key(budgets={"CNY": cny("10")})
+        here.send(key, requests(stream=True)["openai-chat"])
+        assert here.settled(1).spent["CNY"] >= cny("2")
+
+
 def test_a_lost_request_is_sent_again_only_where_the_budget_has_room(tmp_path: Path) -> None:
     """The endpoint may have charged each of them."""
     with setting(tmp_path, Answer(lost=True), attempts=3) as here:
