@@ -126,12 +126,16 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
         import anyio
 
         begin = partial(self._begin_call, effect)
-        if self._held is not None:  # its servers may have to start
-            setup = await self._unless_cancelled(run_in_thread, begin)
-            if self._loop.cancelled:
-                return
-        else:
-            setup = begin()
+        try:
+            if self._held is not None:  # its servers may have to start
+                setup = await self._unless_cancelled(run_in_thread, begin)
+                if self._loop.cancelled:
+                    return
+            else:
+                setup = begin()
+        except CnllmError as error:  # nothing was sent
+            self._outcome = error
+            return
         runner = AsyncCallRun(setup)
         events = single_events(runner.batches())
         try:

@@ -96,7 +96,10 @@ class Run(RunState[Answer_co], Closing):
 
     def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
         """Call the model in its own thread, so that the wait for it can end at any time."""
-        runner = CallRun(self._begin_call(effect))
+        try:
+            runner = CallRun(self._begin_call(effect))
+        except CnllmError as error:  # nothing was sent
+            return error
         queue, context = self._queue, contextvars.copy_context()
         outcome: Any = None
 

@@ -144,6 +144,19 @@ def test_an_error_has_the_cost_of_the_tries_and_of_the_steps_before_it(client: L
     assert (error.cost.amount, error.meaning.charged) == (each.amount * (steps + 2), True)
 
 
+def test_a_step_that_cannot_be_sent_costs_nothing(client: Loops, verb: str) -> None:
+    def leave() -> Any:
+        return client._client.close()
+
+    with Peer(says_whole("Noon."), turns(verb, [("leave", "{}")])[0]) as peer:
+        model = cnllm.Registry.load().resolve("deepseek/deepseek-flash", base_url=peer.url)
+        each = client.call(model).cost
+        with pytest.raises(cnllm.ClientClosed) as caught:
+            ran(client, verb, model, tools=[leave])
+    run = caught.value.run
+    assert (run.cost, run.stopped, len(run.steps)) == (each, "error", 1)
+
+
 def test_a_reply_taken_again_is_delivered_though_what_followed_it_failed(client: Loops) -> None:
     empty = [stream(delta(finish="stop"), usage(), DONE)]
     with Peer(empty, LOST, REFUSED) as peer:
