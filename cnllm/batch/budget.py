@@ -11,9 +11,6 @@ from cnllm.estimates.money import format_units
 __all__ = ["RetryBudget", "RunBudget"]
 
 _RETRY_SHARE, _RETRY_RESERVE = 0.1, 20.0
-_UNBOUNDED = (
-    "the most that a request can cost is not known, so --max-cost cannot be held: give --max-tokens or --assume-output"
-)
 
 
 class RunBudget:
@@ -49,7 +46,10 @@ class RunBudget:
     def refusal(self, units: int | None) -> str:
         """Return why a request has no room, and never will."""
         if units is None:
-            return _UNBOUNDED
+            return (
+                f"the most that a request can cost is not known in {self.currency}, so --max-cost cannot be held: give "
+                f"--max-tokens or --assume-output, and name no model without a price in {self.currency}"
+            )
         self.wanted = units
         return (
             f"the rest does not fit below the cap: {format_units(self.spent_units)} {self.currency} is spent, and the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import DONE, Record
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CannotSend, CnllmError, UnknownModel
 from cnllm.types import Note
 
@@ -22,14 +23,16 @@ __all__ = ["Job", "JobMaker", "RowRequest"]
 class RowRequest(Struct, eq=False):
     """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
 
-    `prepared` is the call, until it is sent. `reserved` is the most that the request can cost, in units; None is
-    unknown; `added` is the input that was taken for it to be added by the endpoint, -1 before it is estimated.
+    `prepared` is the call, until it is sent. `elsewhere` are the requests that the lanes of other models may send for
+    it. `reserved` is the most that the request can cost, in units; None is unknown; `added` is the input that was taken
+    for it to be added by the endpoint, -1 before it is estimated.
     """
 
     messages: Any = None
     options: dict[str, Any] = {}
     lane: Lane | None = None
     prepared: Any = None
+    elsewhere: Sequence[Sequence[Plan]] = ()
     identity: bytes | None = None
     added: int | None = -1
     reserved: int | None = None
@@ -57,7 +60,8 @@ class RowRequest(Struct, eq=False):
         if self.prepared is None or self.added == price.added:
             return
         self.added = price.added
-        self.reserved = price.cost_of(self.prepared.plan)
+        costs = [price.cost_of_all(plans) for plans in (self.prepared.possible_plans(), *self.elsewhere)]
+        self.reserved = None if None in costs else max(cost for cost in costs if cost is not None)
         self.tokens = price.tokens_of(self.prepared.plan)
 
 
@@ -87,6 +91,8 @@ _MOST_MODELS = 20
 class JobMaker(Struct, eq=False):
     """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line.
 
+    `lane` prepares the requests; `others` are the lanes of other models, which may send them, too.
+
     `row_models` are the first models that rows name. A batch asks its own.
     """
 
@@ -95,6 +101,7 @@ class JobMaker(Struct, eq=False):
     options: Mapping[str, Any]
     price: RequestPrice
     cache: AnswerCache | None
+    others: Sequence[Lane] = ()
     doubled: Mapping[int, str] = {}
     row_models: set[str] = set()
 
@@ -129,8 +136,16 @@ class JobMaker(Struct, eq=False):
             job.notes = (*content.notes, *job.prepared.plan.notes)  # the reply has those of another row
             job.outcome, job.prepared = Outcome(DONE, None, None, reply), None
         else:
+            job.elsewhere = [self._plans_at(lane, job) for lane in self.others]
             job.estimate(self.price)
         return job
+
+    def _plans_at(self, lane: Lane, job: Job) -> Sequence[Plan]:
+        """Return the requests that another lane may send for a row; none where it cannot send it."""
+        try:
+            return lane.prepare(job.messages, job.options).possible_plans()
+        except CnllmError:
+            return ()
 
 
 def _sentence(error: CnllmError) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -40,11 +42,17 @@ class RequestPrice(Struct):
     learns: bool = False
     added: int | None = None
 
+    def cost_of_all(self, plans: Sequence[Plan]) -> int | None:
+        """Return the most that several requests can cost together, in units; None where that is unknown."""
+        costs = [self.cost_of(plan) for plan in plans]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
     def cost_of(self, plan: Plan) -> int | None:
-        """Return the most that a request can cost, in units; None where that is unknown."""
-        if self.currency is None:
+        """Return the most that a request can cost, in units; None where that is unknown, or in another currency."""
+        own = _known_price(plan.flags.price)
+        if self.currency is None or (own is not None and own.currency != self.currency):
             return None
-        if self.assumed is not None:
+        if self.assumed is not None and own is None:
             plan = assume_price(plan, self.assumed)
         if self.assumed_output is not None and output_bound(plan) is None:
             plan = replace(plan, max_output=self.assumed_output)
@@ -92,6 +100,11 @@ class RequestPrice(Struct):
         return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or TYPICAL_OUTPUT, TYPICAL_OUTPUT)
 
 
+def _known_price(price: Price | None) -> Price | None:
+    """Return a price by which a request can be counted; None for one that lacks a part."""
+    return None if price is None or None in (price.currency, price.input, price.output) else price
+
+
 def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against.
 
@@ -100,9 +113,9 @@ def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     steps = settings.max_steps or 1
     if settings.simulate and settings.max_cost is None:
         return RequestPrice(None, None)
-    known, assumed, reserved = model.flags.price, settings.assume_price, None
+    known, assumed, reserved = _known_price(model.flags.price), settings.assume_price, None
     currency = None if assumed is None else assumed.currency or settings.currency
-    if known is not None and None not in (known.currency, known.input, known.output):
+    if known is not None:
         reserved = assumed if currency == known.currency else None
         assumed, currency = known if settings.simulate else None, known.currency
     learns = settings.max_cost is not None

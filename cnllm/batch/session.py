@@ -154,7 +154,8 @@ class BatchSession:
         )
         self.number = state.setting(self.setting.fingerprint, self.setting.parts)
         state.set_facts(currency=self.price.currency, simulated=settings.simulate)
-        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache)
+        others = {other.model.name: other for other in self.lanes if other.model.name != lane.model.name}
+        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache, tuple(others.values()))
         self.comparison = self._compare()
         self.jobs.doubled = self.comparison.doubled
         if self.vendor is not None:

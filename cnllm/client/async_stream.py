@@ -176,6 +176,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         """Return the request, with a note for every change."""
         return self._runner.call.plan
 
+    def possible_plans(self) -> list[Plan]:
+        """Return the requests that the call may send: one, or that of each model of a route."""
+        return self._runner.call.possible_plans()
+
     @property
     def reply(self) -> Reply[Answer_co]:
         """Return the reply, once all events have been read.

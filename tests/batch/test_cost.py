@@ -164,6 +164,29 @@ def test_a_certain_cost_above_the_reservation_is_charged(tmp_path: Path) -> None
         assert report.cost == 2 * len(server.log) == 4
 
 
+@pytest.mark.parametrize("way", ["fallback", "models"])
+@pytest.mark.parametrize("currency", ["CNY", "USD"])
+def test_a_cap_holds_for_every_model_that_may_answer(tmp_path: Path, way: str, currency: str) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        if way == "fallback" and server.bodies[-1]["model"] == "m":
+            return 500, error("down"), {}
+        return long(prompt, server)
+
+    dear = f'price = {{ currency = "{currency}", input = 20.0, output = 80.0 }}\nlimits.output = 1000'
+    flags = f'{PRICE}\n[models."home/dear"]\n{dear}'
+    settings: dict[str, Any] = {"flags": flags, "concurrency": 8, "currency": "CNY"}
+    if way == "models":
+        settings |= {"model": ["home/m", "home/dear"], "attempts": 1}
+    with stub(rule=rule) as server:
+        settings |= {} if way == "models" else {"fallback": ["home/dear"]}
+        report = run(server, tmp_path, prompts(40), max_cost="0.5", **settings)
+        answers = [body["model"] for body in server.bodies if way == "models" or body["model"] == "dear"]
+        real = sum(EXPENSIVE * (10 if model == "dear" else 1) for model in answers)
+        assert report.stop_kind == "cap"
+        assert report.cost == real <= Decimal("0.5")
+        assert bool(answers) == (currency == "CNY"), "what counts in another currency has no room below the cap"
+
+
 def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:
     flags = "limits = { context = 8192, output = 1000 }"
     with stub() as server:

@@ -97,6 +97,10 @@ class Call:
         self._searches_left = _MOST_SEARCHES
         self._step: Call | None = None  # the step after a search
 
+    def possible_plans(self) -> list[Plan]:
+        """Return the requests that the call may send, each of which may be charged."""
+        return [self.plan]
+
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read, where nothing more will be read; None before the first byte."""
         if self._step is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -147,6 +148,14 @@ class RoutedCall(Call):
                 self._pass_over(target, target.obstacle)
         if not self._advance():
             raise self._no_target()
+
+    def possible_plans(self) -> list[Plan]:
+        """Return the requests to all targets that may be asked, that of the current one first."""
+        plans = [self.plan]
+        for target in (*self._queue, *self._cooling):
+            with suppress(KeyMissing, Untrusted, CannotSend):  # it is passed over
+                plans.append(self._open_call(target, ()).plan)
+        return plans
 
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read."""
