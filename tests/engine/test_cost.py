@@ -98,6 +98,15 @@ def test_a_promotion_may_hold_where_the_time_is_unknown() -> None:
     assert (cost.amount, cost.at_most, cost.missing) == (Decimal("0.3"), Decimal("0.75"), ("promotion",))
 
 
+@each("created", [1, -5, 1_767_225_600_000, 1e300, float("inf")])
+@each("price", [{"off_peak": OFF_PEAK}, {"promotion": {"until": "2026-12-31", "input": 1.0}}])
+def test_a_time_at_which_no_reply_was_made_says_nothing(created: float, price: dict[str, Any]) -> None:
+    table = priced(input=2.0, output=0.0, **price)
+    cost = cost_of(Usage(input=1_000_000, output=1), table, created)
+    assert cost is not None
+    assert (cost.amount, cost.at_most, cost.complete) == (Decimal(1), Decimal(2), False)
+
+
 def test_a_promotion_without_an_announced_end_holds() -> None:
     promotion = {"input": 0.3, "tiers": [{"above": 10, "input": 0.6}]}
     price = priced(input=0.75, output=1.0, tiers=[{"above": 10, "input": 1.5}], promotion=promotion)

@@ -59,7 +59,7 @@ _Rates = Mapping[str, Any]
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
 _FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday
-_FIRST_SECOND = -62_135_596_800  # the year 1 begins
+_FIRST_SECOND = 1_577_836_800  # the year 2020 begins: no reply is older, and an earlier time is none
 _LAST_SECOND = 253_402_300_800  # the year 9999 ends
 _DAY = 24 * 3600  # seconds
 _ZONE = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
@@ -109,14 +109,16 @@ def is_off_peak(price: Price | None, created: float | None) -> bool | None:
     return None if within is None else not within
 
 
-def promotion_of(price: Price, created: float | None) -> Mapping[str, Any]:
-    """Return the prices of a promotion that holds at a time; nothing where none does, or where it is unknown."""
+def promotion_of(price: Price, created: float | None) -> Mapping[str, Any] | None:
+    """Return the prices of a promotion that holds at a time; nothing where none does, None where that is unknown."""
     promotion = price.promotion or {}
     if "until" not in promotion:
         return promotion
     zone = promotion.get("zone", _UTC)
     day = None if created is None or type(zone) is not str else _local_day(zone, created)
-    return promotion if day is not None and day <= str(promotion["until"]) else {}
+    if day is None:
+        return None
+    return promotion if day <= str(promotion["until"]) else {}
 
 
 def service_rates(price: Price, service: str | None) -> list[_Rates]:
@@ -136,7 +138,7 @@ def base_rates(price: Price) -> dict[str, Any]:
 
 
 def possible_rates(price: Price, service: str | None, input: int | None, created: float | None) -> list[_Rates]:
-    """Return the prices of a reply: one table, or several where it is not known which one holds; the cheapest first."""
+    """Return the prices of a reply: one table, or several where it is not known which one holds."""
     if service is not None:
         return [tier_rates(table, table, input) for table in service_rates(price, service)]
     base = base_rates(price)
@@ -144,9 +146,11 @@ def possible_rates(price: Price, service: str | None, input: int | None, created
     tables: list[_Rates] = []
     if off_peak is not False and price.off_peak is not None:
         tables.append({"tiers": price.tiers, **price.off_peak})
-    if promotion or (price.promotion and created is None):
-        tables = [{"tiers": price.tiers, **(price.promotion or {})}]
-    if (not tables) or off_peak is None or (not promotion and price.promotion and created is None):
+    if promotion:
+        tables = [{"tiers": price.tiers, **promotion}]
+    elif promotion is None:
+        tables.append({"tiers": price.tiers, **(price.promotion or {})})
+    if (not tables) or off_peak is None or promotion is None:
         tables.append(base)
     return [tier_rates(table, base, input) for table in tables]
 
@@ -394,7 +398,7 @@ def _is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None
 def _local_day(zone: str, seconds: float) -> str | None:
     """Return the day of a time, in seconds since 1970, as `2026-12-31`; None where it cannot be told."""
     offset = _offset(zone)
-    if offset is None or not _FIRST_SECOND <= seconds < _LAST_SECOND - 24 * 3600 or seconds < 0:
+    if offset is None or not _FIRST_SECOND <= seconds < _LAST_SECOND - 24 * 3600:
         return None
     return _day(int(seconds + offset * 60) // _DAY)
 
