@@ -76,11 +76,24 @@ class BatchSession:
                 hint="put the name of a column in braces: --prompt 'Translate: {text}'",
             )
         self.registry = Registry.load() if settings.registry is None else settings.registry
-        self.reader: Reader = open_reader(
-            settings.requests, self.template, format=settings.format, encoding=settings.encoding
-        )
-        self.cache = None if settings.cache is None or settings.simulate else AnswerCache(settings.cache)
-        path = settings.out
+        self._opened = ExitStack()  # what `close` closes beside the output
+        with ExitStack() as undo:
+            undo.callback(self._opened.close)
+            self.reader: Reader = open_reader(
+                settings.requests, self.template, format=settings.format, encoding=settings.encoding
+            )
+            self._opened.callback(self.reader.close)
+            self.cache = None if settings.cache is None or settings.simulate else AnswerCache(settings.cache)
+            if self.cache is not None:
+                self._opened.callback(self.cache.close)
+            self._check_output(settings.out)
+            self._open_output()
+            undo.callback(self._discard_output)
+            self._open()
+            undo.pop_all()
+
+    def _check_output(self, path: Path) -> None:
+        """Raise `CnllmError` for a path that no output can have."""
         if path.is_dir():
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
         if path.exists() and not path.is_file():  # it could not be read again, or cut off
@@ -88,11 +101,6 @@ class BatchSession:
         if not path.parent.is_dir():
             raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
         self._refuse_input(path)
-        self._open_output()
-        with ExitStack() as undo:
-            undo.callback(self._discard_output)
-            self._open()
-            undo.pop_all()
 
     def _open_output(self) -> None:
         """Open the output and its state: none of them, or both."""
@@ -239,7 +247,9 @@ class BatchSession:
         if not (read_setting("log_calls") if settings.log_calls is None else settings.log_calls):
             return None
         origin = "simulated" if settings.simulate else "endpoint"
-        return CallRecorder(CallLog(), origin, "batch", self._token("conversation", 5), settings.tag or "")
+        recorder = CallRecorder(CallLog(), origin, "batch", self._token("conversation", 5), settings.tag or "")
+        self._opened.callback(recorder.log.close)
+        return recorder
 
     def _discard_output(self) -> None:
         """Close the output and its state, and remove what this run made of them."""
@@ -260,15 +270,11 @@ class BatchSession:
 
     def close(self, *, discard: bool = False) -> None:
         """Close the files. With `discard`, remove what this run made of the output, unless that has an answer."""
-        if self.recorder is not None:
-            self.recorder.log.close()
-        self.reader.close()
-        if discard:
-            self._discard_output()
-        else:
-            self._close_output()
-        if self.cache is not None:
-            self.cache.close()
+        with self._opened:
+            if discard:
+                self._discard_output()
+            else:
+                self._close_output()
 
     # ── what is left to do ───────────────────────────────────────────────────
 

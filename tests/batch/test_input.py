@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from cli.support import Machine
 
+import cnllm
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.readers import open_reader
 from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
 
 from .stub import reply, stub
-from .support import PRICE, lines, prompts, registry, rows, run, texts
+from .support import KEY, PRICE, lines, prompts, registry, rows, run, texts
 
 TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
 
@@ -446,6 +447,20 @@ def test_an_answer_holds_for_its_own_schema_alone(tmp_path: Path, method: str) -
         report = ask(tmp_path / "c", 18)
         assert (report.done, report.from_cache, report.invalid) == (0, 0, 3)
         assert len(server.log) == 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="lists open files as Linux does")
+def test_a_refused_run_leaves_no_file_open(tmp_path: Path) -> None:
+    source, cache = rows(tmp_path, prompts(2)), tmp_path / "cache.sqlite"
+    with stub() as server:
+        described = registry(server, tmp_path)
+        run(server, tmp_path, source, cache=cache, registry=described)
+        for out in (tmp_path / "out.jsonl", tmp_path, source):
+            with pytest.raises(CnllmError) as refused:  # it holds what the run had opened, unless that was closed
+                cnllm.batch.run(source, "home/m", out=out, cache=cache, registry=described, api_keys=(KEY,), seed=5)
+            paths = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+            assert refused.value.message
+            assert [path for path in paths if path.startswith(str(tmp_path))] == []
 
 
 def test_objects_of_a_row_that_say_the_same_are_the_same_row() -> None:
