@@ -24,6 +24,7 @@ from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import Finish, Record, RowMark
+from cnllm.errors import CnllmError
 from cnllm.types.json_form import encode_json
 
 __all__ = ["RunParts", "Runner"]
@@ -74,6 +75,8 @@ class Runner:
         self._wake_feeder = asyncio.Event()
         self._settled = asyncio.Event()
         self._failure: BaseException | None = None
+        self._input_failure: BaseException | None = None
+        self.messages: list[str] = []
         self.stopped: tuple[str, str] | None = None
         self._is_hurried = False  # requests on their way are not waited for
         self._interrupted: list[Job] = []
@@ -87,11 +90,11 @@ class Runner:
     # ── the run ──────────────────────────────────────────────────────────────
 
     async def run(self, rows: AsyncIterator[Sequence[InputRow]]) -> None:
-        """Ask every row. Raises `CnllmError` where the disk does not take what came back."""
+        """Ask every row. Raises `CnllmError` where the disk does not take what came back, and what the input raises."""
         journal = asyncio.create_task(self._journal.run(self._continue_group))
         feeder = asyncio.create_task(self._feed(rows))
         journal.add_done_callback(self._on_end)
-        feeder.add_done_callback(self._on_end)
+        feeder.add_done_callback(self._on_input_end)
         try:
             while self._failure is None and not (self._fed and self._is_idle()):
                 self._settled.clear()
@@ -114,8 +117,8 @@ class Runner:
                     self._budget.settle(job.reserved, None)
             journal.cancel()
             await asyncio.gather(journal, return_exceptions=True)
-        if self._failure is not None:
-            raise self._failure
+        if (error := self._failure or self._input_failure) is not None:
+            raise error
 
     def interrupt(self) -> None:
         """Send nothing more. The second time, do not wait for what is on its way."""
@@ -134,6 +137,13 @@ class Runner:
         self._workers.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
+        self._settled.set()
+
+    def _on_input_end(self, task: asyncio.Task[None]) -> None:
+        """Send nothing more where the input cannot be read on. What is on its way is waited for, and written."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._input_failure = error
+            self._stop("ended", "")
         self._settled.set()
 
     def _fail(self, error: BaseException) -> None:
@@ -161,10 +171,14 @@ class Runner:
         await self._journal.call(write)
 
     async def _fill_cache(self) -> None:
-        """Share the answers since the last time with other runs."""
+        """Share the answers since the last time with other runs. A cache that cannot be written stops no run."""
         answers, self._to_cache = self._to_cache, []
         if self._cache is not None and answers:
-            await self._journal.call(self._cache.store, answers)
+            try:
+                await self._journal.call(self._cache.store, answers)
+            except CnllmError as error:
+                self._cache = None
+                self.messages.append(f"{error.message}: the last answers of this run are not in the cache")
 
     # ── feeding ──────────────────────────────────────────────────────────────
 

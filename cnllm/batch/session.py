@@ -514,6 +514,7 @@ class BatchSession:
             stop_kind=kind if stopped else None,
             messages=(
                 *(self.vendor.messages if self.vendor is not None else ()),
+                *runner.messages,
                 *messages,
                 *self._model_message(self.jobs if self.vendor is None else self.vendor.jobs),
             ),

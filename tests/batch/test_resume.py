@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -18,7 +19,7 @@ import pytest
 from cli.support import Machine
 
 from cnllm import Registry
-from cnllm.batch import estimate_session
+from cnllm.batch import estimate_session, identity
 from cnllm.batch.settings import make_settings
 from cnllm.errors import CnllmError
 
@@ -476,6 +477,31 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert machine.run(*arguments).status == 0
         assert not {f"r{prompt[1:]}" for prompt in server.log[count:]} & finished
     assert len(texts(tmp_path)) == 2000
+
+
+def test_an_input_that_ends_with_an_error_loses_no_answer(tmp_path: Path) -> None:
+    def values() -> Iterator[dict[str, Any]]:
+        yield from prompts(1000)
+        raise ValueError("the input is broken")
+
+    with stub() as server:
+        with pytest.raises(ValueError, match="the input is broken"):
+            run(server, tmp_path, values())
+        assert len(lines(tmp_path)) == sum(server.received.values()) > 0
+        report = run(server, tmp_path, prompts(1000))
+        assert (report.done, report.unsure) == (1000, 0)
+        assert sum(server.received.values()) == 1000
+
+
+def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_BUSY_SECONDS", 0.1)
+    cache = tmp_path / "cache.sqlite"
+    identity.AnswerCache(cache).close()
+    with closing(sqlite3.connect(cache, isolation_level=None)) as other, stub() as server:
+        other.execute("BEGIN IMMEDIATE")
+        report = run(server, tmp_path, prompts(1200), cache=cache)
+        assert report.done == len(lines(tmp_path)) == 1200
+    assert [message for message in report.messages if "are not in the cache" in message]
 
 
 def test_what_a_second_ctrl_c_left_is_in_the_report_and_not_whole(tmp_path: Path) -> None:
