@@ -31,8 +31,9 @@ def errors_path(out: Path) -> Path:
 def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]:
     """Remove lines of rows that have a newer one, order the lines, and copy the failures. Return what to tell.
 
-    Where the disk has no room for a second copy of the output, the output stays as it is. Raises `CnllmError` where
-    another program has taken the output away or changed it.
+    Where the disk has no room for a second copy of the output, the output stays as it is. Where it has none for the
+    places of the lines in the new one, the failures are not copied. Raises `CnllmError` where another program has taken
+    the output away or changed it.
     """
     messages = []
     output.require_whole()
@@ -46,6 +47,11 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
             _rewrite(output, state, "place")
     except (OSError, CnllmError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
+        if state.fact("output") != output_facts(output)["output"]:  # the failures stand elsewhere in the new file
+            return [
+                f"{output.path} is in its new form, and {state.path} does not know it yet ({reason}): free disk space, "
+                "and run the same command again"
+            ]
         messages.append(
             f"{output.path} still holds lines of rows that were asked again ({reason}): the last line of a row "
             "counts; free disk space, and run the same command again"

@@ -304,6 +304,30 @@ def test_the_copy_of_the_failures_goes_with_the_last_of_them_and_the_mode_of_the
     assert sys.platform == "win32" or stat.S_IMODE(out.stat().st_mode) == 0o640
 
 
+def test_failures_are_not_copied_from_places_of_another_file(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        if prompt in {"p3", "p7"}:
+            return 400, error("no " * 9), {}
+        return None
+
+    with stub(rule=rule) as server:
+        assert run(server, tmp_path, prompts(10)).failed == 2
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state", isolation_level=None)) as state:
+            state.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON facts WHEN new.name = 'output' "
+                "AND NOT EXISTS (SELECT 1 FROM superseded) BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+            state.execute("INSERT INTO superseded VALUES (0, 1)")  # until the output is written anew
+        report = run(server, tmp_path, prompts(10)[::-1], order=True)
+        assert [line["id"] for line in lines(tmp_path)] == [f"r{n}" for n in range(9, -1, -1)]
+        assert {line["id"] for line in lines(tmp_path, "out.jsonl.errors.jsonl")} == {"r3", "r7"}, "as before"
+        assert [message for message in report.messages if "does not know it yet (" in message]
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state", isolation_level=None)) as state:
+            state.execute("DROP TRIGGER full")
+        assert run(server, tmp_path, prompts(10)[::-1], order=True).messages == ()
+    assert {line["id"] for line in lines(tmp_path, "out.jsonl.errors.jsonl")} == {"r3", "r7"}
+
+
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
     for content in (
