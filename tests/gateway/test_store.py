@@ -14,6 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -23,7 +24,16 @@ import pytest
 from examples import share
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, check_store, open_store
+from cnllm.gateway.store import (
+    Ambiguous,
+    AsyncStore,
+    StateStore,
+    StoreBounds,
+    StoreCall,
+    TurnRecord,
+    check_store,
+    open_store,
+)
 from cnllm.gateway.store.items import FailureLog, item_size
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
@@ -383,6 +393,24 @@ def test_a_file_that_another_process_holds_makes_one_request_wait_and_not_the_lo
         await store.aclose()
 
     asyncio.run(main())
+
+
+def test_a_response_is_deleted_once_beside_other_processes(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    SqliteStore(path).close()
+
+    async def use(name: int) -> list[bool]:
+        store, deleted = AsyncStore(SqliteStore(path)), []
+        for number in range(100):
+            ids = [f"{name} {number} {item}" for item in range(6)]
+            await asyncio.gather(*(store.run(StoreCall("keep_response", ("me", id, b"x"))) for id in ids))
+            deleted += await asyncio.gather(*(store.run(StoreCall("delete_response", ("me", id))) for id in ids))
+        await store.aclose()
+        return deleted
+
+    with ThreadPoolExecutor(4) as pool:
+        for deleted in pool.map(lambda name: asyncio.run(use(name)), range(4)):
+            assert deleted == [True] * 600
 
 
 def test_after_a_slow_write_the_next_ones_take_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,8 +193,9 @@ class _Group:
         begun, self._waiting = self._waiting, []
         calls = [call for call, _ in begun]
         futures = [future for _, future in begun]
+        carry_out = functools.partial(_carry_out, self._store, calls, {})
         if all(call.method != "close" for call in calls):
-            results = self._store.attempt(functools.partial(_carry_out, self._store, calls))
+            results = self._store.attempt(carry_out)
             if results is not None:
                 self._is_busy = False
                 _give_out(futures, results)
@@ -203,7 +204,7 @@ class _Group:
                         self._executor().submit(self._store.checkpoint)
                 return
         try:
-            job = loop.run_in_executor(self._executor(), _carry_out, self._store, calls)
+            job = loop.run_in_executor(self._executor(), carry_out)
         except RuntimeError as error:  # the process ends
             self._is_busy = False
             _give_out(futures, [(None, error)] * len(futures))
@@ -236,12 +237,21 @@ def _give_out(futures: list[asyncio.Future[Any]], results: Sequence[tuple[Any, B
             future.set_result(result)
 
 
-def _carry_out(store: StateStore, calls: list[StoreCall]) -> list[Outcome]:
-    """Return the results of calls, or their errors. The turns are kept together, before the rest."""
-    turns = [call.arguments for call in calls if call.method == "keep_turn"]
-    kept, failure = _outcome(StoreCall("keep_turns", (turns,)), store) if turns else ([], None)
-    outcomes = iter(kept or ())
-    return [(next(outcomes, None), failure) if call.method == "keep_turn" else _outcome(call, store) for call in calls]
+def _carry_out(store: StateStore, calls: list[StoreCall], outcomes: dict[int, Outcome]) -> list[Outcome]:
+    """Return the results of calls, or their errors. The turns are kept together, before the rest.
+
+    `outcomes` takes them by the number of the call: one that has its outcome is not carried out again.
+    """
+    turns = [number for number, call in enumerate(calls) if call.method == "keep_turn" and number not in outcomes]
+    if turns:
+        arguments = [calls[number].arguments for number in turns]
+        kept, failure = _outcome(StoreCall("keep_turns", (arguments,)), store)
+        results = iter(kept or ())
+        outcomes.update((number, (next(results, None), failure)) for number in turns)
+    for number, call in enumerate(calls):
+        if number not in outcomes:
+            outcomes[number] = _outcome(call, store)
+    return [outcomes[number] for number in range(len(calls))]
 
 
 def _outcome(call: StoreCall, store: StateStore) -> Outcome:
