@@ -165,6 +165,7 @@ class DatabaseFile:
         if self._generation != generation():
             before, self._connection = self._connection, self._connect()
             _keep_forever(before)
+            self._waits = True  # whatever another thread of the parent was about
             self._generation = generation()
         return self._connection
 

@@ -555,6 +555,26 @@ def test_forked_children_use_connections_of_their_own(tmp_path: Path) -> None:
     assert out == "done\n", error
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_that_is_forked_beside_a_thread_that_may_not_wait_waits_itself(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+
+    def fork() -> int:
+        if child := os.fork():
+            return child
+        try:
+            os._exit(0 if store.keep_response("me", "id", b"x") is False and "has locked" in str(store.failure) else 1)
+        finally:
+            os._exit(2)
+
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        child = store.attempt(fork)
+        assert child is not None
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    store.close()
+
+
 # ── damage ───────────────────────────────────────────────────────────────────
 def fill(path: Path) -> bytes:
     store = SqliteStore(path)

@@ -23,7 +23,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, WouldWait, check_of, item_size
 from cnllm.store.file import DatabaseFile
 from cnllm.system import files
-from cnllm.system.processes import fork_safe
+from cnllm.system.processes import drop_after_fork, fork_safe
 
 __all__ = ["MARK", "STEPS", "SqliteStore", "store_path"]
 
@@ -116,8 +116,13 @@ class SqliteStore(StateStore):
         self._waits = True  # for other threads and processes
         self._slow_until = 0.0
         self._log_bound: float = _LOG_BYTES
+        drop_after_fork(self)
         with self._lock:
             self._open()
+
+    def drop_inherited(self) -> None:
+        """Begin without what another thread of the parent process was about."""
+        self._waits = True
 
     @property
     def failure(self) -> str | None:
