@@ -374,6 +374,16 @@ def test_a_call_whose_item_has_no_end_is_passed_on_as_complete() -> None:
     assert [(c.id, c.name, c.arguments) for c in again.tool_calls] == [("c0", "f", {})]
 
 
+def test_a_call_begins_where_it_stands_in_the_reply() -> None:
+    kind = "function_call_arguments"
+    begun, arguments = added("function_call", 0, call_id="c0", name="f"), delta('{"a":1}', 0, kind)
+    call = {"type": "function_call", "id": "i0", "call_id": "c0", "name": "f", "arguments": '{"a":1}'}
+    events, reply = read(begun, delta("hi", 1), arguments, over(call), done(call))
+    assert [type(part) for part in reply.message.parts] == [ToolCall, Text]
+    begins = [event for event in events if type(event) in (ToolCallStart, TextDelta)]
+    assert begins == [ToolCallStart(0, "c0", "f"), TextDelta("hi")]
+
+
 def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     late = {"id": "i0", **item, "encrypted_content": "e"}

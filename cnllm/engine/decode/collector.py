@@ -209,6 +209,12 @@ class Collector:
         """End the last call; return the events of what waited for it."""
         return self.rename_calls(self.calls.finish())
 
+    def announce_call(self) -> list[Event]:
+        """Return the beginning of the last call where it has no arguments so far, because a part begins."""
+        out: list[Event] = []
+        self.calls.announce_last(out)
+        return self.rename_calls(out)
+
     def start_call(self, call: CallBuilder) -> list[Event]:
         """Add a call that was found in a text; return the events of its beginning."""
         out: list[Event] = []

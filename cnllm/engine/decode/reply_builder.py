@@ -394,6 +394,8 @@ class ReplyBuilder:
 
     def _next_part(self, kind: PartKind, data: Any, out: list[Event]) -> None:
         """Begin a part behind what has arrived."""
+        if self.collected.parts.kind == "call" and kind != "call":
+            out += self._call_events(self.collected.announce_call())
         if kind != "text":
             self._flush_stops(out)
         if self.is_idle:

@@ -196,6 +196,11 @@ class CallCollector:
         if call.pieces and not call.waits:
             out.append(ToolCallDelta(call.at, call.raw))
 
+    def announce_last(self, out: list[Event]) -> None:
+        """Announce the last call where it has no arguments so far, because another call or part begins."""
+        if self.all and not self.all[-1].started and self.all[-1].name_size:
+            self.start(self.all[-1], out)
+
     def end(self, index: Any, *, is_whole: bool) -> None:
         """Set whether the wire says that the last call with this index is whole."""
         if (call := self._open.get(as_index(index))) is not None:
@@ -236,7 +241,7 @@ class CallCollector:
         call = None if whole else self._find(index, id, name, piece)
         if call is None:
             call = CallBuilder(index)
-            self._announce_last(out)
+            self.announce_last(out)
             self.add(call)
             self._open[index] = call
         elif call.size and piece.lstrip()[:1] == "{" and call.is_complete() and call.repeats(piece):
@@ -290,11 +295,6 @@ class CallCollector:
             # Nobody can call a piece without a name. Behind a placeholder that is delivered it spoils the arguments.
             return call if not name and (call.waits or _is_placeholder(call.raw)) else None
         return call
-
-    def _announce_last(self, out: list[Event]) -> None:
-        """Announce the last call where it has no arguments, because a new call begins."""
-        if self.all and not self.all[-1].started and self.all[-1].name_size:
-            self.start(self.all[-1], out)
 
     def _release(self, at: int, out: list[Event]) -> None:
         """Deliver the arguments of the calls before `at` that were no placeholder.
