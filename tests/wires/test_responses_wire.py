@@ -384,6 +384,20 @@ def test_a_call_begins_where_it_stands_in_the_reply() -> None:
     assert begins == [ToolCallStart(0, "c0", "f"), TextDelta("hi")]
 
 
+@each("field", ["summary", "content"])
+def test_sealed_reasoning_between_a_call_and_a_text_is_passed_on_once(field: str) -> None:
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}
+    kind = "summary_text" if field == "summary" else "reasoning_text"
+    thought = {"type": "reasoning", "summary": [], field: [{"type": kind, "text": "hm"}], "encrypted_content": "e"}
+    pieces = delta("hm", 1, "reasoning_summary_text" if field == "summary" else kind)
+    events, _ = read(over(call), added("reasoning", 1), pieces, over(thought, 1), delta("hi", 2), done(call, thought))
+    writer = engine.StreamWriter(WIRE, id="x", model="m")
+    again = engine.parse_response(MODEL, 200, {}, b"".join([writer.begin(), *map(writer.feed, events)]))
+    assert (again.reasoning, again.text) == ("hm", "hi")
+    seals = [part.seal.data for part in again.message.parts if type(part) is Reasoning and part.seal is not None]
+    assert [data["encrypted_content"] for data in seals if "encrypted_content" in data] == ["e"]
+
+
 def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     late = {"id": "i0", **item, "encrypted_content": "e"}

@@ -356,6 +356,9 @@ class StreamEncoder(ServerStream):
         if open_item is None and type(part) is Text and part.text:
             out = self._piece("message", part.text)
             open_item = self._items[-1]
+        if open_item is None and type(part) is Reasoning and not part.text:
+            # Its text was written in an item that had no seal.
+            item |= {key: [] for key in ("summary", "content") if item.get(key)}
         if open_item is not None and kind == "message" and not item["content"][0].get("annotations"):
             _annotate(item["content"][0], open_item.annotations)
         if open_item is not None and open_item.logprobs and not item["content"][0].get("logprobs"):
