@@ -146,7 +146,7 @@ class EventOrder:
                 self._pieces.append(event.text)  # type: ignore[union-attr]
                 return [event]
         elif kind is Finished:
-            return [*self.flush(), event]
+            return [*self.flush(), *self._take(event)]
         elif kind in _ASIDE:
             return [event]
         elif not self._resolves(event):
@@ -231,6 +231,9 @@ class EventOrder:
             case BlockEnd():
                 self._is_ordered = self._is_ordered or self._kind is type(event.part)
                 return self._end(event)
+            case Finished():  # a call that does not end keeps the later ones waiting
+                ended, self._ended_calls = self._ended_calls, {}
+                return [*(ended[index] for index in sorted(ended)), event]
         return [event]
 
     def _end_without_seal(self) -> list[Event]:

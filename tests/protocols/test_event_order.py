@@ -261,6 +261,15 @@ def test_a_text_that_came_without_pieces_is_written_once_where_the_reply_begins_
         assert data.count(piece) == 1, protocol
 
 
+def test_a_call_without_an_end_loses_no_later_call() -> None:
+    calls = [ToolCall(f"call_x{index}", "f", {"n": index}, f'{{"n":{index}}}') for index in (0, 2)]
+    events: list[Event] = [ToolCallStart(index, f"call_x{index}", "f") for index in range(3)]
+    events += [ToolCallEnd(0, calls[0]), ToolCallEnd(2, calls[1]), Finished("length", "length")]
+    writer = engine.StreamWriter(GEMINI, id="x", model="m")
+    written = b"".join(map(writer.feed, events))
+    assert [written.count(b'{"n":%d}' % index) for index in range(3)] == [1, 0, 1]
+
+
 @settings(max_examples=300, deadline=None)
 @given(texts=st.lists(st.text(odd_characters) | st.text(), min_size=1, max_size=6), first=st.booleans())
 def test_a_run_of_deltas_says_what_each_of_them_says(texts: list[str], first: bool) -> None:
