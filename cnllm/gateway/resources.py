@@ -71,7 +71,7 @@ def _models_body(
         cards = (_card(names, name, listed=True, rights=rights) for name in names.names())
         return [card for card in cards if card is not None]
 
-    cards, _ = yield read
+    cards = yield read
     return server_api(protocol).write_models(cards, options)
 
 

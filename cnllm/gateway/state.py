@@ -49,11 +49,8 @@ _UNAVAILABLE = Failure(
 )
 
 
-Steps = Generator[StoreCall | Callable[[], Any], tuple[Any, str | None], T]
-"""Yields calls of a store, and functions that may take long. Returns a value.
-
-It gets the result of each, and why the call of a store failed or None.
-"""
+Steps = Generator[StoreCall | Callable[[], Any], Any, T]
+"""Yields calls of a store, and functions that may take long. Gets the result of each, and returns a value."""
 
 Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Calls a function, in a thread where it may take long."""
@@ -64,11 +61,11 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
     authors = exchange.authors
     if not authors.call_ids and not authors.prefixes:
         request: Request
-        request, _ = yield authors.restore
+        request = yield authors.restore
         return request
     options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes}
-    turns, _ = yield StoreCall("find_turns", (identity,), options)
-    request, _ = yield lambda: authors.restore(turns.by_call, turns.by_prefix)
+    turns = yield StoreCall("find_turns", (identity,), options)
+    request = yield lambda: authors.restore(turns.by_call, turns.by_prefix)
     exchange.notes += authors.notes
     if turns.failure is not None:
         exchange.notes.append(store_note(turns.failure, "went on without what it keeps"))
@@ -77,11 +74,11 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
 
 def keep_reply(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
     """Keep what the client may lose of a reply, and the reply itself where its protocol goes on from its id."""
-    (turn, call_ids, prefix), _ = yield lambda: exchange.turn(reply)
+    turn, call_ids, prefix = yield lambda: exchange.turn(reply)
     if turn is not None:
-        is_kept, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
-        if failure is not None and not is_kept:
-            exchange.notes.append(store_note(failure, "the reasoning and the calls of the reply were not kept"))
+        kept = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
+        if type(kept) is StoreFailure:
+            exchange.notes.append(store_note(kept.reason, "the reasoning and the calls of the reply were not kept"))
     if exchange.keeps_replies:
         yield from _keep_response(identity, exchange, reply)
 
@@ -112,10 +109,9 @@ class State:
             step = next(steps)
             while True:
                 if isinstance(step, StoreCall):
-                    result = await self.store.run(step)
-                    step = steps.send((result, self.store.failure))
+                    step = steps.send(await self.store.run(step))
                 else:
-                    step = steps.send((step() if work is None else await work(step), None))
+                    step = steps.send(step() if work is None else await work(step))
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -148,11 +144,7 @@ class SyncState:
         try:
             step = next(steps)
             while True:
-                if isinstance(step, StoreCall):
-                    result = step.on(self.store)
-                    step = steps.send((result, self.store.failure))
-                else:
-                    step = steps.send((step(), None))
+                step = steps.send(step.on(self.store) if isinstance(step, StoreCall) else step())
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -215,10 +207,10 @@ def _references(items: Any) -> dict[int, str]:
 
 def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> Steps[list[Any]]:
     """Return an input with the items that it names, as far as they are kept. A note names what is left out."""
-    kept, _ = yield StoreCall("output_items", (identity, list(dict.fromkeys(references.values()))))
+    kept = yield StoreCall("output_items", (identity, list(dict.fromkeys(references.values()))))
     if type(kept) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
-    found, _ = yield lambda: {id: msgspec.json.decode(blob) for id, blob in kept.items()}
+    found = yield lambda: {id: msgspec.json.decode(blob) for id, blob in kept.items()}
     return [found.get(references.get(index, ""), item) for index, item in enumerate(items)]
 
 
@@ -226,10 +218,11 @@ def _keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[Non
     """Keep a response, unless its request says that it is not to be stored. A note says where that failed."""
     if exchange.body.get("store") is False:
         return
-    (record, items), _ = yield lambda: _response_record(exchange, reply)
-    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record, items))
-    if not is_kept:
-        exchange.notes.append(store_note(failure or "it is too long", "the response was not kept under its id"))
+    record, items = yield lambda: _response_record(exchange, reply)
+    kept = yield StoreCall("keep_response", (identity, exchange.id, record, items))
+    if kept is not True:
+        reason = kept.reason if type(kept) is StoreFailure else "it is too long"
+        exchange.notes.append(store_note(reason, "the response was not kept under its id"))
 
 
 def _response_record(exchange: Exchange, reply: Reply) -> tuple[bytes, dict[str, bytes]]:
@@ -293,7 +286,7 @@ def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
     """Delete a response. Raises `RequestFailed` for an id that is not kept."""
     record = yield from _load(identity, id)
     item_ids = [item["id"] for item in _output_items(record["response"])]
-    was_kept, _ = yield StoreCall("delete_response", (identity, id, item_ids))
+    was_kept = yield StoreCall("delete_response", (identity, id, item_ids))
     if type(was_kept) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
     if not was_kept:
@@ -303,13 +296,13 @@ def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
 
 def _load(identity: str, id: str, status: int = 404, code: str = "not_found") -> Steps[dict[str, Any]]:
     """Return what is kept of a response. Raises `RequestFailed` for an id that is not kept."""
-    content, _ = yield StoreCall("response", (identity, id))
+    content = yield StoreCall("response", (identity, id))
     if type(content) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
     if content is None:
         raise RequestFailed(_missing(id, status, code))
     record: dict[str, Any]
-    record, _ = yield lambda: msgspec.json.decode(content)
+    record = yield lambda: msgspec.json.decode(content)
     return record
 
 

@@ -49,7 +49,7 @@ class TransportBase:
 
     def _answer(self, request: Any, sdk_request: SdkRequest, read: Callable[[], Any]) -> Steps[Any]:
         """Return the response to a request. Raises the errors of `FAILURES`."""
-        content, _ = yield read
+        content = yield read
         restored = yield from sdk_request.prepare(request.url.query.decode("ascii", "replace"), content)
         if isinstance(restored, SdkAnswer):
             return self._response(request, restored)
@@ -62,7 +62,7 @@ class TransportBase:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         sdk_request.take_call(call)
         if not exchange.stream:
-            reply, _ = yield lambda: self._reply(call)
+            reply = yield lambda: self._reply(call)
             yield from sdk_request.keep(reply)
             return self._response(request, sdk_request.whole(reply))
         body = self._body(sdk_request, call, is_whole=is_whole)

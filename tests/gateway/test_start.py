@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds
 from cnllm.gateway.server import running
+from cnllm.gateway.store.items import Item
+from cnllm.gateway.store.memory import MemoryStore
 
 from .store_support import program
-from .support import KEY, Upstream, gateway_for, say
+from .support import KEY, ChatClient, Upstream, call, gateway_for, say
 from .test_http import serving
 from .test_store_redis import closed_port
 
@@ -147,6 +149,34 @@ def test_each_wrong_option_is_named_at_the_start(tmp_path: Path) -> None:
         assert "pass" not in error.replace("PASSWORD", ""), "a password is shown"
         assert "four words" not in error, "a key is shown"
         assert "bug in cnllm" not in error
+
+
+class FlappingStore(MemoryStore):
+    """A store that fails for one request, and works again for another one before the first takes its result."""
+
+    failure = None
+
+    def _keep(self, items: Sequence[Item]) -> list[bool | None]:  # type: ignore[override]
+        return [None] * len(items)
+
+    def _find(self, keys: Sequence[bytes]) -> None:  # type: ignore[override]
+        return None
+
+
+def test_a_failure_that_another_request_ended_is_in_the_notes(tmp_path: Path) -> None:
+    upstream = Upstream(call("Paris"))
+    with gateway_for(upstream, tmp_path, "deepseek", store=FlappingStore()) as http:
+        client = ChatClient(http, BODY["model"], stream=False)
+        for turn in range(2):
+            client.user("Weather?")
+            ((id, _),) = client.send()
+            client.result(id, "sunny")
+            assert client.response is not None
+            request = client.response.headers["x-request-id"]
+            notes = http.get(f"/v1/requests/{request}").json()["notes"]
+            lost = [note["did"] for note in notes if note["code"] == "state-unavailable"]
+            searched = ["went on without what it keeps"] if turn else []
+            assert lost == [*searched, "the reasoning and the calls of the reply were not kept"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

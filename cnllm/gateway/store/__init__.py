@@ -89,7 +89,7 @@ def check_store(url: str) -> None:
     store = open_store(url)
     try:
         id = token_hex(8)
-        is_kept = store.keep_response(_CHECK, id, b"") and store.response(_CHECK, id) == b""
+        is_kept = store.keep_response(_CHECK, id, b"") is True and store.response(_CHECK, id) == b""
         if not is_kept or store.delete_response(_CHECK, id) is not True:
             raise CnllmError(store.failure or "the store keeps nothing", hint=_CHECK_HINT)
     finally:
@@ -127,11 +127,6 @@ class AsyncStore:
         self._threads: ThreadPoolExecutor | None = None
         self._generation = generation()
         self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
-
-    @property
-    def failure(self) -> str | None:
-        """Return why the last operation failed; None if it did not."""
-        return self._store.failure
 
     async def run(self, call: StoreCall) -> Any:
         """Carry out a call of a method of the store, and return its result."""

@@ -70,9 +70,12 @@ class Turns(Struct, frozen=True):
 
 
 class StoreFailure(Struct, frozen=True):
-    """A store could not be asked, so that nobody knows the answer. `reason` says why."""
+    """A store could not be asked, so that nobody knows the answer. `reason` says why. It is false."""
 
     reason: str
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class StoreBounds(Struct, frozen=True):
@@ -199,8 +202,9 @@ class StateStore(ABC):
     """State of the gateway. All methods may be called from any thread; none raises because the store fails.
 
     A class of stores has three operations on items. Each of them sets `failure`, which says why the last one failed,
-    None if it did not. `threads` is the number of threads in which the methods may wait for a disk or a network; with 0
-    none waits, so that an event loop may call them.
+    None if it did not. That may be one of another thread, so that a result says itself whether its operation failed.
+    `threads` is the number of threads in which the methods may wait for a disk or a network; with 0 none waits, so that
+    an event loop may call them.
     """
 
     threads: int
@@ -227,8 +231,8 @@ class StateStore(ABC):
         """Return why the last operation failed; None if it did not."""
 
     @abstractmethod
-    def _keep(self, items: Sequence[Item]) -> list[bool]:
-        """Keep items at once. Return for each whether it is kept."""
+    def _keep(self, items: Sequence[Item]) -> Sequence[bool | None]:
+        """Keep items at once. Return for each whether it is kept; None for a failure."""
 
     @abstractmethod
     def _find(self, keys: Sequence[bytes]) -> Iterable[tuple[bytes, bytes, bytes]] | None:
@@ -242,21 +246,30 @@ class StateStore(ABC):
     def close(self) -> None:
         """Close files and connections. Without this call no data is lost. A later call opens them again."""
 
-    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn under the ids of its calls and the conversation that ends with it. Return whether it is kept.
+    def keep_turn(
+        self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None
+    ) -> bool | StoreFailure:
+        """Keep a turn under the ids of its calls and the conversation that ends with it.
 
-        `prefix` is the whole conversation as sent, or a hash of it. Another turn that was kept under the same key makes
-        that key ambiguous; the same content does not.
+        Return whether it is kept, or a failure. `prefix` is the whole conversation as sent, or a hash of it. Another
+        turn that was kept under the same key makes that key ambiguous; the same content does not.
         """
         return self.keep_turns([(identity, turn, call_ids, prefix)])[0]
 
-    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]]) -> list[bool]:
-        """Keep turns with the arguments of `keep_turn`, at once. Return for each whether it is kept."""
+    def keep_turns(
+        self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]]
+    ) -> list[bool | StoreFailure]:
+        """Keep turns with the arguments of `keep_turn`, at once, and return its result for each."""
         items = []
         for identity, turn, call_ids, prefix in turns:
             owner, blob = identity_hash(identity), encode_turn(turn)
             items.append(Item(owner, digest_of(blob), blob, turn_keys(owner, call_ids, prefix)))
-        return self._keep(items)
+        return [self._failed if kept is None else kept for kept in self._keep(items)]
+
+    @property
+    def _failed(self) -> StoreFailure:
+        """Return the failure of an operation. Another thread may have ended it meanwhile."""
+        return StoreFailure(self.failure or "it failed a moment ago")
 
     def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
         """Return the turns under many keys in one search: those that made calls, and those that end conversations.
@@ -268,41 +281,44 @@ class StateStore(ABC):
         ends = {prefix_key(owner, prefix): prefix for prefix in prefixes}
         rows = self._find([*calls, *ends]) if calls or ends else ()
         if rows is None:
-            return Turns(failure=self.failure)
+            return Turns(failure=self._failed.reason)
         matches = [(key, decode_turn(blob) if digest else Ambiguous()) for key, digest, blob in rows]
         return Turns(
             {calls[key]: turn for key, turn in matches if key in calls and type(turn) is TurnRecord},
             {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
         )
 
-    def keep_response(self, identity: str, id: str, blob: bytes, items: Mapping[str, bytes] | None = None) -> bool:
-        """Keep a response under its id; it replaces an earlier one. Return whether it is kept.
+    def keep_response(
+        self, identity: str, id: str, blob: bytes, items: Mapping[str, bytes] | None = None
+    ) -> bool | StoreFailure:
+        """Keep a response under its id; it replaces an earlier one. Return whether it is kept, or a failure.
 
         `items` are those of its output, by their ids, which `output_items` finds.
         """
         owner = identity_hash(identity)
         kept = [Item(owner, _RESPONSE, item, [item_key(owner, item_id)]) for item_id, item in (items or {}).items()]
-        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *kept])[0]
+        is_kept = self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *kept])[0]
+        return self._failed if is_kept is None else is_kept
 
     def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:
         """Return the items of outputs that are kept under these ids, and a failure where nobody knows."""
         owner = identity_hash(identity)
         keys = {item_key(owner, item_id): item_id for item_id in item_ids}
         rows = self._find([*keys])
-        return StoreFailure(self.failure or "") if rows is None else {keys[key]: blob for key, _, blob in rows}
+        return self._failed if rows is None else {keys[key]: blob for key, _, blob in rows}
 
     def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
         rows = self._find([response_key(identity_hash(identity), id)])
         if rows is None:
-            return StoreFailure(self.failure or "")
+            return self._failed
         return next((blob for _, _, blob in rows), None)
 
     def delete_response(self, identity: str, id: str, item_ids: Sequence[str] = ()) -> bool | StoreFailure:
         """Delete a response and the items of its output. Return whether it was kept, or a failure."""
         owner = identity_hash(identity)
         deleted = [self._delete(key) for key in [*(item_key(owner, id) for id in item_ids), response_key(owner, id)]]
-        return StoreFailure(self.failure or "") if None in deleted else deleted[-1] is True
+        return self._failed if None in deleted else deleted[-1] is True
 
 
 # ── failures ─────────────────────────────────────────────────────────────────

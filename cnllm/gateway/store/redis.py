@@ -50,8 +50,8 @@ class RedisStore(StateStore):
         """Return why the last operation failed; None if it did not."""
         return self._server.failures.failure
 
-    def _keep(self, items: Sequence[Item]) -> list[bool]:
-        """Keep items. Return for each whether it is kept."""
+    def _keep(self, items: Sequence[Item]) -> list[bool | None]:
+        """Keep items. Return for each whether it is kept; None for a failure."""
         return [self._keep_item(*item) for item in items]
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
@@ -81,8 +81,8 @@ class RedisStore(StateStore):
         self._server.log_recovery(script)
         return result
 
-    def _keep_item(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
-        """Keep an item. Return whether it is kept."""
+    def _keep_item(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool | None:
+        """Keep an item. Return whether it is kept; None for a failure."""
         bounds = self._bounds
         if not keys or item_size(blob, len(keys)) > bounds.identity_bytes:
             return False
@@ -90,7 +90,8 @@ class RedisStore(StateStore):
         lifetime = max(1, int(bounds.seconds * 1000))
         id_ = os.urandom(8).hex()
         arguments = [owner.hex(), digest, blob, id_, lifetime, *limits, *(key.hex() for key in keys)]
-        return bool(self._call(KEEP, arguments))
+        count = self._call(KEEP, arguments)
+        return None if count is None else bool(count)
 
 
 class _Server:

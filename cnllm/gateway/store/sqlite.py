@@ -129,17 +129,18 @@ class SqliteStore(StateStore):
         """Return why the last operation failed; None if it did not."""
         return self._failures.failure
 
-    def _keep(self, items: Sequence[Item]) -> list[bool]:
-        """Keep items in one transaction. Return for each whether it is kept."""
-        return self._run(lambda file: self._keep_all(file, items), [False] * len(items))
+    def _keep(self, items: Sequence[Item]) -> Sequence[bool | None]:
+        """Keep items in one transaction. Return for each whether it is kept; None for a failure."""
+        kept = self._run(lambda file: self._keep_all(file, items))
+        return [None] * len(items) if kept is None else kept
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         """Return key, digest and content of the items under these keys; None for a failure."""
-        return self._run(lambda file: self._rows(file, keys), None, writes=False)
+        return self._run(lambda file: self._rows(file, keys), writes=False)
 
     def _delete(self, key: bytes) -> bool | None:
         """Delete the item under a key, and its bytes. Return whether there was one; None for a failure."""
-        return self._run(lambda file: self._delete_item(file, key), None)
+        return self._run(lambda file: self._delete_item(file, key))
 
     def attempt(self, work: Callable[[], T]) -> T | None:
         """Return the result of work with this store, if it need not wait for a disk, a thread or a process, else None.
@@ -183,11 +184,11 @@ class SqliteStore(StateStore):
             self._close()
 
     # ── the file ─────────────────────────────────────────────────────────────
-    def _run(self, work: Callable[[DatabaseFile], T], otherwise: T, *, writes: bool = True) -> T:
-        """Return the result of work on the file. Where the file fails, log that and return `otherwise`."""
+    def _run(self, work: Callable[[DatabaseFile], T], *, writes: bool = True) -> T | None:
+        """Return the result of work on the file. Where the file fails, log that and return None."""
         with self._lock:
             if writes and time.monotonic() < self._locked_until:
-                return otherwise
+                return None
             try:
                 try:
                     result = work(self._current())
@@ -203,7 +204,7 @@ class SqliteStore(StateStore):
                     self._require_time()
                     self._locked_until = time.monotonic() + _PAUSE_SECONDS
                 self._failures.log_failure(error.message)
-                return otherwise
+                return None
             if writes:  # a full disk can be read
                 self._failures.log_recovery()
                 if self._waits:
