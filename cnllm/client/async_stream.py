@@ -114,6 +114,10 @@ class AsyncCallRun(CallDriver):
         except TransportError as error:
             self._require_open()
             return error
+        except BaseException as error:
+            if getattr(error, "sent", True) is False:  # the task was cancelled before there was a connection
+                self.is_charged = self._was_charged
+            raise
         finally:
             self._request = None
         return self._take_response(status, headers, body.__aiter__())

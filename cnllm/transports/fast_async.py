@@ -72,8 +72,10 @@ class AsyncFast:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
             self._sends.use(plan, connection.close)
             await _request(connection, head, plan, address.host)
-        except BaseException:
+        except BaseException as error:
             pool.release(connection, reusable=False)
+            if connection is None:
+                error.sent = False  # type: ignore[attr-defined]  # also where the task is cancelled
             raise
         return connection
 

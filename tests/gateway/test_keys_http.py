@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -92,6 +93,14 @@ class Setting:
         response = self.http.post(path, json=body, headers={"authorization": f"Bearer {key}"}, **more)
         self.check(response)
         return response
+
+    def sent(self, key: str, path: str, body: dict[str, Any]) -> socket.socket:
+        """Send a request, and return its connection before the answer."""
+        client = socket.create_connection(("127.0.0.1", self.http.base_url.port or 0), 10)
+        content = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n"
+        client.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+        return client
 
     def check(self, response: httpx.Response) -> None:
         """No address, key or header of the endpoint is in a response."""
@@ -353,10 +362,7 @@ def test_a_client_that_leaves_while_a_refused_request_waits_pays_nothing(
     with setting(tmp_path, refused, attempts=3, admin_key="the-operator") as here:
         key = here.key(budgets={"CNY": cny("1")}, tpm=100_000)
         path, body = requests(stream=stream)["openai-chat"]
-        with socket.create_connection(("127.0.0.1", here.http.base_url.port or 0), 10) as client:
-            content = json.dumps(body).encode()
-            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n"
-            client.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+        with here.sent(key, path, body):
             last = time.monotonic() + 10
             while "RetryScheduled" not in caplog.text and time.monotonic() < last:
                 time.sleep(0.02)
@@ -376,6 +382,31 @@ def test_what_a_cut_reply_has_certainly_cost_is_charged_above_its_reservation(tm
         key = here.key(budgets={"CNY": cny("10")})
         here.send(key, requests(stream=True)["openai-chat"])
         assert here.settled(1).spent["CNY"] >= cny("2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse what a full queue cannot hold")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_before_there_is_a_connection_pays_nothing(tmp_path: Path, stream: bool) -> None:
+    with socket.socket() as full, contextlib.ExitStack() as stack:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):  # more than it takes: the next one waits
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(full.getsockname())
+        more = MODELS.replace("here", "full").replace("URL", f"http://127.0.0.1:{full.getsockname()[1]}")
+        with setting(tmp_path, say("Hello"), more=more) as here:
+            key = here.key(budgets={"CNY": cny("1")}, tpm=100_000)
+            path, body = requests("full/priced", stream=stream)["openai-chat"]
+            last = time.monotonic() + 10
+            with here.sent(key, path, body):
+                while not any(use.open.get("CNY") for use in here.book.uses()) and time.monotonic() < last:
+                    time.sleep(0.02)
+            use = here.use()
+            while (use.minute_tokens or any(use.open.values())) and time.monotonic() < last:
+                use = here.use()
+            assert (use.spent, any(use.open.values()), use.minute_tokens) == ({}, False, 0)
 
 
 def test_a_lost_request_is_sent_again_only_where_the_budget_has_room(tmp_path: Path) -> None:
