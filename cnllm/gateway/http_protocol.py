@@ -280,13 +280,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer a head that is refused, and close."""
+        """Answer a head or a body that is refused, and close. Requests that were read before are answered first."""
+        if self.pipeline and self.cycle.more_body:  # its body is what is refused, and it has not begun
+            self.pipeline.popleft()
+            self.cycle = self.pipeline[0][0] if self.pipeline else self._running  # type: ignore[assignment]
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or not cycle.more_body:
                 self._end_requests()  # those before it are answered first
                 return
             cycle.disconnected = True  # its body is what is refused
+            cycle.waiting_for_100_continue = False
             cycle.message_event.set()
         content = error_body(NO_WIRE, Failure(status, message))
         again = "retry-after: 1\r\n" if status in (429, 503) else ""

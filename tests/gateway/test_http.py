@@ -500,6 +500,25 @@ def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tupl
             process.wait(20)
 
 
+@pytest.mark.parametrize("expects", ["", "expect: 100-continue\r\n"])
+def test_a_body_that_is_refused_takes_no_answer_of_another_request(
+    tmp_path: Path, expects: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    upstream = Upstream(say("The answer.", pause=0.3))
+    with gateway_for(upstream, tmp_path, "zai") as http:
+        head = f"POST {PATHS['openai-chat']} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n"
+        content = json.dumps(BODIES["openai-chat"])
+        whole = f"{head}content-length: {len(content)}\r\n\r\n{content}"
+        broken = f"{head}{expects}transfer-encoding: chunked\r\n\r\nno size\r\n"
+        alone = lines_sent(str(http.base_url), broken)
+        assert [alone[9:12], alone.count(b"HTTP/1.1 ")] == [b"400", 1]
+        answers = lines_sent(str(http.base_url), whole + broken + whole)
+    assert [answers[9:12], answers.count(b"HTTP/1.1 ")] == [b"200", 1]
+    assert b"The answer." in answers
+    assert len(upstream.bodies) == 1
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def test_a_header_in_several_lines_is_one_list(tmp_path: Path) -> None:
     upstream = Upstream(error(400, "no"))
     home = f'[providers.home]\nprotocol = "anthropic-messages"\nbase_url = "{upstream.url}"\nkeys = []\n'
