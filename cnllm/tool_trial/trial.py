@@ -32,7 +32,7 @@ from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
 from cnllm.tools import Tool, as_tools
-from cnllm.types import Cost, Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
+from cnllm.types import Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
 
 __all__ = [
     "MAX_TOKENS",
@@ -54,6 +54,7 @@ MAX_TOKENS = 4096
 """The most output tokens of a request, so that its highest price is known before it is sent."""
 
 _MILLION = Decimal(1_000_000)
+_REFUSED = 400  # the first status of a refusal, which costs nothing
 
 Mode = Literal["native", "prompt"]
 MODES: tuple[Mode, ...] = ("native", "prompt")
@@ -166,7 +167,8 @@ class _ReplyWatch:
 
     def end_step(self, reply: Reply, allowance: TrialAllowance) -> None:
         """Keep the result of a reply whose calls were executed."""
-        allowance.pay(reply.cost)
+        if reply.cost is not None:
+            allowance.pay(reply.cost.amount)
         called = reply.finish == "tool_calls"
         valid = all(fits_schema(call.raw or "{}", self._schemas.get(call.name)) for call in reply.tool_calls)
         self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
@@ -181,28 +183,35 @@ class AllowanceSpent(CnllmError):
 
 
 class TrialAllowance:
-    """The requests and the money that a trial may still use. `requests` and `spent` count what it has."""
+    """The requests and the money that a trial may still use. `requests` and `spent` count what it has.
+
+    A request counts with the most that it can cost, until the cost of its reply is known.
+    """
 
     def __init__(self, max_requests: int | None = None, max_cost: float | None = None) -> None:
         self.max_requests = max_requests
         self.max_cost = None if max_cost is None else Decimal(str(max_cost))
         self.requests = 0
         self.spent = Decimal(0)
+        self._open = Decimal(0)  # the part of `spent` that is the most that the last request can cost
 
     def take(self, model: Model, size: int) -> None:
         """Count a request of so many bytes. Raise `AllowanceSpent` if it may not be sent."""
         if self.max_requests is not None and self.requests >= self.max_requests:
             raise AllowanceSpent(f"--max-requests {self.max_requests} is reached", hint="allow more to try the rest")
-        if self.max_cost is not None and self.spent + highest_cost(model, size) > self.max_cost:
+        highest = highest_cost(model, size)
+        if self.max_cost is not None and self.spent + highest > self.max_cost:
             raise AllowanceSpent(
                 f"the next request might go beyond --max-cost {self.max_cost}", hint="allow more to try the rest"
             )
         self.requests += 1
+        self.spent += highest
+        self._open = highest
 
-    def pay(self, cost: Cost | None) -> None:
-        """Add the cost of a reply."""
-        if cost is not None:
-            self.spent += cost.amount
+    def pay(self, amount: Decimal) -> None:
+        """Count the last request with what it has cost."""
+        self.spent += amount - self._open
+        self._open = Decimal(0)
 
 
 def highest_cost(model: Model, size: int) -> Decimal:
@@ -226,6 +235,8 @@ class _CountingTransport:
         self._allowance.take(plan.model, len(plan.content))
         self.sent_at = time.monotonic()
         answer: tuple[int, Mapping[str, str], Iterator[bytes]] = self._transport.send(plan)
+        if answer[0] >= _REFUSED:
+            self._allowance.pay(Decimal(0))
         return answer
 
     def close(self) -> None:

@@ -69,8 +69,13 @@ def task_of(body: Json) -> str:
 
 
 @contextlib.contextmanager
-def serving(change: Callable[[str, Turn], Turn | int] = lambda task, turn: turn) -> Iterator[tuple[str, list[Json]]]:
-    """An endpoint with the bodies that it got. `change` spoils a turn, or refuses it with a status."""
+def serving(
+    change: Callable[[str, Turn], Turn | int] = lambda task, turn: turn, *, counts: bool = True
+) -> Iterator[tuple[str, list[Json]]]:
+    """An endpoint with the bodies that it got. `change` spoils a turn, or refuses it with a status.
+
+    It `counts` the tokens of a reply.
+    """
     bodies: list[Json] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,6 +93,8 @@ def serving(change: Callable[[str, Turn], Turn | int] = lambda task, turn: turn)
                 self.answer(turn, "application/json", content)
                 return
             chunks = [*_chunks(turn, "tools" in body), "[DONE]"]
+            if not counts:
+                chunks = [{**chunk, "usage": None} if isinstance(chunk, dict) else chunk for chunk in chunks]
             lines = [c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in chunks]
             self.answer(200, "text/event-stream", "".join(f"data: {line}\n\n" for line in lines).encode())
 

@@ -121,6 +121,33 @@ def test_max_cost_holds(tmp_path: Path) -> None:
     assert "--max-cost 0.02" in done.stdout
 
 
+def test_a_reply_whose_tokens_nobody_counts_costs_the_most_that_it_can(tmp_path: Path) -> None:
+    with serving(counts=False) as (url, bodies):
+        done = verify(tmp_path, url, "--max-cost", "0.05", price=PRICE)
+    assert done.returncode == 3
+    assert bodies
+    assert len(bodies) * 4096 * 2.0 / 1e6 <= 0.05
+    assert "--max-cost 0.05" in done.stdout
+
+
+def test_a_refused_request_costs_nothing(tmp_path: Path) -> None:
+    """Each first turn of a task is refused once."""
+    seen: set[str] = set()
+
+    def refuse(task: str, turn: Turn) -> Turn | int:
+        if task in seen or task not in ("no-tool", "enum", "nested", "chinese"):
+            return turn
+        seen.add(task)
+        return 400
+
+    with serving(refuse) as (url, bodies):
+        done = verify(tmp_path, url, "--max-cost", "0.03", price=PRICE)
+    spent = (len(bodies) - len(seen)) * (100 * 1.0 + 10 * 2.0) / 1e6
+    assert len(seen) == 4
+    assert spent <= 0.03
+    assert "--max-cost" not in done.stdout
+
+
 def test_max_cost_needs_prices_of_one_currency(tmp_path: Path) -> None:
     with serving() as (url, bodies):
         unknown = verify(tmp_path, url, "--max-cost", "1")
