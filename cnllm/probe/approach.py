@@ -251,7 +251,7 @@ def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodie
 # ── failures ─────────────────────────────────────────────────────────────────
 def _failure(url: str, seen: list[tuple[EndpointPlace, ProbeAnswer]]) -> CnllmError:
     """Return the error for an endpoint that took no request: the answer that says most."""
-    order = ("key", "quota", "rate", "busy", "redirect", "page", "form", "failed", "network", "")
+    order = ("key", "quota", "rate", "busy", "redirect", "page", "endless", "form", "failed", "network", "")
     answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
     answer = answers[0] if answers else ProbeAnswer(kind="none", problem="network", message="nothing was sent")
     hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
@@ -266,6 +266,7 @@ _HINTS = {
     "rate": "try again later",
     "busy": "try again later",
     "redirect": "give the address that it leads to",
+    "endless": "check the address, --model and --protocol",
     "page": "give the URL of the API, not of the web site",
     "network": "check the address, and that the server runs",
 }
@@ -283,7 +284,7 @@ def _line(url: str, answer: ProbeAnswer) -> str:
             return f"{host} redirects; cnllm does not follow"
         case "page":
             return f"{host} answers with a page, not with an API"
-        case "form" if "without an end" in answer.message:
+        case "endless":
             return f"{host} answers without an end"
         case "form":
             return f"{host} answers, but not with a reply of any known wire"

@@ -65,9 +65,9 @@ class ProbeAnswer(Struct, frozen=True, kw_only=True):
     """An answer, read.
 
     `message` is the endpoint's own sentence where it refused or failed, `problem` a word for an answer that says
-    nothing about the question: network, key, quota, rate, busy, redirect, page, form. `data` is the decoded body, or
-    the list of the decoded chunks of a stream. `done`: the stream had its closing marker. `abandoned`: the probe hung
-    up.
+    nothing about the question: network, key, quota, rate, busy, redirect, page, form, endless. `data` is the decoded
+    body, or the list of the decoded chunks of a stream. `done`: the stream had its closing marker. `abandoned`: the
+    probe hung up.
     """
 
     kind: Kind

@@ -127,8 +127,8 @@ class ProbeState:
             response = self._send(plan, ask.most)
             self.received += len(response.content)
             answer = self._read(model, ask, response)
-            if answer.passed and response.abandoned and ask.most is None:
-                answer = replace(answer, kind="none", problem="form", message="an answer without an end")
+            if response.abandoned and ask.most is None and not answer.refused:
+                answer = replace(answer, kind="none", problem="endless", message="an answer without an end")
             has_failed = answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key")
             is_repeated = has_failed and bool(words) and words == answer.message
             if is_repeated:

@@ -71,6 +71,14 @@ def test_an_answer_without_an_end_is_left_early() -> None:
     assert len(endpoint.requests) <= 12
 
 
+def test_a_list_of_models_without_an_end_is_no_empty_list() -> None:
+    long = json.dumps({"data": [{"id": "m"}] * 400_000}).encode()
+    endless = pytest.raises(EndpointError, match="without an end")
+    with serving(lambda r, n: (200, "application/json", long)) as endpoint, endless:
+        probe.run(endpoint.url, max_requests=30)
+    assert len(endpoint.requests) == 1
+
+
 class Drip:
     """A transport whose replies do not end: half a minute before each piece. `pieces` counts those of each."""
 
