@@ -37,6 +37,7 @@ _SECRET_OPTION = re.compile(r"--?[\w.-]+")
 _MAX_TEXT = 300  # characters of a command in a message
 _ENVIRONMENT = "a dict of variables, or a list of their names,"
 
+_MIN_ECHO = 8  # characters; to remove a shorter secret would damage ordinary text
 _MAX_LABEL = 24
 _MAX_NAME = 64
 _SEPARATOR = "__"  # no label holds it, so that a name has one label only
@@ -111,6 +112,13 @@ class McpServer(Struct, frozen=True, kw_only=True):
         values += [old for old, new in zip(self.command, _without_secrets(self.command), strict=True) if old != new]
         values += redact.request_secrets(self.url or "", dict(self.headers))
         return tuple(dict.fromkeys(value for value in values if value))
+
+    def echoed_secrets(self) -> tuple[str, ...]:
+        """Return the secrets to remove from results and definitions, which go to the model's endpoint.
+
+        A command runs as the user: what it says of its own environment is for the user to decide.
+        """
+        return () if self.url is None else tuple(value for value in self.secrets() if len(value) >= _MIN_ECHO)
 
     def _value(self, name: str) -> str:
         """Return the value of a variable in this process or in the keys file."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from cnllm.client.event_loop import run_in_thread, wait_for_future
+from cnllm.config import redact
 from cnllm.errors import McpError
 from cnllm.mcp_client.server import McpServer, tool_names
 from cnllm.mcp_client.session import McpSession
@@ -113,7 +114,7 @@ class McpTools(ToolSet):
         """Return the tool of one of the definitions."""
 
         async def call(**arguments: Any) -> ToolResult:
-            return _tool_result(await wait_for_future(self._submit(definition.name, arguments)))
+            return self._result(await wait_for_future(self._submit(definition.name, arguments)))
 
         text = definition.description
         description = None if text is None else text[:_MAX_DESCRIPTION]
@@ -128,7 +129,7 @@ class McpTools(ToolSet):
         with self:
             result = self._submit(name, dict(arguments or {}))
             try:
-                return _tool_result(result.result(limit))
+                return self._result(result.result(limit))
             except TimeoutError:
                 raise McpError(
                     f"{name} of the MCP server {self.label} gave no result in {limit:g} s", server=self.server
@@ -137,6 +138,10 @@ class McpTools(ToolSet):
                 raise McpError(f"the MCP server {self.label} was closed", server=self.server) from None
             finally:
                 result.cancel()
+
+    def _result(self, result: Any) -> ToolResult:
+        """Return a `CallToolResult` without the secrets that its server got: it goes to the model's endpoint."""
+        return _tool_result(result, self._server.echoed_secrets())
 
     def _submit(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
         """Begin a call in the open session; where there is none, open one."""
@@ -280,11 +285,12 @@ def _definition(server: McpServer, label: str, offered_name: str, tool: Any) -> 
     content = [server.identity, tool.name, tool.description, tool.input_schema]
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Definition(offered_name, label, str(server), tool.name, tool.description, tool.input_schema, digest)
+    description, schema = redact.redact_data([tool.description, tool.input_schema], server.echoed_secrets())
+    return Definition(offered_name, label, str(server), tool.name, description, schema, digest)
 
 
-def _tool_result(result: Any) -> ToolResult:
-    """Return a `CallToolResult` as text, with its pictures and sounds as media.
+def _tool_result(result: Any, secrets: tuple[str, ...]) -> ToolResult:
+    """Return a `CallToolResult` as text without secrets, with its pictures and sounds as media.
 
     A link becomes its address, which is not fetched. A file that is no text and no picture becomes a line that names
     it. Structured content is used where there is no other.
@@ -301,7 +307,7 @@ def _tool_result(result: Any) -> ToolResult:
             texts.append(f"[{part.type} left out: a result may hold {_MAX_MEDIA} media]")
     if not texts and not media and result.structured_content is not None:
         texts.append(shown(result.structured_content))
-    text = "\n".join(texts)
+    text = redact.redact("\n".join(texts), secrets)
     if len(text) > _MAX_TEXT:
         text = f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
     return ToolResult("", text, error=bool(result.is_error), media=tuple(media))

@@ -154,6 +154,19 @@ def test_a_list_of_tools_that_is_too_long_is_an_error() -> None:
         cnllm.mcp(url).tools()
 
 
+def test_a_key_that_a_server_echoes_goes_to_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the definition of a tool nor in its result."""
+    key = "sk-mcp-0123456789abcdef"
+    monkeypatch.setenv("SERVER_KEY", key)
+    pages = [[{**tool("t", {"type": "object", "properties": {}, "title": key}), "description": f"as {key}"}]]
+    with serving(lambda id: (result(id, f"you are {key}"), None), pages) as url:
+        tools = cnllm.mcp(url, key_env="SERVER_KEY")
+        with tools, cnllm.Client(simulate=True) as client:
+            run = client.run("glm-4.7", "hello", tools=[tools])
+            assert run.steps[0].results[0].text == "you are [redacted]"
+            assert key not in f"{run.messages}{tools.definitions()}"
+
+
 def test_tools_whose_names_for_a_model_are_the_same_are_not_both_offered() -> None:
     """The second one is called as the first one is offered."""
     digest = hashlib.sha256(b"a b").hexdigest()[:8]
