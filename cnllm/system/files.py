@@ -185,7 +185,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace a file as a whole; a file that is there keeps its mode, a new one is 0600. Raise `OSError`.
+    """Replace a file as a whole; a file that is there keeps its mode and its owner, a new one is 0600. Raise `OSError`.
 
     With `durable` it is on the disk when this returns, its name as well. In a folder that others lock, too, call it in
     `lock_folder`, which removes what it takes for unfinished.
@@ -197,7 +197,10 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
         with open(descriptor, "wb") as file:
             file.write(content)
             with contextlib.suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))  # ours: made above
+                before = path.stat()
+                if user_id() == 0 and before.st_uid != 0:  # another user could no longer read it
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.chmod(temporary, stat.S_IMODE(before.st_mode))  # ours: made above
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -225,6 +225,16 @@ def test_a_link_stays_a_link_and_a_file_keeps_its_mode(name: str, tmp_path: Path
     assert mode(dotfiles) == 0o755
 
 
+@pytest.mark.skipif(files.user_id() != 0, reason="only root writes the files of others")
+def test_what_root_writes_stays_its_owners(home: Path) -> None:
+    keys.set_key("SOME_KEY", "sk-0123456789abcdef")
+    os.chown(keys.keys_path(), 12345, 12346)
+    keys.set_key("OTHER_KEY", "sk-0123456789abcdef")
+    status = keys.keys_path().stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 12346, 0o600)
+    assert keys.key_names() == ["OTHER_KEY", "SOME_KEY"]
+
+
 def test_other_small_files(home: Path) -> None:
     """Those that no command above writes: the mode of the log, the gateway's keys, the files of a launched client."""
     settings_files.set_log_mode("off")
