@@ -49,8 +49,9 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
         reason = error.strerror if isinstance(error, OSError) else error
         if state.fact("output") != output_facts(output)["output"]:  # the failures stand elsewhere in the new file
             return [
+                *messages,
                 f"{output.path} is in its new form, and {state.path} does not know it yet ({reason}): free disk space, "
-                "and run the same command again"
+                "and run the same command again",
             ]
         messages.append(
             f"{output.path} still holds lines of rows that were asked again ({reason}): the last line of a row "

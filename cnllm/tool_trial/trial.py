@@ -167,8 +167,8 @@ class _ReplyWatch:
 
     def end_step(self, reply: Reply, allowance: TrialAllowance) -> None:
         """Keep the result of a reply whose calls were executed."""
-        if reply.cost is not None:
-            allowance.pay(reply.cost.amount)
+        if reply.cost is not None and reply.cost.at_most is not None:
+            allowance.pay(reply.cost.at_most)
         called = reply.finish == "tool_calls"
         valid = all(fits_schema(call.raw or "{}", self._schemas.get(call.name)) for call in reply.tool_calls)
         self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
