@@ -111,7 +111,9 @@ class Turn:
             row |= cost_columns(error.cost)
         with self._file.writing() as connection:
             names = ", ".join(f"{name} = ?" for name in row)
-            connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
+            count = connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number)).rowcount
+            if not count:
+                raise CnllmError("its turn was deleted before it ended", hint="the next one is logged again")
             add_messages(connection, self.number, new_messages, self._secrets)
             echoed = any(_holds_secret(message, self._secrets) for message in new_messages)
             for entry in self._exchanges or ():

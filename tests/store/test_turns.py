@@ -229,3 +229,14 @@ def test_a_summary_of_no_conversation_and_costs_of_no_id_are_refused(tmp_path: P
             store.summary("nothing")
         with pytest.raises(TypeError, match="conversation is int"):
             store.costs(conversation=10**400)  # type: ignore[arg-type]
+
+
+def test_a_turn_that_was_deleted_before_its_end_is_named_as_such(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "a.db") as other:
+        conversation = store.conversation()
+        turn = conversation.turn([user("hi")], model="zai/glm-4.7")
+        other.conversation(conversation.id).forget(turn.number)
+        with pytest.raises(errors.CnllmError, match="its turn was deleted before it ended"):
+            turn.finish(reply())
+        ask(store.conversation(), "and now?")
+        assert store.count() == 1
