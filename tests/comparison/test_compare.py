@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -448,6 +452,24 @@ def test_a_report_is_written_read_and_replayed(overlay: Path) -> None:
     assert page.read_text().startswith("<!doctype html>")
     path.write_text(path.read_text().replace('"empty": 0', '"empty": 1', 1))
     assert completed(["compare", "--replay", str(path)]).returncode == 3
+
+
+def test_a_full_disk_leaves_the_report_that_is_there(overlay: Path) -> None:
+    path = overlay / "report.json"
+    args = ["compare", "home/m", "-n", "4", "--simulate", "-o", str(path)]
+    assert completed(args).returncode == 0
+    before = path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "cnllm", *args],
+        env={**os.environ, "CNLLM_CONFIG_DIR": str(overlay)},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "File too large" in done.stderr
+    assert path.read_bytes() == before
 
 
 def test_a_signed_report_is_checked_when_it_is_replayed(overlay: Path) -> None:

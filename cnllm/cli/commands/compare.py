@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,7 +18,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
-from cnllm.system.files import REPORT_BYTES, read_bounded
+from cnllm.system.files import REPORT_BYTES, lock_folder, read_bounded, write_file
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, Host, Share, TaskChoice
@@ -233,12 +234,18 @@ def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None
 
 
 def _write(report: Comparison, pem: bytes | None, output: str) -> None:
-    """Write the report to a file that the user named."""
+    """Write the report to a file that the user named. An earlier one, which was paid for, stays where that fails."""
     write = {".html": report.to_html, ".svg": report.to_svg}.get(Path(output).suffix)
     signed = report if pem is None else report.sign(pem)
     content = signed.to_json() if write is None else write().encode()
+    path = Path(output).resolve()
     with errors.writing(output):
-        Path(output).write_bytes(content)  # asked for
+        path.touch()  # a new one with the mode of the user's files
+        if not path.is_file() or not os.access(path.parent, os.R_OK | os.W_OK):
+            path.write_bytes(content)  # asked for
+            return
+        with lock_folder(path.parent):
+            write_file(path, content)
 
 
 def _print_figures(report: Comparison, *, as_json: bool) -> None:
