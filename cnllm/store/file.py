@@ -179,6 +179,9 @@ class DatabaseFile:
         """Let all queries see the same state of the file, whatever others write meanwhile. Nobody waits for it."""
         with self._translate_errors():
             connection = self._current_connection()
+            if connection.in_transaction:  # a part of a greater one
+                yield
+                return
             connection.execute("BEGIN")
             try:
                 yield

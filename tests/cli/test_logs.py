@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import sqlite3
+import subprocess
+import threading
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from store.support import reply
+
+from cnllm.store import Store
 
 from .support import ANSWER, HEAD, Machine, Server, chunk, read_terminal, terminal, texts
 
@@ -222,3 +230,44 @@ def test_the_price_in_force_stays_with_each_turn(machine: Machine) -> None:
         prices = [json.loads(data)["input"] if data else None for (data,) in rows]
         assert prices == [1.0, 1.0, 2.0, None]
         assert file.execute("SELECT count(*) FROM prices").fetchone() == (2,)
+
+
+def test_a_conversation_that_goes_on_before_the_question_is_answered_is_not_deleted(kept: Machine) -> None:
+    path = kept.data / "conversations.db"
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE turns SET began = '2020-01-01T00:00:00.000+00:00'")
+    master, slave = pty.openpty()
+    command = kept.command("logs", "delete", "--before", "2021-01-01")
+    process = subprocess.Popen(command, env=kept.env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    seen = b""
+    while b"Really delete 2 conversations?" not in seen:
+        seen += os.read(master, 1000)
+    with Store.open(path) as store, store.conversation("last").turn([], model="home/m") as turn:
+        turn.finish(reply())
+    os.write(master, b"y\n")
+    assert "deleted: 1 conversation, 1 turn" in read_terminal(master)
+    os.close(master)
+    assert process.wait() == 0
+    with Store.open(path) as store:
+        assert store.count() == 1
+
+
+@pytest.mark.parametrize("command", ["show", "cache"])
+def test_the_last_conversation_is_shown_while_another_process_deletes_some(kept: Machine, command: str) -> None:
+    ends = threading.Event()
+
+    def delete() -> None:
+        with Store.open(kept.data / "conversations.db") as store:
+            while not ends.is_set():
+                store.conversation().turn([], model="home/m").forget()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(delete)
+        try:
+            for _ in range(60):
+                done = kept.run("logs", command, "last")
+                assert done.status == 0, done.err
+        finally:
+            ends.set()
+        other.result()

@@ -109,7 +109,8 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        (record,) = store.records([store.conversation(ident, with_calls=True).id])
+        with store.file.reading():  # another process may delete it
+            (record,) = store.records([store.conversation(ident, with_calls=True).id])
         _report_damage(store)
     if as_json:
         stdout.print_json(record)
@@ -217,11 +218,12 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
 
     if bool(idents) + (before is not None) + everything != 1:
         raise errors.UsageError("name conversations, or give --before or --all", "cnllm logs list shows their ids")
+    time = None if before is None else utc_time(before, "--before")
     with Store.open() as store:
         if idents:
             ids = list(dict.fromkeys(store.conversation(ident, with_calls=True).id for ident in idents))
         else:
-            ids = store.ids() if before is None else store.ids_before(utc_time(before, "--before"))
+            ids = store.ids() if time is None else store.ids_before(time)
         if not ids:
             stdio.print_line("there is no such conversation")
             return
@@ -232,6 +234,10 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
             if questions.choose(f"Really delete {conversations}?", "ny") == "n":
                 stdio.print_line("nothing is deleted")
                 return
+            if time is not None:  # one may have gone on while nobody answered
+                still = set(store.ids_before(time))
+                ids = [id_ for id_ in ids if id_ in still]
+                conversations = count(len(ids), "conversation")
         turns = store.delete(ids)
     stdio.print_line(f"deleted: {conversations}, {count(turns, 'turn')}")
     if store.holds_deleted:

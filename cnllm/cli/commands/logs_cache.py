@@ -49,7 +49,7 @@ def cache(ident: str, *, as_json: bool) -> None:
     from cnllm.estimates.cache_loss import loss_cost
     from cnllm.store import Store
 
-    with Store.open() as store:
+    with Store.open() as store, store.file.reading():  # another process may delete it
         (record,) = store.records([store.conversation(ident, with_calls=True).id], exchanges=True)
     price = price_lookup()
     report = cache_report(record, lambda model, tokens: loss_cost(tokens, price(model)))
