@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm import StreamCut, TextDelta, engine
+from cnllm import ReasoningDelta, StreamCut, TextDelta, ToolCallStart, engine
 
 from .support import REGISTRY, answers, called, plan, read, seen_however_cut, told, tool, wire
 
@@ -417,3 +417,17 @@ def test_a_new_spelling_of_a_known_grammar_is_toml_only(tmp_path: Any) -> None:
     model = cnllm.Registry.load(file).resolve("zai/glm-4.7")
     found = cnllm.sanitize(model, "So: [[call search<k>q</k><v>tea</v><k>n</k><v>3</v>]]", SEARCH)
     assert (called(found), found.text) == ([("search", {"q": "tea", "n": 3})], "So: ")
+
+
+@each("end", ["`main.py`", "<", "a <|", "```"])
+@each("model", WRITERS)
+def test_what_stands_before_a_call_or_an_answer_comes_before_it(model: str, end: str) -> None:
+    call = {"index": 0, "id": "call_1", "function": {"name": "search", "arguments": '{"q": "tea"}'}}
+    deltas: list[dict[str, Any]] = [{"reasoning_content": f"think {end}"}, {"content": f"look at {end}"}]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in [*deltas, {"tool_calls": [call]}]]
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    data = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in [*chunks, last]]
+    events, reply = answers(model, data, SEARCH)
+    assert (reply.reasoning, reply.text) == (f"think {end}", f"look at {end}")
+    kinds = [type(event) for event in events if isinstance(event, ReasoningDelta | TextDelta | ToolCallStart)]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == [ReasoningDelta, TextDelta, ToolCallStart]

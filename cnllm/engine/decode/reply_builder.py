@@ -224,6 +224,9 @@ class ReplyBuilder:
             case WholeText(text, part):
                 self._check_pieces(replace_surrogates(text), part, out)
             case CallPieces(items, whole, part):
+                if not self.is_idle and not collected.parts.is_ordered:  # a call ends the text before it
+                    self._release(out)
+                    self._flush_stops(out)
                 events, begun = collected.feed_calls(items, whole=whole)
                 for call in begun if collected.parts.is_ordered else ():
                     self._begin(self._part_kind(call), call, out)

@@ -223,6 +223,8 @@ class TextCalls(Stage):
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         out: list[Item] = []
         text: str | None = item.text
+        if not in_reasoning and (thinking := self._reasoning_filter) is not None and item.text.strip():
+            self._add(thinking.release(), out, in_reasoning=True)  # the answer begins: no marker goes on there
         if self._whole and not in_reasoning:
             text = self._hold(item.text)
         if text is None:
@@ -230,7 +232,10 @@ class TextCalls(Stage):
         elif filter_ is not None:
             self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
         elif not self._tail and not self._held and not self.may_begin(text):
-            return [item if text is item.text else TextPiece(text)]
+            item = item if text is item.text else TextPiece(text)
+            if not out:
+                return [item]
+            out.append(item)
         else:
             self._feed(text, out, in_reasoning=in_reasoning)
         self._look()
