@@ -101,7 +101,10 @@ class McpServer(Struct, frozen=True, kw_only=True):
         return {name: value.replace("{key}", key) for name, value in self.headers}
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the values that no message may hold: of variables, headers, the URL, and options of the command."""
+        """Return the values that no message may hold: of variables, headers, the URL, and options of the command.
+
+        Those of the proxy are among them: it may echo them.
+        """
         values = [
             value if value is not None else os.environ.get(name, "") or keys.find_key([name]) or ""
             for name, value in self.env
@@ -110,7 +113,8 @@ class McpServer(Struct, frozen=True, kw_only=True):
         if self.key_env is not None:
             values.append(keys.find_key([self.key_env]) or "")
         values += [old for old, new in zip(self.command, _without_secrets(self.command), strict=True) if old != new]
-        values += redact.request_secrets(self.url or "", dict(self.headers))
+        if self.url is not None:
+            values += [*redact.request_secrets(self.url, dict(self.headers)), *redact.proxy_secrets()]
         return tuple(dict.fromkeys(value for value in values if value))
 
     def echoed_secrets(self) -> tuple[str, ...]:

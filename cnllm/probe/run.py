@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from msgspec.structs import replace
 
 from cnllm.cassette.record import Recorder, redact_chunks
-from cnllm.client.echo import insert_key, plan_secrets
+from cnllm.client.echo import insert_key, plan_secrets, redact_error
 from cnllm.client.secret_filter import MIN_SECRET
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
@@ -145,7 +145,7 @@ def _send(transport: Any, plan: Plan, api_key: str | None, most: int | None) -> 
                 break
     except CnllmError as error:
         if not content:
-            return RawResponse(error=error)
+            return RawResponse(error=redact_error(error, plan_secrets(plan, api_key)))
     finally:
         if hasattr(chunks, "close"):
             with contextlib.suppress(CnllmError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.proxies import Proxy
 
 from .support import Machine, Reset, Server, http, read_terminal
 
@@ -295,3 +296,12 @@ def test_a_faulty_file_of_updates_says_how_to_go_on(machine: Machine, lists: tup
     machine.run("models", "show", NAME).fails(2, "updates.toml:2", "cnllm registry rollback updates")
     assert machine.run("registry", "rollback", "updates").status == 0
     assert machine.run("models", "show", NAME).status == 0
+
+
+def test_a_password_that_a_proxy_echoes_is_not_shown(machine: Machine) -> None:
+    with Proxy(b"HTTP/1.1 407 not hunter2-hunter2\r\n\r\n", password="hunter2-hunter2") as proxy:
+        machine.env["HTTPS_PROXY"] = proxy.url
+        done = machine.run("registry", "update", "--from", "https://lists.example/api.json", "--dry-run")
+    assert done.status == 1
+    assert "407 not [redacted]" in done.err
+    assert "hunter2" not in done.err

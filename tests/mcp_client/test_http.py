@@ -205,3 +205,10 @@ def test_a_server_that_no_proxy_excludes_is_reached_directly(monkeypatch: pytest
         with cnllm.mcp(url) as tools:
             assert "fine" in str(tools.call("t"))
         assert proxy.asked != []
+
+
+def test_a_password_that_a_proxy_echoes_stands_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Proxy(b"HTTP/1.1 407 not hunter2-hunter2\r\n\r\n", password="hunter2-hunter2") as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        with pytest.raises(McpError, match=r"407 not \[redacted\]"):
+            cnllm.mcp("https://tools.example/mcp").tools()

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from client.proxies import Proxy
 from msgspec.structs import replace
 
 from cnllm import Timeouts, probe
@@ -242,6 +243,13 @@ def test_a_key_that_is_echoed_in_escapes_or_in_two_pieces_stands_in_no_file(tmp_
     assert "seed [redacted]" in report.overlay
     assert KEY not in report.overlay + report.text() + str(report.exchanges)
     assert KEY[9:] not in record.read_text()
+
+
+def test_a_password_that_a_proxy_echoes_stands_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Proxy(b"HTTP/1.1 407 not hunter2-hunter2\r\n\r\n", password="hunter2-hunter2") as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        with pytest.raises(CnllmError, match=r"407 not \[redacted\]"):
+            probe.run("https://api.example/v1", model="m", max_requests=30, sleep=lambda seconds: None)
 
 
 def test_an_id_of_a_model_with_control_characters_is_no_id() -> None:

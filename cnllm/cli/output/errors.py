@@ -149,11 +149,14 @@ def _redact(text: str) -> str:
 
 
 def _environment_secrets() -> list[str]:
-    """Return the environment's values with names of secrets: a failure may come before the key's name is known."""
-    from cnllm.config.redact import is_secret_name, looks_secret
+    """Return the environment's values with names of secrets: a failure may come before the key's name is known.
+
+    A proxy may have echoed its password.
+    """
+    from cnllm.config.redact import is_secret_name, looks_secret, proxy_secrets
 
     values = [value for name, value in os.environ.items() if is_secret_name(name)]
-    return [value for value in values if looks_secret(value) and not value.startswith("/")]
+    return [*(value for value in values if looks_secret(value) and not value.startswith("/")), *proxy_secrets()]
 
 
 def _line(text: str) -> str:
