@@ -189,7 +189,8 @@ def test_items_of_a_search_go_back_to_their_author(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:"])
 def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path, store: str) -> None:
-    gateway = Gateway(tmp_path, store=open_store(store + ("" if store == "memory:" else str(tmp_path / "state.db"))))
+    opened = open_store(store + ("" if store == "memory:" else str(tmp_path / "state.db")))
+    gateway = Gateway(tmp_path, store=opened)
     response = gateway.post("gpt", {"input": "Rain?"}).json()
     names = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
     for named in (names, [{"id": name["id"]} for name in names]):
@@ -197,6 +198,7 @@ def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path,
         sent = gateway.bodies[-1]["input"]
         assert [item.get("role", item.get("type")) for item in sent] == ["user", "web_search_call", "assistant", "user"]
         assert "Rain." in json.dumps(sent[2])
+    opened.close()
 
 
 def test_an_item_that_is_not_kept_is_named(tmp_path: Path) -> None:
