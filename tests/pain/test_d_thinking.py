@@ -79,8 +79,9 @@ def test_D4_an_endpoint_no_one_described_is_read_tolerantly(field: str) -> None:
     _thinks(anywhere(), field)
 
 
-def test_D4_a_user_declares_a_field_no_one_has_heard_of(tmp_path: Path) -> None:
-    _thinks(home(tmp_path, 'reasoning.fields = ["inner_voice"]'), "inner_voice")
+@each("field", ["inner_voice", 'inner "voice"', "inner\\voice"])
+def test_D4_a_user_declares_a_field_no_one_has_heard_of(tmp_path: Path, field: str) -> None:
+    _thinks(home(tmp_path, f"reasoning.fields = ['{field}']"), field)
 
 
 @each("empty", ["", None])

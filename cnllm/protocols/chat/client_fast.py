@@ -139,7 +139,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 
 @lru_cache(maxsize=256)
 def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
-    """Return a function that makes fast decoders; None where the endpoint has paths of its own."""
+    """Return a function that makes fast decoders; None where the endpoint has paths or names of its own."""
     reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     groups = (flags.usage, flags.error, flags.citations)
     paths = [path for group in groups if group is not None for path in group.at or ()]
@@ -151,12 +151,11 @@ def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
     delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
     top_fields = {path[0] for path in keys} - {"choices"} | {*EXTRA_KEYS} - {*_USUAL_KEYS}
     rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
-    return _chunk_decoder(
-        reasoning_fields,
-        ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields)),
-        tuple(sorted(rare_choice)),
-        tuple(sorted(top_fields)),
-    )
+    rare_delta = ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields))
+    try:
+        return _chunk_decoder(reasoning_fields, rare_delta, tuple(sorted(rare_choice)), tuple(sorted(top_fields)))
+    except ValueError:  # msgspec takes no quote, backslash or control character in a name
+        return None
 
 
 class _Arguments(msgspec.Struct, gc=False):

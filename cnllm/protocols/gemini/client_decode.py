@@ -378,7 +378,12 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     Counts are left to the last chunk, which has the finish reason. None where an error may be the chunk itself.
     """
     places = (flags.error.at if flags.error else None) or ()
-    return None if "." in places else _build_fast_decoder(tuple(sorted({path.split(".")[0] for path in places})))
+    if "." in places:
+        return None
+    try:
+        return _build_fast_decoder(tuple(sorted({path.split(".")[0] for path in places})))
+    except ValueError:  # msgspec takes no quote, backslash or control character in a name
+        return None
 
 
 @lru_cache(maxsize=16)
