@@ -192,9 +192,14 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
 
 
 def _texts(message: dict[str, Any]) -> dict[str, str]:
-    """Return the prose of a message by path: a text of a few words, or a list of them."""
+    """Return the prose of a message by path: a text of a few words, or a list of them.
+
+    A path with control characters is none of an endpoint's: it would stand in files and on a terminal.
+    """
     found = {}
     for path, value in leaves(message).items():
+        if not path.isprintable():
+            continue
         items = [item.get("text") for item in value if isinstance(item, dict)] if isinstance(value, list) else [value]
         text = " ".join(item for item in items if isinstance(item, str))
         if len(text.split()) >= 3 or (len(text) >= 8 and not text.isascii()):

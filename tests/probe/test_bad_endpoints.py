@@ -260,6 +260,14 @@ def test_an_id_of_a_model_with_control_characters_is_no_id() -> None:
     assert report.found.id == "plain"
 
 
+def test_a_field_with_a_control_character_is_not_taken_for_reasoning() -> None:
+    prose = {"think\x1b[31m": "I look for the greeting that fits.", 'think "loud"': "I say it as it is."}
+    with serving(posts(lambda r, n: ok(**prose))) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60)
+    assert "\x1b" not in report.overlay + report.text()
+    assert "models" in tomllib.loads(report.overlay)
+
+
 def test_answers_that_are_too_long_together_end_the_probe() -> None:
     """Each is below its own bound; decoded, they stay in memory until the end."""
     long = body(padding="x" * 3_900_000)
