@@ -16,8 +16,8 @@ requests start slowly again and double, until a refusal teaches a limit.
 Some endpoints refuse requests that become more too quickly. Such a refusal cuts concurrency to a half, and makes its
 growth slower; no limit is learned from it.
 
-A pause after a refusal is as long as the endpoint asks for, else it doubles. After a refusal without such a time, one
-request tries whether the endpoint takes any.
+A pause after a refusal is as long as the endpoint asks for, else it doubles; after several refusals of the rate in a
+row it is not shorter than that. After a refusal without such a time, one request tries whether the endpoint takes any.
 
 A pace sends evenly: at most so many requests a minute, whatever kind of window the endpoint counts in.
 Requests that are spread evenly stay below a limit whether the endpoint counts by the clock's minute, by the last sixty
@@ -193,9 +193,11 @@ class Controller:
             self._ceiling = (self.limit, now)
         if kind == "rate" and self.waiting_since is None:
             self._judge(now, ticket, retry_after)
-        if retry_after is None:
+        is_endless = kind != "overloaded" and self._in_a_row > _IN_A_ROW  # no number of tries ends such refusals
+        if retry_after is None or is_endless:
             storm = 0.0 if self.waiting_since is None else now - self.waiting_since
-            retry_after, self._pause = self._pause, min(self._pause * 2, max(_LONG_PAUSE, storm / 6), _LONGEST_PAUSE)
+            retry_after = max(retry_after or 0.0, self._pause)
+            self._pause = min(self._pause * 2, max(_LONG_PAUSE, storm / 6), _LONGEST_PAUSE)
         self._paused_until = max(self._paused_until, now + retry_after)
 
     def fail(self, now: float, ticket: Ticket) -> None:

@@ -206,6 +206,18 @@ def test_a_retry_after_is_waited_for() -> None:
     assert controller.wait(2.0) == pytest.approx(40.0)
 
 
+def test_a_retry_after_of_nothing_does_not_let_the_endpoint_be_asked_all_the_time() -> None:
+    controller, now, sent = Controller(), 0.0, 0
+    while now < 30:
+        wait = controller.wait(now)
+        assert wait is not None
+        now += wait
+        controller.refuse(now + 0.001, controller.send(now), retry_after=0.0)
+        now += 0.002
+        sent += 1
+    assert sent < 20
+
+
 def test_a_storm_is_tried_by_one_request_at_a_time_and_less_and_less_often() -> None:
     played = Played(Controller(), lambda now: (now > 3600, None), seconds=3700, latency=0.1)
     during = [time for time in played.sent if time < 3600]
