@@ -19,7 +19,7 @@ from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.tokens import Start, estimate_input, estimate_sent, estimate_text, text_bytes, token_family
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get_first
 from cnllm.protocols import wire
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Quote, Reply, ToolResult, Usage
@@ -92,7 +92,7 @@ def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
     attempt = worst_cost(
         price,
         most_input,
-        most_output * reply_count(plan),
+        most_output * plan.reply_count,
         services=services,
         factor=requested_factor(price, plan, max),
         hourly=mark is None or mark in plan.content,
@@ -173,12 +173,6 @@ def requested_factor(price: Price, plan: Plan, choose: Callable[[Iterable[float]
         if type(word) is str and factors:
             product *= exact_rate(factors[word.lower()] if word.lower() in factors else choose(factors.values()))
     return product
-
-
-def reply_count(plan: Plan) -> int:
-    """Return the number of replies that a request asks for at once."""
-    counts = (get(plan.body, path) for path in wire(plan.model.protocol).count_paths)
-    return max([1, *(count for count in counts if type(count) is int)])
 
 
 def _highest_fees(plan: Plan) -> tuple[Decimal, list[str]]:
@@ -320,7 +314,7 @@ def _lowest_cost(plan: Plan, input: int, cached: int) -> tuple[Decimal | None, l
     price, service = plan.flags.price, requested_service(plan)
     if price is None or price.currency is None or (service is not None and service not in (price.service or {})):
         return None, []
-    usage = Usage(input=input, output=reply_count(plan), cached=cached)
+    usage = Usage(input=input, output=plan.reply_count, cached=cached)
     factor = requested_factor(price, plan, min)
     costs = [cost_of(usage, price, None, Facts(word, factor)) for word in {None, service}]
     known = [cost for cost in costs if cost is not None]

@@ -420,6 +420,18 @@ def test_counts_that_say_nothing_of_the_output_count_no_text(home: Home, last: A
     assert reply.cost.missing == ("output",)
 
 
+def test_the_bound_of_a_cut_reply_counts_all_the_replies_that_were_requested(home: Home) -> None:
+    model = home(more="price = { currency = 'USD', input = 2.0, output = 8.0 }")
+    options: dict[str, Any] = {"stream": True, "max_tokens": 100, "on_unsupported": "send"}
+    plan = engine.build_request(model, "Hi", extra_body={"n": 3}, **options)
+    parser = engine.StreamParser(model, plan=plan)
+    parser.feed(b'data: {"choices":[{"index":0,"delta":{"content":"Yes"}}],"usage":{"prompt_tokens":10}}\n\n')
+    with pytest.raises(StreamCut) as caught:
+        parser.close()
+    assert caught.value.cost is not None
+    assert caught.value.cost.at_most == Decimal(10 * 2 + 3 * 100 * 8) / 1_000_000
+
+
 def test_free_is_not_unknown() -> None:
     assert amount(Usage(5, 5), priced(input=0.0, output=0.0)) == 0
 

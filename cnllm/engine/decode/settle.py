@@ -201,6 +201,10 @@ def build_reply(
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
     usage = collected.usage
+    is_cut = settled.finish in ("cut", "error") or collected.has_uncounted
+    most_output = plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output)
+    if most_output is not None and (is_cut or usage.output is None or collected.invalid_counts):
+        most_output *= plan.reply_count
     cost = collected.meter.cost(
         usage,
         collected.created,
@@ -208,9 +212,9 @@ def build_reply(
         calls=collected.meter.calls(plan.search, collected.paid_calls, calls, parts, plan.echo),
         answered=bool(parts),
         thought=bool(usage.reasoning or collected.parts.thought),
-        is_cut=settled.finish in ("cut", "error") or collected.has_uncounted,
+        is_cut=is_cut,
         invalid=collected.invalid_counts,
-        most_output=plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
+        most_output=most_output,
     )
     return Reply(
         text="".join(collected.parts.text),

@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr
 
 from cnllm.config.redact import MARK, is_harmless_header
 from cnllm.engine.encode.structured import OutputMethod
+from cnllm.jsonpath import get
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
@@ -152,6 +153,12 @@ class Plan(Struct, frozen=True, kw_only=True):
         """Return the turns of the conversation in the body."""
         turns: list[dict[str, Any]] = self.body[wire(self.model.protocol).turns]
         return turns
+
+    @property
+    def reply_count(self) -> int:
+        """Return the number of replies that the request asks for at once."""
+        counts = (get(self.body, path) for path in wire(self.model.protocol).count_paths)
+        return max([1, *(count for count in counts if type(count) is int)])
 
     def shown_headers(self) -> dict[str, str]:
         """Return the headers for display: every value that may hold a secret is hidden."""
