@@ -159,8 +159,11 @@ class Output:
         except FileNotFoundError:
             is_replaced = False
         if is_replaced or own.st_size < self.size:
+            message = f"another program has cut off {self.path} while the batch ran"
+            if is_replaced:
+                message = f"another program has replaced {self.path} while the batch ran"
             raise CnllmError(
-                f"another program has {'replaced' if is_replaced else 'cut off'} {self.path} while the batch ran",
+                message,
                 hint="put the file back, then run the same command again: it asks what is missing",
             )
 
