@@ -35,7 +35,7 @@ _PATIENCE = ("rate", "busy", "network", "failed")
 """Problems that another attempt may not have."""
 _BYTES_PER_TOKEN = 2
 _ANSWER = 500
-"""The tokens of an answer, where nobody counts them."""
+"""The tokens of an answer, where nobody counts them, unless its text is longer."""
 
 
 class ProbeStep(Struct, frozen=True):
@@ -186,7 +186,8 @@ class ProbeState:
         if answer.reply is not None:  # a refusal costs nothing
             usage = answer.reply.usage
             read = sent // _BYTES_PER_TOKEN if usage.input is None else usage.input
-            written = _ANSWER if usage.output is None else usage.output
+            visible = len((answer.text + answer.reasoning).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
+            written = max(_ANSWER, visible) if usage.output is None else usage.output
             self.spent += self._cost(read, written)
 
     def is_alive(self) -> bool:

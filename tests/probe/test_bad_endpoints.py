@@ -260,6 +260,13 @@ def test_an_id_of_a_model_with_control_characters_is_no_id() -> None:
     assert report.found.id == "plain"
 
 
+def test_long_answers_whose_tokens_nobody_counts_are_paid_for_by_their_length() -> None:
+    with serving(posts(lambda r, n: ok("word " * 4_000))) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60, price=(1.0, 1.0), max_cost=0.05)
+    assert "limit of the cost" in report.stopped
+    assert len(endpoint.requests) * 4_000 / 1e6 <= 0.05
+
+
 def test_a_field_with_a_control_character_is_not_taken_for_reasoning() -> None:
     prose = {"think\x1b[31m": "I look for the greeting that fits.", 'think "loud"': "I say it as it is."}
     with serving(posts(lambda r, n: ok(**prose))) as endpoint:
