@@ -65,13 +65,18 @@ def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> s
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
+def _is_passing(status: int) -> bool:
+    """Whether an answer says something of the key, the account or the moment: it may be another one the next time."""
+    return status in (401, 402, 403, 429) or status >= 500
+
+
 def _entry(line: bytes) -> tuple[datetime.datetime, str, RawResponse] | None:
     """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
     try:
         exchange = read_exchange(line)
         when = datetime.datetime.fromisoformat(exchange.when)
         request, response = exchange.request, exchange.response
-        if response is None or exchange.ended == "failed" or response.status == 429:
+        if response is None or exchange.ended == "failed" or _is_passing(response.status):
             return None
         content = b"".join(exchange.chunks)
         answer = RawResponse(response.status, dict(response.headers), content, exchange.ended == "abandoned")

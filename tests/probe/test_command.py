@@ -15,7 +15,7 @@ from cnllm import Registry
 from cnllm.cassette import Player
 from cnllm.simulator.server import running
 
-from .endpoint import KEY, Json, listing, ok, refused, serving
+from .endpoint import KEY, Answer, Json, listing, ok, refused, serving
 
 MODEL = "zai/glm-4.7"
 
@@ -152,6 +152,43 @@ def test_after_a_kill_it_goes_on_where_it_was(machine: Machine) -> None:
     assert killed == 30
     assert len(endpoint.requests) <= 61  # the one that was under way is sent again
     assert {"flag": "params.seed", "value": False, "answer": "refused"} in done.json()["facts"]
+
+
+def test_after_a_wrong_key_the_same_command_asks_with_the_right_one(machine: Machine) -> None:
+    command = ("probe", "--key-env", "PROBE_KEY", "--max-requests", "15")
+    is_right = False
+
+    def handler(request: Json | None, number: int) -> Answer:
+        if not is_right:
+            return refused("bad key", 401)
+        return listing() if request is None else ok()
+
+    with serving(handler) as endpoint:
+        wrong = machine.run(*command, endpoint.url)
+        is_right = True
+        right = machine.run(*command, endpoint.url)
+    assert (wrong.status, right.status) == (1, 3)
+    assert "does not accept the key" in wrong.err
+    assert "does not accept the key" not in right.err
+
+
+def test_after_a_spent_quota_the_same_command_goes_on(machine: Machine) -> None:
+    is_spent = True
+
+    def handler(request: Json | None, number: int) -> Answer:
+        if is_spent and number >= 8:
+            return refused("Insufficient balance", 402)
+        return listing() if request is None else ok()
+
+    command = ("probe", "--key-env", "PROBE_KEY", "--max-requests", "25")
+    with serving(handler) as endpoint:
+        first = machine.run(*command, endpoint.url)
+        before = len(endpoint.requests)
+        is_spent = False
+        second = machine.run(*command, endpoint.url)
+    assert "the quota is spent" in first.err
+    assert "the quota is spent" not in second.err
+    assert len(endpoint.requests) > before + 10
 
 
 def test_verify_agrees_with_the_simulator(machine: Machine) -> None:

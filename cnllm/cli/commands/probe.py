@@ -11,6 +11,7 @@ from cnllm.cli import options, probe_target
 from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
+from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
@@ -82,7 +83,11 @@ def probe(target: str, **params: Any) -> int:
     settings = ProbeSettings(
         max_requests=params["max_requests"], max_cost=params["max_cost"], on_step=_show, record=state
     )
-    report = run_target(goal, registry, settings)
+    try:
+        report = run_target(goal, registry, settings)
+    except CnllmError:  # nothing was found: the same command asks anew
+        state.unlink(missing_ok=True)  # ours: a name in our data folder
+        raise
     _write(report, state, params["output"], as_json=params["as_json"])
     for remark in report.remarks:
         stdio.print_line(f"note: {remark}")
