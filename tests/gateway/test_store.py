@@ -34,7 +34,7 @@ from cnllm.gateway.store import (
     check_store,
     open_store,
 )
-from cnllm.gateway.store.items import FailureLog, item_size
+from cnllm.gateway.store.items import FailureLog, StoreFailure, item_size
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
 from cnllm.store import Store as Conversations
@@ -563,7 +563,8 @@ def test_a_child_that_is_forked_beside_a_thread_that_may_not_wait_waits_itself(t
         if child := os.fork():
             return child
         try:
-            os._exit(0 if store.keep_response("me", "id", b"x") is False and "has locked" in str(store.failure) else 1)
+            kept = store.keep_response("me", "id", b"x")
+            os._exit(0 if isinstance(kept, StoreFailure) and "has locked" in kept.reason else 1)
         finally:
             os._exit(2)
 
