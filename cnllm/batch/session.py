@@ -53,6 +53,7 @@ __all__ = ["BatchSession"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
+_LOCK_SECONDS = 10.0  # that other runs in the same folder may take to open their output
 _PROBE = "The quick brown fox"
 _ROOM = 1.1  # of an average, since later rows may cost more
 _SHORTEST = "."
@@ -119,7 +120,7 @@ class BatchSession:
         folder = self.settings.out.parent
         with ExitStack() as stack:
             try:
-                stack.enter_context(files.lock_folder(folder))
+                stack.enter_context(files.lock_folder(folder, _LOCK_SECONDS))  # it may be one of all users
             except OSError as error:
                 message = f"{folder} cannot be locked: {error.strerror}"
                 raise CnllmError(message, hint="choose another -o OUT") from error

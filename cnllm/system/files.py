@@ -213,17 +213,18 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, seconds: float | None = None) -> Iterator[None]:
     """Let one process or thread at a time change the files of a folder, where the system has locks.
 
-    What a killed one left unfinished is removed.
+    What a killed one left unfinished is removed. With `seconds`, raise `OSError` where another one has the lock for so
+    long.
     """
     try:
         descriptor = os.open(folder, _FOLDER)
     except PermissionError:  # a system that opens no folders
         descriptor = open_private(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     try:
-        with lock_file(descriptor) as is_locked:
+        with lock_file(descriptor, seconds) as is_locked:
             for name in os.listdir(folder) if is_locked else ():  # only reads
                 if _UNFINISHED.fullmatch(name):
                     with contextlib.suppress(OSError):

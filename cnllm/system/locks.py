@@ -5,24 +5,37 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 
 __all__ = ["hold_file", "lock_file"]
 
+_PAUSE = 0.01  # seconds between two tries
 _LOCKED_BYTE = (1 << 31) - 2  # the place of a lock for a block; `msvcrt` takes no greater one
 _HELD_BYTE = 1 << 30  # the upper half of the place of the other one, which no file reaches
 
 
 @contextlib.contextmanager
-def lock_file(descriptor: int) -> Iterator[bool]:
-    """Lock an open file against other programs while a block runs. The value is whether the system has such locks."""
+def lock_file(descriptor: int, seconds: float | None = None) -> Iterator[bool]:
+    """Lock an open file against other programs while a block runs. The value is whether the system has such locks.
+
+    With `seconds`, raise `TimeoutError` where another program has the lock for so long.
+    """
     try:
         import fcntl
     except ImportError:
         with _lock_byte(descriptor) as is_locked:
             yield is_locked
         return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if deadline is None else fcntl.LOCK_NB))
+            break
+        except BlockingIOError:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another program has locked it") from None
+            time.sleep(_PAUSE)
     try:
         yield True
     finally:

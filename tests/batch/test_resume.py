@@ -19,9 +19,10 @@ import pytest
 from cli.support import Machine
 
 from cnllm import Registry
-from cnllm.batch import estimate_session, identity
+from cnllm.batch import estimate_session, identity, session
 from cnllm.batch.settings import make_settings
 from cnllm.errors import CnllmError
+from cnllm.system import files
 
 from .stub import Answer, Stub, error, reply, stub
 from .support import PRICE, lines, prompts, registry, rows, run, texts
@@ -428,6 +429,17 @@ def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> No
                 ends.set()
             other.result()
             assert report.done == len(lines(folder)) == 5
+
+
+def test_a_folder_that_another_program_has_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_LOCK_SECONDS", 0.1)
+    with stub() as server:
+        with (
+            files.lock_folder(tmp_path),
+            pytest.raises(CnllmError, match="cannot be locked: another program has locked it"),
+        ):
+            run(server, tmp_path, prompts(2))
+        assert run(server, tmp_path, prompts(2)).done == 2
 
 
 def test_a_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
