@@ -65,11 +65,12 @@ class TextPiece(Struct, frozen=True, gc=False):
 class WholeText(Struct, frozen=True):
     """All text of a part that has come in pieces, as the endpoint repeats it at the end of the part.
 
-    Without a number it is all text of the answer.
+    Without a number it is all text of the answer. `in_reasoning`: the part is one of the reasoning.
     """
 
     text: str
     part: int | None = None
+    in_reasoning: bool = False
 
 
 class ReasoningPiece(Struct, frozen=True, gc=False):

@@ -317,3 +317,30 @@ def test_a_whole_text_that_is_another_than_its_pieces_is_noted(models: dict[str,
     for same in ("Hello", " Hello ", "Hel", ""):
         content[0]["text"] = same
         assert "text-differs" not in codes(read(models[RESPONSES], events))
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("whole", [["One two."], ["One", " two."]])
+def test_reasoning_that_only_the_whole_item_has_is_added(
+    models: dict[str, Model], whole: list[str], is_last: bool
+) -> None:
+    summary = [{"type": "summary_text", "text": text} for text in whole]
+    thought = {"type": "reasoning", "id": "rs", "summary": summary}
+    created, *answer = responses("Hello", 2)
+    done = {"type": "response.output_item.done", "output_index": 1, "item": thought}
+    delta = {"type": "response.reasoning_summary_text.delta", "item_id": "rs", "output_index": 1, "delta": "One"}
+    events = [created, delta, *([done] if is_last else []), *answer]
+    events[-1]["response"]["output"].insert(0, thought)
+    reply = read(models[RESPONSES], events)
+    assert (reply.reasoning, reply.text, reply.finish) == ("One two." if is_last else "One", "Hello", "stop")
+    assert ("text-differs" in codes(reply)) is not is_last
+
+
+def test_reasoning_that_is_written_in_two_ways_is_kept_as_in_its_pieces(models: dict[str, Model]) -> None:
+    created, *answer = responses("Hello", 2)
+    summary = [{"type": "summary_text", "text": text} for text in ("**One**", "two")]
+    thought = {"type": "reasoning", "id": "rs", "summary": summary}
+    delta = {"type": "response.reasoning_summary_text.delta", "item_id": "rs", "output_index": 1, "delta": "One\n\ntwo"}
+    done = {"type": "response.output_item.done", "output_index": 1, "item": thought}
+    reply = read(models[RESPONSES], [created, delta, done, *answer])
+    assert (reply.reasoning, "text-differs" in codes(reply)) == ("One\n\ntwo", False)

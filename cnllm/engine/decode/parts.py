@@ -182,17 +182,20 @@ class Parts:
             block.is_current = False
         return block
 
-    def text_size(self, number: int) -> float:
-        """Return the number of characters of a numbered part of the answer; infinity where it is no text."""
+    def text_size(self, number: int, kind: PartKind = "text") -> float:
+        """Return the number of characters of a numbered part; infinity where it is of another kind."""
         block = self._by_number.get(number)
-        if block is None or block.kind != "text":
+        texts = self._texts(kind)
+        if block is None or block.kind != kind or texts is None:
             return inf
-        return (self.text.size if block.end is None else block.end) - block.start
+        return (texts.size if block.end is None else block.end) - block.start
 
     def text_of(self, number: int) -> str:
-        """Return the text of a numbered part of the answer."""
+        """Return the text of a numbered part that has one."""
         block = self._by_number[number]
-        return self.text.since(block.start)[: None if block.end is None else block.end - block.start]
+        texts = self._texts(block.kind)
+        assert texts is not None
+        return texts.since(block.start)[: None if block.end is None else block.end - block.start]
 
     def is_last(self, number: int) -> bool:
         """Whether a numbered part is the one that is being read."""

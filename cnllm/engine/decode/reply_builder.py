@@ -221,6 +221,8 @@ class ReplyBuilder:
                 if type(piece) is TextPiece:
                     self._row_input += len(piece.text)
                 self._push(piece, 0, out)
+            case WholeText(text, int() as part, in_reasoning=True):
+                self._check_reasoning(replace_surrogates(text), part, out)
             case WholeText(text, part):
                 self._check_pieces(replace_surrogates(text), part, out)
             case CallPieces(items, whole, part):
@@ -353,6 +355,24 @@ class ReplyBuilder:
             subject = f"{len(text)} characters in pieces, {len(whole)} in the whole text"
             did = f"cut: pieces after the first {before} characters are missing" if has_gap else "kept as in the pieces"
             out += self.collected.note("text-differs", "stream", subject, did)
+
+    def _check_reasoning(self, whole: str, part: int, out: list[Event]) -> None:
+        """Compare all reasoning of a part with its pieces. What is missing at the end is added.
+
+        One that differs elsewhere is not compared: endpoints write their summaries in two ways.
+        """
+        self._release(out)
+        parts = self.collected.parts
+        if not self.is_idle or self._is_text_changed or len(whole) <= parts.text_size(part, "thought"):
+            return
+        text = parts.text_of(part)
+        if not whole.startswith(text):
+            return
+        if parts.is_last(part):
+            self._put(whole[len(text) :], out, in_reasoning=True)
+        else:
+            subject = f"{len(text)} characters of reasoning in pieces, {len(whole)} in the whole text"
+            out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
 
     def _put(self, text: str, out: list[Event], *, in_reasoning: bool) -> None:
         """Collect text. It begins a part where the last one is of another kind."""

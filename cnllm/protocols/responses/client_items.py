@@ -282,14 +282,16 @@ def annotation_pieces(record: ItemRecord, index: int, annotation: Any) -> Iterat
 
 def _reasoning_item(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
     """Give the missing reasoning of an item, and its seal."""
+    text, reasoning_field = _reasoning_text(item, records.flags)
     if 0 not in record.parts:
-        text, reasoning_field = _reasoning_text(item, records.flags)
         yield from begin_part(record, 0, "thought", records)
         if text:
             yield ReasoningPiece(text, reasoning_field, is_only=True)
     elif len(record.parts[0]) > 1:  # its pieces were interrupted by other parts: now it is in one part
         yield from begin_part(record, 0, "thought", records, always=True)
         record.parts[0] = record.parts[0][-1:]
+    elif text and (record.reasoning_field or "").removesuffix(".done") == reasoning_field:
+        yield WholeText(text, record.parts[0][0], in_reasoning=True)
     yield PartSeal(item, record.parts[0][0])
 
 
