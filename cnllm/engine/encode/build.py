@@ -87,7 +87,7 @@ def build_request(
         plan = None if entries is None else _build_kept(entries, turns, memory)
         if plan is None:
             resolved, caller_options = own or _read_own(resolved, key, model)
-            images = media.has_media(turns)
+            images = _has_media(turns)
             found = prepare(draft(model, turns, caller_options, stream=stream, images=images), resolved)
             if type(found) is OtherWire:
                 return _notes_first(client_notes, _build_over(found, call_options), model)
@@ -326,8 +326,17 @@ def _build_kept(entries: dict[bool, _CacheEntry], turns: list[Message], memory: 
         plan = _build_joined(kept, turns, memory)
         if plan is not None:
             return plan
-    kept = entries.get(media.has_media(turns))
+    kept = entries.get(_has_media(turns))
     return None if kept is None else _build(kept.template, turns, kept)
+
+
+def _has_media(turns: list[Message]) -> bool:
+    """Whether a message holds media. Most hold texts alone, which are seen at a look."""
+    for turn in turns:
+        for part in turn.parts:
+            if type(part) is not Text:
+                return media.has_media(turns)
+    return False
 
 
 def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:

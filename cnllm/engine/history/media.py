@@ -38,8 +38,6 @@ def has_media(messages: Sequence[Message]) -> bool:
     """Whether a message holds an image, a sound, a file or another block, also in a result."""
     for message in messages:
         for part in message.parts:
-            if type(part) is Text:
-                continue
             if type(part) is Media or (type(part) is ToolResult and (part.media or part.blocks)):
                 return True
             if type(part) is Opaque and (message.role != "assistant" or _is_file(part)):
