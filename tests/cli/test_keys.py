@@ -34,7 +34,7 @@ def prepare(machine: Machine, url: str) -> None:
 def test_a_key_is_removed_by_its_variable_or_its_provider(machine: Machine) -> None:
     assert "history of your shell" in machine.run("keys", "set", "zai", KEY).err
     assert "history of your shell" not in machine.run("keys", "set", "zai", stdin=KEY).err
-    machine.run("keys", "set", "OPENAI_API_KEY", KEY)
+    assert "history of your shell" not in machine.run("keys", "set", "OPENAI_API_KEY", "-", stdin=KEY).err
     machine.run("keys", "remove", "ZAI_API_KEYS").fails(
         2, "no key of ZAI_API_KEYS", "stored are: OPENAI_API_KEY, ZAI_API_KEY"
     )

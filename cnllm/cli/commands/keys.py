@@ -52,7 +52,7 @@ def set_(name: str, value: str | None) -> None:
 
     registry = Registry.load()
     variable = key_variable(name, registry)
-    if value is None:
+    if value in (None, "-"):  # as in other commands, - is stdin
         value = _read_value(variable)
     else:
         stdio.print_line("the key may stay in the history of your shell; without VALUE cnllm asks for it")
