@@ -191,7 +191,8 @@ def test_a_call_that_fails_names_the_site_too(machine: Machine) -> None:
             )
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(request, timeout=60)
-            assert int(caught.value.headers["x-cnllm-notes"].partition(";")[0]) >= 1
+            with caught.value as refused:
+                assert int(refused.headers["x-cnllm-notes"].partition(";")[0]) >= 1
         finally:
             process.terminate()
             process.communicate()
