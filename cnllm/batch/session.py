@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,22 +20,22 @@ from cnllm.batch import identity
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
 from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
-from cnllm.batch.final import errors_path, finish_files, require_ours
+from cnllm.batch.final import finish_files, require_ours
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lanes import Lane, open_lanes
-from cnllm.batch.output import Output
 from cnllm.batch.plot import draw_plot, is_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.readers import open_reader
-from cnllm.batch.recovery import recover, state_path
+from cnllm.batch.recovery import recover
 from cnllm.batch.report import Progress, Report, Tally, make_report
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, group_rows
+from cnllm.batch.run_files import RunFiles
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
 from cnllm.batch.settings import BatchSettings
-from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT, BatchState
+from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT
 from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
@@ -53,7 +53,6 @@ __all__ = ["BatchSession"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
-_LOCK_SECONDS = 10.0  # that other runs in the same folder may take to open their output
 _PROBE = "The quick brown fox"
 _ROOM = 1.1  # of an average, since later rows may cost more
 _SHORTEST = "."
@@ -77,54 +76,21 @@ class BatchSession:
                 hint="put the name of a column in braces: --prompt 'Translate: {text}'",
             )
         self.registry = Registry.load() if settings.registry is None else settings.registry
-        self._opened = ExitStack()  # what `close` closes beside the output
+        self._resources = ExitStack()  # the reader, the cache and the log, for `close`
         with ExitStack() as undo:
-            undo.callback(self._opened.close)
+            undo.callback(self._resources.close)
             self.reader: Reader = open_reader(
                 settings.requests, self.template, format=settings.format, encoding=settings.encoding
             )
-            self._opened.callback(self.reader.close)
+            self._resources.callback(self.reader.close)
             self.cache = None if settings.cache is None or settings.simulate else AnswerCache(settings.cache)
             if self.cache is not None:
-                self._opened.callback(self.cache.close)
-            self._check_output(settings.out)
-            self._open_output()
-            undo.callback(self._discard_output)
+                self._resources.callback(self.cache.close)
+            self._files = RunFiles(settings.out, settings.requests)
+            self.state, self.output = self._files.state, self._files.output
+            undo.callback(self._files.discard)
             self._open()
             undo.pop_all()
-
-    def _check_output(self, path: Path) -> None:
-        """Raise `CnllmError` for a path that no output can have."""
-        if path.is_dir():
-            raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
-        if path.exists() and not path.is_file():  # it could not be read again, or cut off
-            raise CnllmError(f"{path} is a device or a pipe", hint="name a file: -o OUT.jsonl")
-        if not path.parent.is_dir():
-            raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
-        self._refuse_input(path)
-
-    def _open_output(self) -> None:
-        """Open the output and its state: none of them, or both."""
-        path = self.settings.out
-        with self._lock_folder(), ExitStack() as undo:
-            self._made = [file for file in (path, state_path(path)) if not file.exists()]
-            undo.callback(self._remove_made)
-            self.state = BatchState(state_path(path))
-            undo.callback(self.state.close)
-            self.output = Output(path)
-            undo.pop_all()
-
-    @contextmanager
-    def _lock_folder(self) -> Iterator[None]:
-        """Let one run at a time open or remove an output: otherwise one removes the files that another has opened."""
-        folder = self.settings.out.parent
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(files.lock_folder(folder, _LOCK_SECONDS))  # it may be one of all users
-            except OSError as error:
-                message = f"{folder} cannot be locked: {error.strerror}"
-                raise CnllmError(message, hint="choose another -o OUT") from error
-            yield
 
     def _open(self) -> None:
         settings, state = self.settings, self.state
@@ -169,21 +135,6 @@ class BatchSession:
         self.jobs.doubled = self.comparison.doubled
         if self.vendor is not None:
             self.vendor.jobs.doubled = self.comparison.doubled
-
-    def _refuse_input(self, out: Path) -> None:
-        """Raise `CnllmError` where a file that this run writes is its input."""
-        source = self.settings.requests
-        if not isinstance(source, str):
-            return
-        for path in (out, state_path(out), errors_path(out)):
-            try:
-                same = os.path.samestat(os.fstat(0) if source == "-" else os.stat(source), path.stat())
-            except OSError:
-                continue
-            if same:
-                raise CnllmError(
-                    f"{path} is the input of this batch, and would be written", hint="choose another -o OUT"
-                )
 
     def _refuse_other_origin(self) -> None:
         """Raise `CnllmError` where the output holds made-up answers and this run asks a model, or the reverse."""
@@ -249,33 +200,16 @@ class BatchSession:
             return None
         origin = "simulated" if settings.simulate else "endpoint"
         recorder = CallRecorder(CallLog(), origin, "batch", self._token("conversation", 5), settings.tag or "")
-        self._opened.callback(recorder.log.close)
+        self._resources.callback(recorder.log.close)
         return recorder
-
-    def _discard_output(self) -> None:
-        """Close the output and its state, and remove what this run made of them."""
-        with self._lock_folder():
-            self._close_output()
-            self._remove_made()
-
-    def _remove_made(self) -> None:
-        """Remove the files that this run made, unless the output has an answer. They are closed."""
-        out = self.settings.out
-        if out not in self._made or not out.exists() or out.stat().st_size == 0:
-            for path in self._made:
-                path.unlink(missing_ok=True)  # ours: this run made it
-
-    def _close_output(self) -> None:
-        self.output.close()
-        self.state.close()
 
     def close(self, *, discard: bool = False) -> None:
         """Close the files. With `discard`, remove what this run made of the output, unless that has an answer."""
-        with self._opened:
+        with self._resources:
             if discard:
-                self._discard_output()
+                self._files.discard()
             else:
-                self._close_output()
+                self._files.close()
 
     # ── what is left to do ───────────────────────────────────────────────────
 
@@ -434,8 +368,7 @@ class BatchSession:
         path = plot_path(self.settings.out)
         try:
             require_ours(path, is_plot)
-            with files.lock_folder(path.parent):
-                files.write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
+            files.replace_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")
             return None

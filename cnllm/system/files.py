@@ -42,6 +42,7 @@ __all__ = [
     "read_descriptor",
     "read_safe_file",
     "reopen_nonblocking",
+    "replace_file",
     "restrict_mode",
     "sync_folder",
     "user_id",
@@ -187,8 +188,8 @@ def _content(path: Path) -> bytes | None:
 def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace a file as a whole; a file that is there keeps its mode and its owner, a new one is 0600. Raise `OSError`.
 
-    With `durable` it is on the disk when this returns, its name as well. In a folder that others lock, too, call it in
-    `lock_folder`, which removes what it takes for unfinished.
+    With `durable` it is on the disk when this returns, its name as well. Call it in `lock_folder`, as `replace_file`
+    does, where others may lock the folder: a lock removes what it takes for unfinished.
     """
     import tempfile  # loads compressors, and nearly every start only reads
 
@@ -210,6 +211,12 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replace a file as `write_file` does, while no other process or thread changes the files of its folder."""
+    with lock_folder(path.parent):
+        write_file(path, content, durable=durable)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import pytest
 from cli.support import Machine
 
 from cnllm import Registry
-from cnllm.batch import estimate_session, identity, session
+from cnllm.batch import estimate_session, identity, run_files
 from cnllm.batch.settings import make_settings
 from cnllm.errors import CnllmError
 from cnllm.system import files
@@ -432,7 +432,7 @@ def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> No
 
 
 def test_a_folder_that_another_program_has_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(run_files, "_LOCK_SECONDS", 0.1)
     with stub() as server:
         with (
             files.lock_folder(tmp_path),

@@ -18,7 +18,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
-from cnllm.system.files import REPORT_BYTES, lock_folder, read_bounded, write_file
+from cnllm.system.files import REPORT_BYTES, read_bounded, replace_file
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, Host, Share, TaskChoice
@@ -244,8 +244,7 @@ def _write(report: Comparison, pem: bytes | None, output: str) -> None:
         if not path.is_file() or not os.access(path.parent, os.R_OK | os.W_OK):
             path.write_bytes(content)  # asked for
             return
-        with lock_folder(path.parent):
-            write_file(path, content)
+        replace_file(path, content)
 
 
 def _print_figures(report: Comparison, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from cnllm.cli.output.table import line_width, table
 from cnllm.cli.output.transcript import local_time, short_time
 from cnllm.config.settings import LogMode
 from cnllm.store.text import as_json
-from cnllm.system.files import lock_folder, write_file
+from cnllm.system.files import replace_file
 
 if TYPE_CHECKING:
     from cnllm.store import Store
@@ -323,8 +323,8 @@ def cost(
     if plot is not None and report.total.turns:
         from cnllm.cli.output.cost_plot import draw_costs
 
-        with errors.writing(f"--plot {plot}"), lock_folder(Path(plot).parent):
-            write_file(Path(plot), draw_costs(report).encode(), durable=False)
+        with errors.writing(f"--plot {plot}"):
+            replace_file(Path(plot), draw_costs(report).encode(), durable=False)
     if as_json:
         stdout.print_json(report)
         return
