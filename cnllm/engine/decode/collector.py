@@ -28,6 +28,7 @@ from cnllm.protocols.pieces import (
     Mark,
     PartSeal,
     Piece,
+    WholeText,
 )
 from cnllm.types import (
     Citation,
@@ -49,6 +50,7 @@ __all__ = ["Collector"]
 
 _NOTES_LEFT_OUT: Final = "notes-left-out"
 """The code of the last note where notes were left out."""
+_MAX_SPACE = 64  # characters at both ends of a text that a repetition may lack
 _MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
 
@@ -179,6 +181,51 @@ class Collector:
         return self.add_note(Note(code, flag, subject, did))
 
     # ── calls ────────────────────────────────────────────────────────────────
+
+    def compare(self, piece: WholeText) -> tuple[str, list[Event]]:
+        """Compare all text of a part, or of the answer, with its pieces. Return what its end lacks, or notes."""
+        whole = _replace_surrogates(piece.text)
+        if piece.in_reasoning and piece.part is not None:
+            return self._compare_reasoning(whole, piece.part)
+        return self._compare_text(whole, piece.part)
+
+    def _compare_text(self, whole: str, part: int | None) -> tuple[str, list[Event]]:
+        """Compare text of the answer. A gap makes the reply cut, but all of an answer may hold reasoning."""
+        parts = self.parts
+        size = parts.text.size if part is None else parts.text_size(part)
+        if len(whole) <= size:
+            # A much shorter one is not compared: there may be many, and each comparison reads all pieces.
+            is_short = len(whole) + _MAX_SPACE < size / 2
+            if part is not None and (is_short or not parts.text_of(part).lstrip().startswith(whole.strip())):
+                return "", self._note_difference(f"{size} characters in pieces, others in the whole text")
+            return "", []
+        text = "".join(parts.text) if part is None else parts.text_of(part)
+        if whole.startswith(text) and (part is None or parts.is_last(part)):
+            return whole[len(text) :], []
+        if len(whole.strip()) <= len(text.strip()):
+            return "", []
+        before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
+        has_gap = part is not None and whole.endswith(text[before:])
+        self.has_gap |= has_gap
+        subject = f"{len(text)} characters in pieces, {len(whole)} in the whole text"
+        if has_gap:
+            did = f"cut: pieces after the first {before} characters are missing"
+            return "", self.note("text-differs", "stream", subject, did)
+        return "", self._note_difference(subject)
+
+    def _compare_reasoning(self, whole: str, part: int) -> tuple[str, list[Event]]:
+        """Compare reasoning. One that differs before its end is not: endpoints write their summaries in two ways."""
+        parts = self.parts
+        if len(whole) <= parts.text_size(part, "thought") or not whole.startswith(text := parts.text_of(part)):
+            return "", []
+        if parts.is_last(part):
+            return whole[len(text) :], []
+        return "", self._note_difference(
+            f"{len(text)} characters of reasoning in pieces, {len(whole)} in the whole text"
+        )
+
+    def _note_difference(self, subject: str) -> list[Event]:
+        return self.note("text-differs", "stream", subject, "kept as in the pieces")
 
     def rename_calls(self, events: list[Event]) -> list[Event]:
         """Return events with the callers' names of the tools, and whether a call is excluded."""

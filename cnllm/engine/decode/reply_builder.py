@@ -57,8 +57,6 @@ from cnllm.types import (
 from cnllm.types.lenient_json import break_off, decode_arguments, replace_surrogates
 
 _COUNTED = (TextPiece, ReasoningPiece, CallPieces)
-_MAX_SPACE = 64  # characters at both ends of a text that a repetition may lack
-
 __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
 
 
@@ -221,10 +219,8 @@ class ReplyBuilder:
                 if type(piece) is TextPiece:
                     self._row_input += len(piece.text)
                 self._push(piece, 0, out)
-            case WholeText(text, int() as part, in_reasoning=True):
-                self._check_reasoning(replace_surrogates(text), part, out)
-            case WholeText(text, part):
-                self._check_pieces(replace_surrogates(text), part, out)
+            case WholeText():
+                self._add_missing(piece, out)
             case CallPieces(items, whole, part):
                 if not self.is_idle and not collected.parts.is_ordered:  # a call ends the text before it
                     self._release(out)
@@ -328,51 +324,14 @@ class ReplyBuilder:
         elif type(item) is Note:
             out += self.collected.add_note(item)
 
-    def _check_pieces(self, whole: str, part: int | None, out: list[Event]) -> None:
-        """Compare all text of a part, or of the answer, with its pieces.
-
-        Text that is missing at the end is added. A gap makes the reply cut, but all of an answer may hold reasoning.
-        """
+    def _add_missing(self, piece: WholeText, out: list[Event]) -> None:
+        """Add what all text of a part has behind its pieces."""
         self._release(out)
-        parts = self.collected.parts
-        size = parts.text.size if part is None else parts.text_size(part)
         if not self.is_idle or self._is_text_changed:
             return
-        if len(whole) <= size:
-            # A much shorter one is not compared: there may be many, and each comparison reads all pieces.
-            is_short = len(whole) + _MAX_SPACE < size / 2
-            if part is not None and (is_short or not parts.text_of(part).lstrip().startswith(whole.strip())):
-                subject = f"{size} characters in pieces, others in the whole text"
-                out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
-            return
-        text = "".join(parts.text) if part is None else parts.text_of(part)
-        if whole.startswith(text) and (part is None or parts.is_last(part)):
-            self._put(whole[len(text) :], out, in_reasoning=False)
-        elif len(whole.strip()) > len(text.strip()):
-            before = next((i for i, pair in enumerate(zip(text, whole, strict=False)) if len({*pair}) > 1), len(text))
-            has_gap = part is not None and whole.endswith(text[before:])
-            self.collected.has_gap |= has_gap
-            subject = f"{len(text)} characters in pieces, {len(whole)} in the whole text"
-            did = f"cut: pieces after the first {before} characters are missing" if has_gap else "kept as in the pieces"
-            out += self.collected.note("text-differs", "stream", subject, did)
-
-    def _check_reasoning(self, whole: str, part: int, out: list[Event]) -> None:
-        """Compare all reasoning of a part with its pieces. What is missing at the end is added.
-
-        One that differs elsewhere is not compared: endpoints write their summaries in two ways.
-        """
-        self._release(out)
-        parts = self.collected.parts
-        if not self.is_idle or self._is_text_changed or len(whole) <= parts.text_size(part, "thought"):
-            return
-        text = parts.text_of(part)
-        if not whole.startswith(text):
-            return
-        if parts.is_last(part):
-            self._put(whole[len(text) :], out, in_reasoning=True)
-        else:
-            subject = f"{len(text)} characters of reasoning in pieces, {len(whole)} in the whole text"
-            out += self.collected.note("text-differs", "stream", subject, "kept as in the pieces")
+        missing, notes = self.collected.compare(piece)
+        self._put(missing, out, in_reasoning=piece.in_reasoning)
+        out += notes
 
     def _put(self, text: str, out: list[Event], *, in_reasoning: bool) -> None:
         """Collect text. It begins a part where the last one is of another kind."""
