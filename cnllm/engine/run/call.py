@@ -120,17 +120,14 @@ class Call:
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        reply = yield from self._whole()
+        if self.plan.stream:  # an endpoint that only streams is collected
+            reply = yield from map_events(self._attempts(self._read), lambda _: [])
+        else:
+            reply = yield from self._attempts(self._read_whole)
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
         reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
         return (yield from self._check_inputs(reply, corrections.plan_grammars(self.plan)))
-
-    def _whole(self) -> Steps:
-        """Return the reply in one piece; an endpoint that only streams is collected."""
-        if self.plan.stream:  # an endpoint that only streams
-            return map_events(self._attempts(self._read), lambda _: [])
-        return self._attempts(self._read_whole)
 
     def _attempts(self, read: Callable[[int, Mapping[str, str]], Steps]) -> Steps:
         """Send the request until a response comes, and return the reply that `read` makes of it.

@@ -29,7 +29,7 @@ from cnllm.engine.run.effects import (
     UseTarget,
 )
 from cnllm.engine.run.retry_policy import CooldownState, context_obstacle, may_wait
-from cnllm.engine.run.takeover import Follower, RepeatedStart
+from cnllm.engine.run.takeover import FirstToken, Follower, RepeatedStart
 from cnllm.errors import (
     CannotSend,
     CnllmError,
@@ -80,28 +80,6 @@ class RouteTarget(Struct, frozen=True):
     def key(self) -> str:
         """Return what a cooldown is remembered by."""
         return f"{self.model.name} {self.model.flags.base_url or ''}"
-
-
-class _FirstToken:
-    """The wait for the first content of a stream, where another target can take over.
-
-    `limit` is the most seconds of it; None is no limit. `has_deadline` says that reading ends at this limit; the first
-    content lifts it. `held` are the events before the first content, so that a target that fails before leaves none.
-    """
-
-    __slots__ = ("_clock", "begin", "has_deadline", "held", "limit")
-
-    def __init__(self, limit: float | None, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.limit = limit
-        self.begin = clock()
-        self.has_deadline = False
-        self.held: list[Event] = []
-
-    def remaining(self) -> float:
-        """Return the seconds that are left. Call it with a limit."""
-        assert self.limit is not None
-        return self.limit - (self._clock() - self.begin)
 
 
 class RoutedCall(Call):
@@ -297,7 +275,7 @@ class RoutedCall(Call):
     def _attempt(self, steps: Steps, *, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply."""
         has_others = bool(self._queue or self._cooling)
-        wait = _FirstToken(self._first_token_limit, self._clock)
+        wait = FirstToken(self._first_token_limit, self._clock)
         if not (streams and has_others) or self._has_content:
             wait.limit = None
         retries, answer = 0, None
@@ -312,7 +290,7 @@ class RoutedCall(Call):
             if streams and isinstance(effect, list):
                 answer = yield from self._deliver(effect, steps, wait, may_fail_over=has_others)
             elif kind is Send and wait.limit is not None:
-                answer = yield Send(_limit_wait(effect.plan, wait.remaining()))
+                answer = yield Send(wait.limit_plan(effect.plan))
                 if isinstance(answer, tuple) and answer[0] < 300:
                     wait.has_deadline = True
                     yield SetReadDeadline(max(wait.remaining(), 0.001))
@@ -330,7 +308,7 @@ class RoutedCall(Call):
                 answer = yield effect
 
     def _deliver(
-        self, events: list[Event], steps: Steps, wait: _FirstToken, *, may_fail_over: bool
+        self, events: list[Event], steps: Steps, wait: FirstToken, *, may_fail_over: bool
     ) -> Generator[Effect, Any, Any]:
         """Deliver events of the current target. Those before the first content go out with it.
 
@@ -497,14 +475,6 @@ def _reason(error: CnllmError) -> str:
     kind = type(error).__name__
     status = f"{error.status} " if isinstance(error, EndpointError) else ""
     return f"{kind}: {status}{error.message}"
-
-
-def _limit_wait(plan: Plan, seconds: float) -> Plan:
-    """Return a plan whose response begins in time."""
-    timeouts, seconds = plan.timeouts, max(seconds, 0.001)
-    if timeouts.first_byte is not None and timeouts.first_byte <= seconds:
-        return plan
-    return replace(plan, timeouts=replace(timeouts, first_byte=seconds))
 
 
 def _damage_at(events: Sequence[Event]) -> int | None:

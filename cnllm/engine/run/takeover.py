@@ -1,19 +1,52 @@
-"""Compare a reply that goes on for another one with the text that was delivered: nothing is delivered twice."""
+"""Let another target take over: how long the first content is waited for, and which text of it is new.
+
+A reply that goes on for another one is compared with the text that was delivered: nothing is delivered twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from cnllm.engine.encode import prefill
+from cnllm.engine.encode.plan import Plan
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from cnllm.types.delivered import Diverged, RepeatedText
 from cnllm.types.totals import total_usage, with_costs
 
-__all__ = ["Follower", "RepeatedStart"]
+__all__ = ["FirstToken", "Follower", "RepeatedStart"]
 
 _LEAST_REPEATED = 16  # characters of a beginning that no model repeats by chance
+
+
+class FirstToken:
+    """The wait for the first content of a stream, where another target can take over.
+
+    `limit` is the most seconds of it; None is no limit. `has_deadline` says that reading ends at this limit; the first
+    content lifts it. `held` are the events before the first content, so that a target that fails before leaves none.
+    """
+
+    __slots__ = ("_clock", "begin", "has_deadline", "held", "limit")
+
+    def __init__(self, limit: float | None, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.limit = limit
+        self.begin = clock()
+        self.has_deadline = False
+        self.held: list[Event] = []
+
+    def remaining(self) -> float:
+        """Return the seconds that are left. Call it with a limit."""
+        assert self.limit is not None
+        return self.limit - (self._clock() - self.begin)
+
+    def limit_plan(self, plan: Plan) -> Plan:
+        """Return a plan whose response begins in time. Call it with a limit."""
+        timeouts, seconds = plan.timeouts, max(self.remaining(), 0.001)
+        if timeouts.first_byte is not None and timeouts.first_byte <= seconds:
+            return plan
+        return replace(plan, timeouts=replace(timeouts, first_byte=seconds))
 
 
 class Follower:
