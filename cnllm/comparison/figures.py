@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cnllm.comparison.run import ComparisonResult, HostEntry, TaskChoice
 from cnllm.estimates.statistics import adjust_sign_tests, detectable_share, median_interval, wilson
-from cnllm.types.exact import exact
+from cnllm.types.totals import exact
 
 __all__ = [
     "FIGURES",

@@ -7,7 +7,7 @@ from decimal import Decimal
 from cnllm.engine.decode.cost import cost_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Usage
-from cnllm.types.exact import exact
+from cnllm.types.totals import exact
 
 __all__ = ["loss_cost", "loss_text", "short_amount"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
-from cnllm.types.exact import exact
+from cnllm.types.totals import exact
 
 __all__ = ["CURRENCY", "LARGEST", "UNITS", "amount_of", "format_units", "units_of"]
 

@@ -24,8 +24,8 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Quote, Reply, ToolResult, Usage
 from cnllm.types.documents import file_text
-from cnllm.types.exact import exact
 from cnllm.types.media import media_kind
+from cnllm.types.totals import exact
 
 __all__ = [
     "WorstCase",

@@ -1,20 +1,45 @@
-"""Add up the usage and the cost of several replies."""
+"""Add up the usage and the cost of several replies, exactly whatever decimal context the program has set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow, localcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from cnllm.types import Cost, Reply, Usage
-from cnllm.types.exact import exact
 
-__all__ = ["UNKNOWN_REQUEST", "cost_total", "sum_costs", "total_usage", "with_costs"]
+__all__ = ["UNKNOWN_REQUEST", "cost_total", "exact", "sum_costs", "total_usage", "with_costs"]
 
 UNKNOWN_REQUEST = "request"
 """The word in `Cost.missing` for a request of unknown cost."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CONTEXT = Context(
+    prec=200,  # digits: no sum of amounts has so many
+    rounding=ROUND_HALF_EVEN,
+    Emin=-999_999,
+    Emax=999_999,
+    capitals=1,
+    clamp=0,
+    traps=[DivisionByZero, InvalidOperation, Overflow],
+)
+
+
+def exact(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that counts in a context of its own: the caller's may round, or trap what is not exact."""
+
+    @wraps(function)
+    def count(*args: P.args, **kwargs: P.kwargs) -> T:
+        with localcontext(_CONTEXT):
+            return function(*args, **kwargs)
+
+    return count
 
 
 def total_usage(replies: Sequence[Reply]) -> Usage:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Reply, Usage
-from cnllm.types.exact import exact
+from cnllm.types.totals import exact
 
 __all__ = [
     "MILLION",

@@ -25,8 +25,8 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
 from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
-from cnllm.types.exact import exact
 from cnllm.types.parts import seal_data
+from cnllm.types.totals import exact
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
 
