@@ -21,8 +21,9 @@ from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.store.records import WHOLE_FINISHES, PrefixRecord, TurnError, cost_columns, price_column
 from cnllm.store.text import as_json, encodable_text
+from cnllm.system.closing import at_exit
 from cnllm.system.files import file_id
-from cnllm.system.processes import at_exit, drop_after_fork, fork_safe, generation
+from cnllm.system.processes import drop_after_fork, fork_safe, generation
 from cnllm.types import Cost, Note, Usage
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class CallLog:
             closing.wait(_PAUSE)
             wake.clear()
             self._write(file, closing)
-        self._write(file, closing)  # what came while the last one ended
+        self._write(file, closing)  # calls that were added during the last write
         file.close()
         if self._lost > self._reported:
             self._reported = self._lost

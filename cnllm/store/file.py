@@ -157,7 +157,7 @@ class DatabaseFile:
             files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
             files.create_private_file(path, of_folder=True)
             self.id = files.file_id(path)
-            """What tells the file from a later one at its path. One that replaces it from here on is another one."""
+            """The device and the inode of the file that was opened: a file that takes its path later has others."""
             self._connection = self._connect()
 
     def _current_connection(self) -> sqlite3.Connection:
@@ -165,7 +165,7 @@ class DatabaseFile:
         if self._generation != generation():
             before, self._connection = self._connection, self._connect()
             _keep_forever(before)
-            self._waits = True  # whatever another thread of the parent was about
+            self._waits = True  # a thread of the parent may have been in `without_waiting`
             self._generation = generation()
         return self._connection
 

@@ -1,11 +1,13 @@
-"""Let an object end with the `with` block, or with the event loop, that it was opened for."""
+"""Let an object end with the `with` block, with the event loop, or with the process that it was opened for."""
 
 from __future__ import annotations
 
+import atexit
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Self
 
-__all__ = ["AsyncClosing", "Closing", "close_with_loop"]
+__all__ = ["AsyncClosing", "Closing", "at_exit", "close_with_loop"]
 
 
 class Closing:
@@ -46,3 +48,17 @@ async def close_with_loop(close: Callable[[], Awaitable[object]]) -> AsyncGenera
     generator = wait()
     await anext(generator)  # from its first step on the loop knows it
     return generator
+
+
+def at_exit(action: Callable[[], object]) -> Callable[[], None]:
+    """Run an action at the end of this process, also of one that multiprocessing forked. Return what cancels it."""
+    atexit.register(action)
+    util = sys.modules.get("multiprocessing.util")  # its children end without what `atexit` has
+    finalizer = None if util is None else util.Finalize(None, action, exitpriority=0)
+
+    def cancel() -> None:
+        atexit.unregister(action)
+        if finalizer is not None:
+            finalizer.cancel()
+
+    return cancel

@@ -8,7 +8,6 @@ close, which the peer would take for the parent's.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import select
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INHERITED",
-    "at_exit",
     "become",
     "cached_property",
     "can_fork",
@@ -182,20 +180,6 @@ def start_time(process: int) -> float | None:
         return boot + ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, StopIteration):
         return None
-
-
-def at_exit(action: Callable[[], object]) -> Callable[[], None]:
-    """Run an action at the end of this process, also of one that multiprocessing forked. Return what cancels it."""
-    atexit.register(action)
-    util = sys.modules.get("multiprocessing.util")  # its children end without what `atexit` has
-    finalizer = None if util is None else util.Finalize(None, action, exitpriority=0)
-
-    def cancel() -> None:
-        atexit.unregister(action)
-        if finalizer is not None:
-            finalizer.cancel()
-
-    return cancel
 
 
 def raise_file_limit() -> int | None:

@@ -121,7 +121,7 @@ class SqliteStore(StateStore):
             self._open()
 
     def drop_inherited(self) -> None:
-        """Begin without what another thread of the parent process was about."""
+        """Wait for other threads and processes again: a thread of the parent may have been in `attempt`."""
         self._waits = True
 
     @property
