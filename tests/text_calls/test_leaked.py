@@ -350,6 +350,22 @@ def test_the_pieces_of_a_sanitizer_are_its_text_however_the_text_is_cut() -> Non
             assert (found.reasoning, called(found)) == (whole.reasoning, called(whole)), (model.name, text)
 
 
+@each("before", ["<think>hm</think><think>", "<think>hm</think>\n<think>", "<think>hm</think><think>so:<think>"])
+def test_a_call_in_reasoning_that_begins_again_is_found_however_it_is_cut(before: str) -> None:
+    tools = [tool("get_time", zone="string")]
+    text = before + "<function=get_time>\n<parameter=zone>\nUTC\n</parameter>\n</function>"
+    whole = cnllm.sanitize("zai/glm-4.7", text, tools)
+    assert called(whole) == [("get_time", {"zone": "UTC"})]
+    for split in (list(text), re.findall(r".{1,7}", text, re.DOTALL)):
+        shown, found = fed(resolved("zai/glm-4.7"), split, tools=tools)
+        assert (shown, found.text, found.reasoning, called(found)) == (
+            whole.text,
+            whole.text,
+            whole.reasoning,
+            called(whole),
+        )
+
+
 def test_a_sanitizer_shows_text_at_once_and_no_thinking() -> None:
     filter_ = cnllm.Sanitizer("zai/glm-4.7")
     assert filter_.feed("<think>The user") == ""

@@ -67,17 +67,24 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 
 def without(text: str, blocks: list[str]) -> set[str]:
-    """What may be left of a text that each of these blocks was taken out of, once."""
+    """What may be left of a text that each of these blocks was taken out of, at least once: equal notes are one."""
     left = {text}
     for block in blocks:
-        left = {
-            one[: match.start()] + one[match.end() :] for one in left for match in re.finditer(re.escape(block), one)
-        }
+        once = found = {one[:at] + one[at + len(block) :] for one in left for at in places_of(block, one)}
+        while once:
+            once = {one[:at] + one[at + len(block) :] for one in once for at in places_of(block, one)} - found
+            found = found | once
+        left = found
     return left
+
+
+def places_of(block: str, text: str) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(block), text)]
 
 
 @settings(max_examples=share(150), deadline=None)
 @example("alibaba/qwen3-coder-plus", [("</tool_call>", "tea")], "", [], 1, "content")
+@example("alibaba/qwen3-coder-plus", [("</tool_call></tool_call>`", "tea")], "", [], 0, "content")
 @given(
     model=st.sampled_from(sorted(WRITERS)),
     parts=st.lists(st.tuples(pieces, blocks), min_size=1, max_size=3),
@@ -108,7 +115,7 @@ def test_any_cut_of_any_text_gives_the_same_reply(
     said = "" if any(n.code == "fallback" for n in reply.notes) else outcomes[0][0] + outcomes[0][1]
     if not outcomes[0][2]:  # a marker that stands alone is told of, and is not text; white space about it may go along
         stripped = [n.said for n in reply.notes if n.code == "text-call-stripped"]
-        assert said in without(text, stripped)
+        assert "".join(said.split()) in {"".join(left.split()) for left in without(text, stripped)}
         assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)
 
 

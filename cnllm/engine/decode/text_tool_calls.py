@@ -223,19 +223,14 @@ class TextCalls(Stage):
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         out: list[Item] = []
         text: str | None = item.text
-        if not in_reasoning and (thinking := self._reasoning_filter) is not None and item.text.strip():
-            self._add(thinking.release(), out, in_reasoning=True)  # the answer begins: no marker goes on there
         if self._whole and not in_reasoning:
             text = self._hold(item.text)
         if text is None:
             pass
         elif filter_ is not None:
             self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
-        elif not self._tail and not self._held and not self.may_begin(text):
-            item = item if text is item.text else TextPiece(text)
-            if not out:
-                return [item]
-            out.append(item)
+        elif self.is_idle and not self.may_begin(text):
+            return [item if text is item.text else TextPiece(text)]
         else:
             self._feed(text, out, in_reasoning=in_reasoning)
         self._look()
@@ -330,7 +325,12 @@ class TextCalls(Stage):
                 self._blocks.append(result)
 
     def _add_answer(self, text: str, out: list[Item]) -> None:
-        """Add text of the answer. Content in it shows that the reasoning did not end the reply with a call."""
+        """Add text of the answer. Content in it shows that the reasoning did not end the reply with a call.
+
+        It also ends a text of the reasoning that may begin a marker.
+        """
+        if (thinking := self._reasoning_filter) is not None and text.strip():
+            self._add(thinking.release(), out, in_reasoning=True)
         if self._tail:
             self._text_rest = self._content(self._text_rest + text)
             if not self._may_be_empty(self._text_rest):
