@@ -165,6 +165,10 @@ def test_calls_streamed_in_any_sloppy_manner_come_back_the_same(
 ) -> None:
     if manner.id == "never" and manner.index != "right":
         assume(len({(c.name, c.raw) for c in calls}) == len(calls))
+    if manner.id == "never" and manner.name == "late":
+        # A piece with a new index, but without an id and a name, goes on with a call whose arguments may be a
+        # placeholder (test_indexes): that its name comes later cannot be known.
+        assume(not any("".join(call.raw.split()) == "{}" for call in calls[:-1]))
     said = streamed(calls, manner, cut)
     chunks = [delta(tool_calls=said)] if together else [delta(tool_calls=[item]) for item in said]
     outcome = read(plain, sse(*chunks, finish("tool_calls")))
