@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from cnllm.system.processes import cached_property
 
@@ -112,16 +113,28 @@ def _words(marker: str) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(words), key=len, reverse=True))
 
 
-def _needles(markers: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
-    """Return the words of markers by the character with which they begin; nothing if a marker has no word."""
-    found: dict[str, set[tuple[str, ...]]] = {}
+class _Needle(NamedTuple):
+    """A word to look for: markers that contain it begin with one of `starts`, and have all of some other words, too."""
+
+    word: str
+    starts: frozenset[str]
+    others: frozenset[tuple[str, ...]]
+
+
+def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
+    """Return the longest word of each marker, each word once; nothing if a marker has no word."""
+    starts: dict[str, set[str]] = {}
+    others: dict[str, set[tuple[str, ...]]] = {}
     for marker in markers:
         words = _words(marker)
         if not words:
             return ()
-        for start in _both_cases(_elements(marker)[0][0]):
-            found.setdefault(start[-1], set()).add(words)
-    return tuple((start, tuple(sorted(known))) for start, known in sorted(found.items()))
+        starts.setdefault(words[0], set()).update(start[-1] for start in _both_cases(_elements(marker)[0][0]))
+        others.setdefault(words[0], set()).add(words[1:])
+    return tuple(
+        _Needle(word, frozenset(starts[word]), frozenset([()] if () in others[word] else others[word]))
+        for word in sorted(starts)
+    )
 
 
 def _any_of(markers: list[list[str]]) -> str:
@@ -174,7 +187,7 @@ class Markers:
         return Markers(markers)
 
     @cached_property
-    def _needles(self) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+    def _needles(self) -> tuple[_Needle, ...]:
         """Return the words to look for in a long text; empty where a marker may be there without one."""
         return _needles(self.markers) if self._chars else ()
 
@@ -225,12 +238,16 @@ class Markers:
         """Return a position before the first word of a marker in a long text; -1 if there is none."""
         if any(char in text for char in _ODD):
             return start
-        needles = [words for char, known in self._needles if char in text for words in known]
-        lower = text.lower() if needles else ""
-        first = -1
-        for longest, *words in needles:
-            at = lower.find(longest, start, None if first < 0 else first + len(longest))
-            if at >= 0 and all(lower.find(word, max(start, at - self.longest)) >= 0 for word in words):
+        if not (chars := [char for char in self._chars if char in text]):
+            return -1
+        lower, first = text.lower(), -1
+        for word, starts, others in self._needles:
+            if starts.isdisjoint(chars):
+                continue
+            at = lower.find(word, start, None if first < 0 else first + len(word))
+            if at >= 0 and any(
+                all(lower.find(other, max(start, at - self.longest)) >= 0 for other in words) for words in others
+            ):
                 first = at
         return first if first < 0 else max(start, first - self.longest)
 
