@@ -10,7 +10,7 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ _ATTRIBUTES_SO_FAR = (
 )
 _WORD_TAG = re.compile(r"</?[\w:.-]+>")
 _LONG = 256  # characters: in longer texts a search for the words of the markers first is quicker
+_TRY = 1200  # characters: a search for a word reads as many while a marker is tried at one place
 _ODD = "ſıİ"  # `re.IGNORECASE` takes them for letters that `str.lower` does not
 
 _Element = tuple[str, str]
@@ -114,15 +115,19 @@ def _words(marker: str) -> tuple[str, ...]:
 
 
 class _Needle(NamedTuple):
-    """A word to look for: markers that contain it begin with one of `starts`, and have all of some other words, too."""
+    """A word to look for: markers that contain it begin with one of `starts`, and have all of some other words, too.
+
+    `parts` are the other words to look for that stand inside the word.
+    """
 
     word: str
     starts: frozenset[str]
     others: frozenset[tuple[str, ...]]
+    parts: frozenset[str]
 
 
 def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
-    """Return the longest word of each marker, each word once; nothing if a marker has no word."""
+    """Return the longest word of each marker, each word once, short ones first; nothing if a marker has no word."""
     starts: dict[str, set[str]] = {}
     others: dict[str, set[tuple[str, ...]]] = {}
     for marker in markers:
@@ -132,8 +137,13 @@ def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
         starts.setdefault(words[0], set()).update(start[-1] for start in _both_cases(_elements(marker)[0][0]))
         others.setdefault(words[0], set()).add(words[1:])
     return tuple(
-        _Needle(word, frozenset(starts[word]), frozenset([()] if () in others[word] else others[word]))
-        for word in sorted(starts)
+        _Needle(
+            word,
+            frozenset(starts[word]),
+            frozenset([()] if () in others[word] else others[word]),
+            frozenset([part for part in starts if part in word and part != word]),
+        )
+        for word in sorted(starts, key=lambda word: (len(word), word))
     )
 
 
@@ -223,16 +233,31 @@ class Markers:
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        if len(text) - start > _LONG and self._needles:
+        starts: Iterable[int] | None = None
+        if len(text) - start > _LONG and self._chars:
             if self._first.match(text, start) and (found := self.match(text, start)) is not None:
                 return found
-            start = self._skip(text, start)
-            if start < 0:
+            count = sum(text.count(char, start) for char in self._chars)
+            if not self._needles or count * _TRY <= len(self._needles) * (len(text) - start):
+                starts = self._starts(text, start)
+            elif (start := self._skip(text, start)) < 0:
                 return None
-        for first in self._first.finditer(text, start):  # without one, nothing is compiled
-            if (found := self.match(text, first.start())) is not None:
+        if starts is None:
+            starts = (first.start() for first in self._first.finditer(text, start))
+        for start in starts:  # without one, nothing is compiled
+            if (found := self.match(text, start)) is not None:
                 return found
         return None
+
+    def _starts(self, text: str, start: int) -> list[int]:
+        """Return the positions of the few characters in a long text that begin a marker."""
+        positions: list[int] = []
+        for char in self._chars:
+            at = text.find(char, start)
+            while at >= 0:
+                positions.append(at)
+                at = text.find(char, at + 1)
+        return sorted(positions)
 
     def _skip(self, text: str, start: int) -> int:
         """Return a position before the first word of a marker in a long text; -1 if there is none."""
@@ -241,11 +266,14 @@ class Markers:
         if not (chars := [char for char in self._chars if char in text]):
             return -1
         lower, first = text.lower(), -1
-        for word, starts, others in self._needles:
-            if starts.isdisjoint(chars):
+        absent: set[str] = set()
+        for word, starts, others, parts in self._needles:
+            if starts.isdisjoint(chars) or not absent.isdisjoint(parts):
                 continue
             at = lower.find(word, start, None if first < 0 else first + len(word))
-            if at >= 0 and any(
+            if at < 0 and first < 0:
+                absent.add(word)
+            elif at >= 0 and any(
                 all(lower.find(other, max(start, at - self.longest)) >= 0 for other in words) for words in others
             ):
                 first = at
