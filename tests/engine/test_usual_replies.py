@@ -120,7 +120,10 @@ def bodies(draw: Any) -> dict[str, Any]:
         )
     usage = {"prompt_tokens": 5, "completion_tokens": draw(st.sampled_from([3, 3, 100, 100_000])), "total_tokens": 8}
     body = {"id": "r1", "model": "m", "created": draw(st.sampled_from([1763650000, 0, None])), "choices": [choice]}
-    body |= draw(st.sampled_from([{}, {"usage": usage}, {"usage": None}]))
+    part = draw(
+        st.sampled_from([{"prompt_tokens": 5}, {"completion_tokens": 3}, {"prompt_tokens": 5, "completion_tokens": 0}])
+    )
+    body |= draw(st.sampled_from([{}, {"usage": usage}, {"usage": None}, {"usage": part}]))
     if odd == "body":
         two = [choice, {**choice, "index": 1}]
         error = {"error": {"message": "no", "code": "x"}}

@@ -202,9 +202,7 @@ def build_reply(
     calls = list(settled.calls.values())
     usage = collected.usage
     is_cut = settled.finish in ("cut", "error") or collected.has_uncounted
-    most_output = plan.max_output or (None if (limits := collected.flags.limits) is None else limits.output)
-    if most_output is not None and (is_cut or usage.output is None or collected.invalid_counts):
-        most_output *= plan.reply_count
+    is_partial = is_cut or usage.output is None or bool(collected.invalid_counts)
     cost = collected.meter.cost(
         usage,
         collected.created,
@@ -214,7 +212,7 @@ def build_reply(
         thought=bool(usage.reasoning or collected.parts.thought),
         is_cut=is_cut,
         invalid=collected.invalid_counts,
-        most_output=most_output,
+        most_output=most_output(plan, collected.flags, is_partial=is_partial),
     )
     return Reply(
         text="".join(collected.parts.text),
@@ -234,3 +232,12 @@ def build_reply(
         citations=collected.citations.all,
         extra=collected.extra,
     )
+
+
+def most_output(plan: Plan, flags: Flags, *, is_partial: bool) -> int | None:
+    """Return the tokens of output that a reply has at most; None where no limit is known.
+
+    `is_partial`: not all of them are counted, so that each of several replies may have had as many.
+    """
+    limit = plan.max_output or (None if flags.limits is None else flags.limits.output)
+    return limit * plan.reply_count if limit is not None and is_partial else limit

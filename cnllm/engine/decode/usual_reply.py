@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from cnllm.engine.decode.meter import meter_of
+from cnllm.engine.decode.settle import most_output
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
@@ -85,6 +86,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         answered=True,
         thought=bool(usage.reasoning or message.reasoning),
         is_cut=False,
+        most_output=most_output(plan, plan.flags, is_partial=usage.output is None),
     )
     return Reply(
         text=message.text,
