@@ -25,7 +25,8 @@ class RowRequest(Struct, eq=False):
 
     `prepared` is the call, until it is sent. `elsewhere` are the requests that the lanes of other models may send for
     it. `reserved` is the most that the request can cost, in units; None is unknown; `added` is the input that was taken
-    for it to be added by the endpoint, -1 before it is estimated.
+    for it to be added by the endpoint, -1 before it is estimated. `is_own_answer` says that the model of `lane` itself
+    answered, and no other lane or fallback.
     """
 
     messages: Any = None
@@ -39,6 +40,7 @@ class RowRequest(Struct, eq=False):
     tokens: float = 0.0
     attempts: int = 0
     failures: int = 0
+    is_own_answer: bool = False
 
     def prepare(self, lane: Lane, messages: Any, options: dict[str, Any]) -> str | None:
         """Build the request, and return what is wrong with it; None where nothing is.

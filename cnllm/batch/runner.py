@@ -402,7 +402,8 @@ class Runner:
         self._tally.finish(time.monotonic(), outcome.error, job.notes)
         if outcome.error is None:
             self._tally.cached_rows += outcome.cached is not None
-            if self._cache is not None and outcome.reply is not None and job.identity is not None:
+            is_shared = self._cache is not None and job.is_own_answer
+            if is_shared and outcome.reply is not None and job.identity is not None:
                 self._to_cache.append((job.identity, encode_json(outcome.reply.to_dict())))
         elif self._strict and outcome.error.type == FAULT:
             self._stop("strict", outcome.error.message)

@@ -68,6 +68,9 @@ class Sender:
         except CnllmError as error:
             return self._read_failure(request, lane, error, time.monotonic() - start)
         self._retries.answer()
+        assert request.lane is not None
+        own = request.lane.model
+        request.is_own_answer = lane.model == own and reply.message.by == own.name
         seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
         return AttemptResult(
             "accepted",

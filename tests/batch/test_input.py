@@ -23,7 +23,7 @@ from cnllm.batch.readers import open_reader
 from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
 
-from .stub import reply, stub
+from .stub import Answer, Stub, error, reply, stub
 from .support import KEY, PRICE, lines, prompts, registry, rows, run, texts
 
 TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
@@ -422,6 +422,27 @@ def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
     assert reports == [(5, 5, 0, cost), (5, 5, 5, 0), (5, 0, 0, 0)]
     assert [line["reply"]["text"] for line in lines(tmp_path, "o1.jsonl")] == [f"re: p{n}" for n in range(5)]
     assert all(line["from_cache"] for line in lines(tmp_path, "o1.jsonl"))
+
+
+@pytest.mark.parametrize("way", ["fallback", "models"])
+def test_no_answer_of_another_model_is_shared_as_that_of_the_first(tmp_path: Path, way: str) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (500, error("down"), {}) if server.bodies[-1]["model"] == "m" else None
+
+    flags = '[models."home/other"]'
+    more: dict[str, Any] = {"model": ["home/m", "home/other"]} if way == "models" else {"fallback": ["home/other"]}
+    first, second = tmp_path / "first", tmp_path / "second"
+    cache, source = tmp_path / "cache.sqlite", rows(tmp_path, prompts(3))
+    first.mkdir()
+    second.mkdir()
+    with stub(rule=rule) as server:
+        found = registry(server, tmp_path, flags)
+        report = run(server, first, source, registry=found, cache=cache, attempts=9, **more)
+        assert report.done == 3
+        server.rule = None
+        again = run(server, second, source, registry=found, cache=cache)
+        assert (again.done, again.from_cache) == (3, 0)
+        assert [body["model"] for body in server.bodies[-3:]] == ["m"] * 3
 
 
 @pytest.mark.parametrize("method", ["tool", "json_schema"])
