@@ -47,7 +47,7 @@ from cnllm.types import (
 from cnllm.types.delivered import delta_runs
 from cnllm.types.json_form import json_form
 
-__all__ = ["Echo", "insert_key", "plan_secrets", "redact_bytes", "redact_error", "secret_bytes"]
+__all__ = ["Echo", "insert_key", "plan_secrets", "redact_body", "redact_bytes", "redact_error", "secret_bytes"]
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -403,6 +403,13 @@ def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
         if body.find(secret) >= 0:  # faster than `in`, which first tries whether the secret is a number
             body = body.replace(secret, redact.MARK.encode())
     return body
+
+
+def redact_body(secrets: tuple[str, ...], body: bytes) -> bytes:
+    """Return a whole text without the secrets in any spelling, for those who read it without an `Echo`."""
+    text = body.decode("utf-8", "surrogateescape")
+    cleaned = redact.redact(text, secrets)
+    return body if cleaned == text else cleaned.encode("utf-8", "surrogateescape")
 
 
 def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:

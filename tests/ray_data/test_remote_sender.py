@@ -51,11 +51,12 @@ def sent(model: Model, name_node: Callable[[KeyMissing], KeyMissing] = lambda er
 @pytest.mark.parametrize("name", NAMES)
 def test_a_worker_sends_the_key_that_its_node_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, KEY)
-    with Peer([reply(f"You sent {KEY}.")]) as peer:
+    spelling = KEY.replace("-", "%2D")
+    with Peer([reply(f"You sent {KEY}. {spelling}")]) as peer:
         response = sent(endpoint(tmp_path, peer.url))
         assert [request.headers["authorization"] for request in peer.received] == [f"Bearer {KEY}"]
     assert (response.status, response.error) == (200, None)
-    assert b"You sent [redacted]." in response.body
+    assert b"You sent [redacted]. [redacted]" in response.body
 
 
 def test_a_server_on_the_machine_of_a_worker_needs_no_key(tmp_path: Path) -> None:

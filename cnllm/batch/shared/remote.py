@@ -99,7 +99,7 @@ class RemoteSender:
         except CnllmError as caught:
             error = pickle.dumps(echo.redact_error(caught, () if key is None else (key,)))
         secrets = () if key is None else (key,)
-        body_bytes = echo.redact_bytes(echo.secret_bytes(secrets), b"".join(pieces))
+        body_bytes = echo.redact_body(secrets, b"".join(pieces))
         headers = {name: redact.redact(value, secrets) for name, value in headers.items()}
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()

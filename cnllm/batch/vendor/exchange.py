@@ -27,7 +27,7 @@ from cnllm.batch.state import BatchState
 from cnllm.batch.vendor.codec import VendorJob, poll_plan, read_job
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.client.base import is_httpx_transport
-from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
+from cnllm.client.echo import insert_key, plan_secrets, redact_body, redact_error
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
@@ -82,7 +82,7 @@ class VendorConnection:
             transport = AsyncHttpx(transport)
         self._transport = transport
         self._key = key
-        self._needles: tuple[bytes, ...] = ()
+        self._secrets: tuple[str, ...] = ()
         self.requests = 0
 
     async def repeat(self, plan: Plan) -> Any:
@@ -116,7 +116,7 @@ class VendorConnection:
         plan = replace(plan, timeouts=_TIMEOUTS)
         request = insert_key(plan, self._key)
         secrets = plan_secrets(request, self._key)
-        self._needles = secret_bytes(secrets)
+        self._secrets = secrets
         self.requests += 1
         if file is not None:
             file.seek(0)
@@ -137,7 +137,7 @@ class VendorConnection:
 
     def redact(self, content: bytes) -> bytes:
         """Return bytes of a downloaded file without the secrets of the requests."""
-        return redact_bytes(self._needles, content)
+        return redact_body(self._secrets, content)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,15 +167,16 @@ def test_a_job_that_the_account_does_not_have_ends_the_run(tmp_path: Path) -> No
     complete(tmp_path)
 
 
+@pytest.mark.parametrize("spelling", [KEY, b64encode(f"x:{KEY}:".encode()).decode(), KEY.replace("-", "%2D")])
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_result_brings_a_key_into_the_output(tmp_path: Path, name: str) -> None:
+def test_no_result_brings_a_key_into_the_output(tmp_path: Path, name: str, spelling: str) -> None:
     """The simulator repeats the prompt, as an endpoint may repeat a header."""
-    (tmp_path / "in.jsonl").write_text(json.dumps({"id": "r0", "prompt": f"Say {KEY}", "max_tokens": 400}) + "\n")
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": "r0", "prompt": f"Say {spelling}", "max_tokens": 400}) + "\n")
     with vendor() as server:
         assert run(tmp_path, server, name, "").status == 0
     text = (tmp_path / "out.jsonl").read_text()
     assert "[redacted]" in text
-    assert KEY not in text
+    assert spelling not in text
 
 
 def test_missing_rows_stay_unanswered_where_the_user_says_so(tmp_path: Path) -> None:
