@@ -133,7 +133,7 @@ class ProbeState:
             is_repeated = has_failed and bool(words) and words == answer.message
             if is_repeated:
                 answer = replace(answer, kind="refused", problem="")
-            self._record(ask, answer, len(plan.content))
+            self._record(ask, answer, len(plan.content), may_cost=_may_cost(ask, response))
             is_slow = isinstance(response.error, Timeout) and response.error.sent  # it would be the next time, too
             if is_repeated or not (has_failed or (answer.problem in _PATIENCE and not is_slow)):
                 break
@@ -177,7 +177,7 @@ class ProbeState:
         self.learnt = learnt
         return read(learnt, is_open=is_open)
 
-    def _record(self, ask: Ask, answer: ProbeAnswer, sent: int) -> None:
+    def _record(self, ask: Ask, answer: ProbeAnswer, sent: int, *, may_cost: bool) -> None:
         number = len(self.exchanges) + 1
         if answer.reply is not None:
             answer = replace(answer, reply=replace(answer.reply, raw=None))  # `data` holds the body
@@ -189,6 +189,8 @@ class ProbeState:
             visible = len((answer.text + answer.reasoning).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
             written = max(_ANSWER, visible) if usage.output is None else usage.output
             self.spent += self._cost(read, written)
+        elif may_cost:  # nobody knows: the endpoint may have served it
+            self.spent += self._cost(sent // _BYTES_PER_TOKEN, _ANSWER)
 
     def is_alive(self) -> bool:
         """Whether the endpoint still takes the first request that it took."""
@@ -244,6 +246,13 @@ class ProbeState:
         except StopIteration as end:
             findings: list[Finding] = end.value
             return findings
+
+
+def _may_cost(ask: Ask, response: RawResponse) -> bool:
+    """Whether the endpoint may ask money for a request that brought no reply."""
+    if ask.body is None:
+        return False
+    return response.status < 300 if response.error is None else response.error.meaning.charged is not False
 
 
 def _delay(answer: ProbeAnswer, attempt: int) -> float:

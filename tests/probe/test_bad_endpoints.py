@@ -267,6 +267,19 @@ def test_long_answers_whose_tokens_nobody_counts_are_paid_for_by_their_length() 
     assert len(endpoint.requests) * 4_000 / 1e6 <= 0.05
 
 
+@pytest.mark.parametrize("answer", [None, (200, "application/json", b"{")], ids=["broken off", "unreadable"])
+def test_what_an_answer_that_did_not_come_may_cost_counts(answer: Answer | None) -> None:
+    served: list[int] = []
+
+    def answers(request: Json | None, number: int) -> Answer | None:
+        served.append(number)
+        return ok() if len(served) == 1 else answer
+
+    with serving(posts(answers)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60, price=(0.0, 1.0))
+    assert report.spent >= (len(served) - 1) * 500 / 1e6
+
+
 def test_a_field_with_a_control_character_is_not_taken_for_reasoning() -> None:
     prose = {"think\x1b[31m": "I look for the greeting that fits.", 'think "loud"': "I say it as it is."}
     with serving(posts(lambda r, n: ok(**prose))) as endpoint:
