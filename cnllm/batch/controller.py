@@ -126,6 +126,10 @@ class Controller:
             return None
         return max(0.0, self._paused_until - now, self._requests.wait(now), self._tokens.wait(now))
 
+    def pause(self, now: float) -> float:
+        """Return the seconds until the end of the pause after a refusal, or that a header asks for; 0 without one."""
+        return max(0.0, self._paused_until - now)
+
     def send(self, now: float, tokens: float = 0.0) -> Ticket:
         """Count a request that is sent now."""
         self.in_flight += 1

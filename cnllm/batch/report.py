@@ -238,8 +238,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     """A moment of a run. `done` and `failed` are those of this run, `before` was done by earlier ones.
 
     `rate` and `tokens` are answers and output tokens a second, lately. `waiting` are the seconds for which the endpoint
-    has refused everything; None where it does not. `left` are seconds, `projected` is the cost in the end. `vendor` is
-    where the jobs of a batch interface are; None without one.
+    has refused everything; None where it does not. `pause` are the seconds until anything is sent again after a
+    refusal. `left` are seconds, `projected` is the cost in the end. `vendor` is where the jobs of a batch interface
+    are; None without one.
     """
 
     done: int
@@ -253,6 +254,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     cost: Decimal | None
     currency: str | None
     waiting: float | None
+    pause: float = 0.0
     total: int | None = None
     left: float | None = None
     projected: Decimal | None = None

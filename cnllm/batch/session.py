@@ -395,7 +395,8 @@ class BatchSession:
         projected = None
         if left is not None and finished and budget.currency is not None:
             projected = amount_of(budget.spent_units + budget.run_spent * left // finished)
-        starts = [lane.controller.waiting_since for lane in self.lanes if lane.closed is None]
+        controllers = [lane.controller for lane in self.lanes if lane.closed is None]
+        starts = [controller.waiting_since for controller in controllers]
         waits = [now - start for start in starts if start is not None]
         vendor = None if self.vendor is None else self.vendor.progress
         return Progress(
@@ -410,6 +411,7 @@ class BatchSession:
             cost=amount_of(budget.spent_units) if budget.currency is not None else None,
             currency=budget.currency,
             waiting=min(waits) if waits and len(waits) == len(starts) else None,
+            pause=min((controller.pause(now) for controller in controllers), default=0.0),
             total=total,
             left=left / rate if left is not None and rate > 0 else None,
             projected=projected,

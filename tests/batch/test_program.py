@@ -18,7 +18,7 @@ from cnllm.batch.report import Interval, Progress, Tally
 from cnllm.cli.output.batch_view import duration, progress_line
 
 from .stub import Answer, Stub, error, reply, stub
-from .support import PRICE, lines, prompts, rows
+from .support import PRICE, lines, prompts, rows, run
 
 
 @pytest.fixture
@@ -285,6 +285,21 @@ def test_a_line_fits_its_terminal(width: int) -> None:
         assert "5 failed · 20/s · 12.35 of ~98.70 CNY · 1 h 18 min left" in line
     if width >= 120:
         assert "4,100 tok/s · 32 at once" in line
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_long_wait_says_until_when(tmp_path: Path, status: int) -> None:
+    seen: list[str] = []
+
+    def show(moment: Progress) -> None:
+        seen.append(progress_line(moment, 120))
+        if "next request in" in seen[-1]:
+            raise KeyboardInterrupt
+
+    rule = lambda prompt, server: (status, error("later"), {"retry-after": "300"})  # noqa: E731
+    with stub(rule=rule) as server, pytest.raises(KeyboardInterrupt):
+        run(server, tmp_path, prompts(3), on_progress=show)
+    assert "next request in 5 min 00 s" in seen[-1] or "next request in 4 min 59 s" in seen[-1]
 
 
 def test_a_line_says_that_the_endpoint_refuses() -> None:
