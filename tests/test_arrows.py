@@ -160,6 +160,7 @@ EDGE: dict[str, dict[str, str]] = {
         "registry/sites": "a name is asked at the site of its vendor whose key is set, as everywhere",
         "registry/tiers": "a tier is no model before a worker takes one that it has a key for",
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
+        "types/totals": "costs are rounded in the exact context, as everywhere",
     },
     "cli/matrix": {
         "cli/language/messages": "known issues are said in Chinese as `models show --issues` says them",

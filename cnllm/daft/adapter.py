@@ -13,6 +13,7 @@ import os
 import socket
 import weakref
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from daft.ai.metrics import record_token_metrics
@@ -30,6 +31,7 @@ from cnllm.daft.answer import answer_row, split_format
 from cnllm.daft.settings import PromptSettings, read_settings, refuse_keys, resolve_model
 from cnllm.errors import CnllmError, KeyMissing, RegistryError, UnknownModel, Untrusted
 from cnllm.types import Media, Message, Reply, Text
+from cnllm.types.totals import exact
 
 __all__ = ["CnllmProvider"]
 
@@ -281,8 +283,13 @@ def _record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
         if amount is not None:
             increment_counter(name, amount, attributes=attributes)
     if reply.cost is not None:
-        billionths = round(reply.cost.amount * _BILLION)
-        increment_counter(f"cost in billionths of {reply.cost.currency}", billionths, attributes=attributes)
+        name = f"cost in billionths of {reply.cost.currency}"
+        increment_counter(name, _billionths(reply.cost.amount), attributes=attributes)
+
+
+@exact
+def _billionths(amount: Decimal) -> int:
+    return round(amount * _BILLION)
 
 
 def _attributes(settings: PromptSettings) -> dict[str, str]:

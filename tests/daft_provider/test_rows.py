@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import logging
 import threading
 from collections.abc import Iterator
@@ -177,6 +178,16 @@ def test_a_refused_request_is_sent_again_when_the_endpoint_says(server: Stub) ->
     with pytest.raises(cnllm.RateLimited):
         answers(["c"], max_retries=0)
     assert server.received["c"] == 1
+
+
+def test_the_cost_is_counted_exactly_whatever_the_program_has_set(
+    server: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decimal.DefaultContext, "prec", 1)  # of threads that begin
+    with decimal.localcontext() as context:
+        context.prec = 1
+        serve_models(server, PRICE.replace("2.0", "2.345"))
+        assert counters(collect(["q"]))["cost in billionths of CNY"] == 10 * 2_345 + 5 * 8_000
 
 
 def test_daft_counts_tokens_cost_and_requests(server: Stub) -> None:
