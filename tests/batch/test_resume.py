@@ -405,12 +405,34 @@ def test_one_process_writes_an_output(tmp_path: Path) -> None:
         assert len(server.log) == 3
 
 
-def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> None:
-    ends = threading.Event()
+def test_a_run_that_begins_while_an_estimate_removes_its_files_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_files, "_LOCK_SECONDS", 0.0)
+    unlink, begun = Path.unlink, threading.Event()
 
-    def estimate(folder: Path, models: Registry) -> None:
+    def begin(path: Path, missing_ok: bool = False) -> None:
+        if path == tmp_path / "out.jsonl" and not begun.is_set():
+            begun.set()
+            with suppress(CnllmError):  # the estimate has it
+                run(server, tmp_path, prompts(5), registry=models)
+        unlink(path, missing_ok)
+
+    with stub() as server:
+        models = registry(server, tmp_path)
+        monkeypatch.setattr(Path, "unlink", begin)
+        estimate_session(make_settings(prompts(5), "home/m", out=tmp_path / "out.jsonl", registry=models))
+        assert begun.is_set()
+        assert run(server, tmp_path, prompts(5), registry=models).done == len(lines(tmp_path)) == 5
+        assert len(server.log) == 5
+
+
+@pytest.mark.long
+def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> None:
+    def estimate(folder: Path, models: Registry, both: threading.Barrier) -> None:
         settings = make_settings(prompts(5), "home/m", out=folder / "out.jsonl", registry=models)
-        while not ends.is_set():
+        both.wait()
+        for _ in range(10):  # without an end, the run would seldom find the folder without a lock
             with suppress(CnllmError):  # the run has it
                 estimate_session(settings)
 
@@ -418,15 +440,13 @@ def test_an_estimate_removes_no_file_that_a_run_has_opened(tmp_path: Path) -> No
         models = registry(server, tmp_path)
         for number in range(8):
             (folder := tmp_path / str(number)).mkdir()
-            ends.clear()
-            other = pool.submit(estimate, folder, models)
-            try:
-                while True:
-                    with suppress(CnllmError):  # the estimate has it
-                        report = run(server, folder, prompts(5), registry=models)
-                        break
-            finally:
-                ends.set()
+            both = threading.Barrier(2)
+            other = pool.submit(estimate, folder, models, both)
+            both.wait()
+            while True:
+                with suppress(CnllmError):  # the estimate has it
+                    report = run(server, folder, prompts(5), registry=models)
+                    break
             other.result()
             assert report.done == len(lines(folder)) == 5
 
