@@ -81,9 +81,21 @@ class Upstream(ThreadingHTTPServer):
         self.headers: list[Json] = []
         self.gone = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
-        # It looks for the end twice a second, and not more often: hundreds of these live until the tests end.
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
         self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def _serve(self) -> None:
+        """Wait for requests, and never look for the end meanwhile: hundreds of these live until the tests end."""
+        while not self._ends.is_set():
+            self.handle_request()
+
+    def shutdown(self) -> None:
+        self._ends.set()
+        with contextlib.suppress(ConnectionError):  # it is closed already
+            socket.create_connection(("127.0.0.1", self.server_port)).close()  # it wakes the thread
+        self._thread.join()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         self.gone.set()
