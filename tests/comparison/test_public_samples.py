@@ -188,7 +188,7 @@ def serving(host: SampleHost) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
+        thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/v1"
         server.shutdown()

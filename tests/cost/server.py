@@ -63,7 +63,7 @@ class Endpoint(ThreadingHTTPServer):
         return steps[number % len(steps)]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -73,7 +73,7 @@ def served(endpoint: Endpoint) -> Iterator[str]:
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
