@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from cli.support import Machine
+from examples import SHARE
 
 import cnllm
 from cnllm.batch.identity import AnswerCache
@@ -536,6 +537,7 @@ def test_a_row_of_a_table_that_is_no_request_keeps_its_id(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.sampled
 def test_runs_that_begin_at_once_share_a_new_cache(tmp_path: Path) -> None:
     system, count = multiprocessing.get_context("fork"), 8
 
@@ -545,7 +547,7 @@ def test_runs_that_begin_at_once_share_a_new_cache(tmp_path: Path) -> None:
         cache.store([(b"%d" % number, b"{}")])
         cache.close()
 
-    for turn in range(25):
+    for turn in range(25 // min(SHARE, 5)):
         path, begin = tmp_path / f"{turn}.sqlite", system.Barrier(count)
         runs = [system.Process(target=use, args=(path, number, begin)) for number in range(count)]
         for process in runs:
