@@ -111,7 +111,7 @@ def test_the_model_is_told_of_a_server_that_ends_and_the_run_goes_on() -> None:
 
 
 def test_a_server_that_asks_and_reads_no_answer_is_read_no_further() -> None:
-    with cnllm.mcp(command(), tools=["flood"], timeout=5) as tools, pytest.raises(McpError, match="no result in 5 s"):
+    with cnllm.mcp(command(), tools=["flood"], timeout=2) as tools, pytest.raises(McpError, match="no result in 2 s"):
         tools.call("flood")
     assert own_threads() == []
 

@@ -181,7 +181,7 @@ def test_a_server_that_asks_and_answers_nothing_is_read_no_further() -> None:
     sizes: list[int] = []
 
     def send(connection: socket.socket, id: Any) -> None:
-        connection.settimeout(2)
+        connection.settimeout(1)
         ping = {"jsonrpc": "2.0", "method": "ping", "params": {"_meta": {"x": "x" * 4_000}}}
         with contextlib.suppress(OSError):
             for number in range(20_000):
@@ -189,7 +189,7 @@ def test_a_server_that_asks_and_answers_nothing_is_read_no_further() -> None:
                 connection.sendall(event)
                 sizes.append(len(event))
 
-    with serving(stream=send) as url, cnllm.mcp(url, timeout=6) as tools, pytest.raises(McpError):
+    with serving(stream=send) as url, cnllm.mcp(url, timeout=3) as tools, pytest.raises(McpError):
         tools.call("t")
     assert sum(sizes) < 20_000_000
 
