@@ -12,6 +12,8 @@ import pytest
 
 from .support import ANSWER, DONE, HEAD, KEY, Done, Hold, Machine, Server, chunk, http, interrupt, texts, whole
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 CALL = ("call", "--model", "home/m")
 
 

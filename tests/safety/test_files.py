@@ -17,7 +17,10 @@ from cnllm.registry.trusted_files import trust
 from cnllm.store import Store
 from cnllm.system import files
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX"),
+    pytest.mark.usefixtures("small_builtin"),
+]
 CALL = ("call", "-m", "home/m", "hi")
 
 
