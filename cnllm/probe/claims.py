@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.probe.facts import USUAL, Finding, FlagFact
+from cnllm.probe.facts import USUAL, Finding, FlagFact, split_mode
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
@@ -47,7 +47,7 @@ def judge_facts(model: Model, facts: Iterable[FlagFact]) -> dict[Word, list[Clai
 def _judge(model: Model, fact: FlagFact) -> tuple[Word, ClaimVerdict]:
     """Return whether the registry claims the same, something else, or nothing."""
     word: Word
-    mode, flag = _split(fact.flag)
+    mode, flag = split_mode(fact.flag)
     atoms = _atoms(model, mode, flag) | (conditions(stream=True) if flag.startswith(_STREAMED) else frozenset())
     flags = msgspec.to_builtins(model.flags_for(atoms))
     claimed = get(flags, flag)
@@ -59,14 +59,6 @@ def _judge(model: Model, fact: FlagFact) -> tuple[Word, ClaimVerdict]:
     else:
         word = "agreed" if is_same(flag, claimed, fact) else "contradicted"
     return word, ClaimVerdict(fact.flag, claimed, fact.value, fact.answer, where, fact.quote)  # type: ignore[arg-type]
-
-
-def _split(flag: str) -> tuple[str, str]:
-    """Return the mode of a flag, "" where it holds in the plain one, and the flag in it."""
-    if not flag.startswith("when."):
-        return "", flag
-    _, mode, rest = flag.split(".", 2)
-    return mode, rest
 
 
 def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["USUAL", "AnswerWord", "Finding", "FlagFact", "leaf_facts"]
+__all__ = ["USUAL", "AnswerWord", "Finding", "FlagFact", "leaf_facts", "split_mode"]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
 USUAL: dict[str, Any] = {
@@ -50,6 +50,14 @@ class FlagFact(Struct, frozen=True):
     answer: AnswerWord
     exchanges: tuple[int, ...] = ()
     quote: str = ""
+
+
+def split_mode(flag: str) -> tuple[str, str]:
+    """Return the mode of a flag, "" where it holds in the plain one, and the flag in it."""
+    if not flag.startswith("when."):
+        return "", flag
+    _, mode, rest = flag.split(".", 2)
+    return mode, rest
 
 
 def leaf_facts(facts: Iterable[FlagFact]) -> list[FlagFact]:

@@ -13,7 +13,7 @@ import tomli_w
 from cnllm.jsonpath import get
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import on_one_line
-from cnllm.probe.facts import FlagFact
+from cnllm.probe.facts import FlagFact, split_mode
 
 __all__ = ["overlay", "provider_name"]
 
@@ -81,8 +81,8 @@ def _source_names(model: dict[str, Any], flags: list[str]) -> list[str]:
     """Return the flags as a source names them: the mode of a `when` is one key, and a path alone is the parameter's."""
     out: list[str] = []
     for flag in flags:
-        if flag.startswith("when."):
-            out.append(".".join(flag.split(".")[:2]))
+        if mode := split_mode(flag)[0]:
+            out.append(f"when.{mode}")
         elif flag.endswith(".as") and not isinstance(get(model, flag[:-3]), dict):
             out.append(flag[:-3])
         else:

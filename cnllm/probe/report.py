@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange, on_one_line
-from cnllm.probe.facts import USUAL, FlagFact
+from cnllm.probe.facts import USUAL, FlagFact, split_mode
 from cnllm.probe.questions import QUESTIONS
 
 __all__ = ["Report", "differences", "estimate", "sentence"]
@@ -87,7 +87,7 @@ def _differs(fact: FlagFact) -> bool:
         return False
     if fact.answer == "ignored":
         return True
-    flag = fact.flag[5:].partition(".")[2] if fact.flag.startswith("when.") else fact.flag
+    _, flag = split_mode(fact.flag)
     if flag in USUAL:
         return bool(fact.value != USUAL[flag])
     return fact.answer == "refused" and not fact.flag.startswith(("reasoning.mode", "limits."))

@@ -14,7 +14,7 @@ from cnllm.probe.approach import approach
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.claims import is_assumed
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import Finding, FlagFact
+from cnllm.probe.facts import Finding, FlagFact, split_mode
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observe_replies
 from cnllm.probe.place import assumed_at
@@ -198,7 +198,7 @@ class _Interview:
         known, runs = self.known, opened.runs
         known |= {finding.flag: True for finding in (runs[0] if runs else ()) if finding.flag.startswith(SAME)}
         every = _agree(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
-        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if _repeats_mode(fact, known)}
+        known |= {f"{SAME}{split_mode(fact.flag)[1]}": True for fact in every if _repeats_mode(fact, known)}
         new = [fact for fact in every if not _repeats_mode(fact, known)]
         for fact in new:
             old = self.facts.get(fact.flag)
@@ -258,8 +258,8 @@ def _agree(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tup
 
 def _repeats_mode(fact: FlagFact, known: Mapping[str, Any]) -> bool:
     """Whether a fact of one mode says what holds in every mode, or nothing where that is known to be the same."""
-    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
-    if not fact.flag.startswith("when.") or not mode:
+    mode, flag = split_mode(fact.flag)
+    if not mode:
         return False
     if fact.answer == "unknown":
         return any(key.startswith(SAME) and flag.startswith(key.removeprefix(SAME)) for key in known)

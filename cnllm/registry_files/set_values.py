@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
+from cnllm.jsonpath import get
 from cnllm.registry import merge
 from cnllm.registry.documents import parse
 from cnllm.registry.provenance import INFERRED, precision_of, written_citations
@@ -57,7 +58,7 @@ def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], readi
     had_form = format_toml(old, label) == old
     out = old
     before = _table(parse(old.encode(), label), table)
-    changed = [flag for flag, value in values.items() if _find(before, flag) != value]
+    changed = [flag for flag, value in values.items() if get(before, flag) != value]
     for flag in changed:
         out = set_value(out, [*table, *flag.split(".")], values[flag])
     data = parse(out.encode(), label)
@@ -73,7 +74,7 @@ def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], readi
         out = set_value(out, ["sources", name], source)
     if had_form:
         out = format_toml(out, label)
-    if any(_find(_table(parse(out.encode(), label), table), flag) != value for flag, value in values.items()):
+    if any(get(_table(parse(out.encode(), label), table), flag) != value for flag, value in values.items()):
         raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
     return out
 
@@ -173,12 +174,6 @@ def _table(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     for key in path:
         data = data.get(key, {})
     return data
-
-
-def _find(table: Any, flag: str) -> Any:
-    for key in flag.split("."):
-        table = table.get(key) if isinstance(table, Mapping) else None
-    return table
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
