@@ -55,11 +55,7 @@ def run_batch(params: dict[str, Any]) -> int:
 def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
     """Print what a run would take."""
     estimate = estimate_session(settings)
-    if as_json:
-        stdout.print_json(estimate)
-    else:
-        for line in estimate_lines(estimate):
-            stdout.print_message(line)
+    stdout.print_report(estimate, estimate_lines(estimate), as_json=as_json)
     return errors.WHOLE
 
 
@@ -85,11 +81,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
 
             report = run_session(replace(settings, on_progress=show))
     announce()
-    if params["as_json"]:
-        stdout.print_json(report.to_dict())
-    else:
-        for line in report_lines(report):
-            stdout.print_message(line)
+    stdout.print_report(report.to_dict(), report_lines(report), as_json=params["as_json"])
     return _status(report)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from cnllm.cli import client_factory, option_parsing, turn_log
 from cnllm.cli.attachments import require_readable
 from cnllm.cli.call_template import apply_template
@@ -140,11 +138,8 @@ class CallRunner:
         from cnllm.estimates.worst_case import quote
 
         found = quote(self.plan)
-        if self.form == "json":
-            stdout.print_json(msgspec.to_builtins(found))
-            return errors.WHOLE
-        for line in _quote_lines(self.model.name, found, loops=self.box is not None):
-            stdout.print_message(line)
+        lines = _quote_lines(self.model.name, found, loops=self.box is not None)
+        stdout.print_report(found, lines, as_json=self.form == "json")
         return errors.WHOLE
 
     def _show_plan(self) -> int:
@@ -157,7 +152,7 @@ class CallRunner:
             "url": redact.redact_url(plan.url, secrets),
             "headers": redact.redact_headers(redact.redact_request_headers(headers, secrets)),
             "body": plan.body,
-            "notes": msgspec.to_builtins(plan.notes),
+            "notes": plan.notes,
         }
         stdout.print_json(request)
         return errors.WHOLE

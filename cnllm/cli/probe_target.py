@@ -150,7 +150,7 @@ def require_own(output: str) -> None:
         text = read_bounded(path) if path.exists() else _MARK
     if not text.startswith(_MARK):
         raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
-    errors.require_place("-o", output)
+    errors.require_place(output)
 
 
 def replace_own(path: Path, content: bytes) -> None:

@@ -93,7 +93,7 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
     if (output := params["output"]) is not None:
         if Path(output).suffix not in (".json", ".html", ".svg"):
             raise errors.UsageError(f"-o {output}: a report is .json, .html or .svg", "choose one of these")
-        errors.require_place("-o", output)
+        errors.require_place(output)
     pem = None if params["key"] is None else _signing_key(params["key"], output)
     if params["replay"] is not None:
         _refuse_settings(ctx)

@@ -273,11 +273,11 @@ class UsageError(click.UsageError):
         return self.message
 
 
-def require_place(option: str, file: str) -> None:
-    """Raise `UsageError` where no file can stand, before a run whose end writes it asks anything."""
+def require_place(file: str) -> None:
+    """Raise `UsageError` where the file of `-o` cannot stand, before a run whose end writes it asks anything."""
     folder = os.path.dirname(os.path.realpath(file))
     if not os.path.isdir(folder):
-        raise UsageError(f"{option} {file}: there is no such folder", "make the folder first")
+        raise UsageError(f"-o {file}: there is no such folder", "make the folder first")
     if not os.access(file if os.path.exists(file) else folder, os.W_OK):
         raise UsageError(f"{file} cannot be written: {os.strerror(EACCES)}", "name another file")
 

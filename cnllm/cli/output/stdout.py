@@ -11,7 +11,7 @@ from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["print_csv", "print_json", "print_line", "print_listing", "print_message"]
+__all__ = ["print_csv", "print_json", "print_line", "print_listing", "print_message", "print_report"]
 
 
 def print_json(value: Any) -> None:
@@ -34,6 +34,15 @@ def print_listing(rows: Sequence[Any], text: Callable[[], str], nothing: str, *,
         print_line(text())
     else:
         stdio.print_line(nothing)
+
+
+def print_report(value: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a value on stdout: as JSON, else as these lines, which are messages."""
+    if as_json:
+        print_json(value)
+    else:
+        for line in lines:
+            print_message(line)
 
 
 def print_csv(lines: Iterable[Sequence[object]]) -> None:

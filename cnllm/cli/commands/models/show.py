@@ -8,11 +8,12 @@ import click
 
 from cnllm.cli import client_factory, completion, options
 from cnllm.cli.language.messages import join_localized, localize, localize_word, translate_issue
-from cnllm.cli.output import errors, stdio, stdout, terminal
+from cnllm.cli.output import errors, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
+    from cnllm.model_facts.known_issues import KnownIssue
     from cnllm.registry.flags import LimitFlags, Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
@@ -75,15 +76,13 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
     from cnllm.model_facts.known_issues import known_issues
 
     found = known_issues(model)
-    if as_json:
-        stdout.print_json(found)
-        return
-    for issue in found:
-        parts = [issue.how, issue.seen, issue.source]
-        source = terminal.escape(" · ".join(filter(None, [issue.where, *parts])))
-        stdout.print_line(f"{terminal.escape(translate_issue(issue.text, localize))}\n  {source}")
-    if not found:
-        stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
+    nothing = f"no issue of {terminal.escape(model.name)} is known"
+    stdout.print_listing(found, lambda: "\n".join(map(_issue, found)), nothing, as_json=as_json)
+
+
+def _issue(issue: KnownIssue) -> str:
+    source = " · ".join(filter(None, [issue.where, issue.how, issue.seen, issue.source]))
+    return f"{terminal.escape(translate_issue(issue.text, localize))}\n  {terminal.escape(source)}"
 
 
 # ── one model in short ───────────────────────────────────────────────────────
