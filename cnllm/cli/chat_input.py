@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
@@ -22,24 +22,11 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import Answer
     from cnllm.types import ToolCall
 
-__all__ = ["LineInput", "TerminalInput", "TurnInput", "is_in_code_block", "terminal_answer", "turn_input"]
+__all__ = ["LineInput", "TerminalInput", "is_in_code_block", "terminal_answer", "turn_input"]
 
 _FENCE = re.compile(r"\s*(`{3,})([^`]*)")
 _YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 _MAX_ARGUMENTS = 200  # characters of a call's arguments; the lines above the question show all of them
-
-
-class TurnInput(Protocol):
-    """The source of the user's turns."""
-
-    def turn(self, prompt: str) -> str:
-        """Return the next turn. Raise EOFError at the end, KeyboardInterrupt on Ctrl-C."""
-
-    def answer(self, call: ToolCall) -> Answer:
-        """Ask the user whether this call may run."""
-
-    def pick(self, names: Sequence[str]) -> str | None:
-        """Let the user pick one of these names; None where nobody can, or nobody wants to."""
 
 
 def is_in_code_block(text: str) -> bool:
@@ -55,7 +42,9 @@ def is_in_code_block(text: str) -> bool:
     return ticks > 0
 
 
-def turn_input(completions: Callable[[str], Iterable[str]], history: Callable[[], Sequence[str]]) -> TurnInput:
+def turn_input(
+    completions: Callable[[str], Iterable[str]], history: Callable[[], Sequence[str]]
+) -> LineInput | TerminalInput:
     """Return the terminal if there is one, else stdin line by line. `history` returns earlier prompts."""
     if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
         if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():

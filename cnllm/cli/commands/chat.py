@@ -14,7 +14,7 @@ from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import FilledTemplate
-    from cnllm.cli.chat_input import TurnInput
+    from cnllm.cli.chat_input import LineInput, TerminalInput
     from cnllm.cli.chat_session import ChatSession
     from cnllm.cli.turn_log import TurnLog
 
@@ -125,7 +125,7 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             return _turns(sessions[0], turns, template)
 
 
-def _turns(session: ChatSession, turns: TurnInput, template: FilledTemplate) -> int:
+def _turns(session: ChatSession, turns: LineInput | TerminalInput, template: FilledTemplate) -> int:
     """Run one turn after another and return the exit status: 0 at a terminal, else the worst of the turns."""
     while True:
         try:
