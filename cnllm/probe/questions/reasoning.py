@@ -23,6 +23,8 @@ from cnllm.registry.model import conditions
 
 __all__ = ["default", "late_off", "reasons", "switch_off", "switch_on"]
 
+_SEEN = ("reasoning.fields", "reasoning.shape", "reasoning.part", "reasoning.part_form", "reasoning.tags")
+"""The flags that a reply with reasoning shows."""
 _NOT = re.compile(r"\bnot\b|n't\b|unsupported|cannot|never|不支持|无法|不能", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"always|cannot be (?:turned|switched|disabled)|can ?not (?:disable|turn)|must be enabled", re.IGNORECASE
@@ -52,11 +54,7 @@ def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) 
 @question(
     "reasoning by default",
     "reasoning.default",
-    "reasoning.fields",
-    "reasoning.shape",
-    "reasoning.part",
-    "reasoning.part_form",
-    "reasoning.tags",
+    *_SEEN,
     requests=1,
     by_model=True,
     capable=True,
@@ -147,11 +145,7 @@ def switch_off(context: ProbeContext) -> Steps:
     "reasoning.mode",
     "reasoning.default",
     "reasoning.on.set",
-    "reasoning.fields",
-    "reasoning.shape",
-    "reasoning.part",
-    "reasoning.part_form",
-    "reasoning.tags",
+    *_SEEN,
     requests=8,
     capable=True,
     applies=lambda c: "_quiet" in c.known,
