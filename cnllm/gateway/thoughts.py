@@ -285,13 +285,15 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         origins[f"{turn.provider}/{turn.model}"] = turn
         call_seal = None
         reasoning = [kept for kept in turn.parts if type(kept) is Reasoning]
+        place = _place_before(part, parts)
         if loose and digest is None and reasoning:
             if _text(loose) == _text(reasoning):
+                place = next(index for index, kept in enumerate(parts) if kept is loose[0])
                 parts = [kept for kept in parts if not any(kept is other for other in loose)]
                 loose = []
             else:
                 reasoning = []
-        parts += reasoning if digest is None else [replace(kept, text=text) for kept in reasoning]
+        parts[place:place] = reasoning if digest is None else [replace(kept, text=text) for kept in reasoning]
         for kept in turn.parts:
             if type(kept) is ToolCall:
                 call_seal = kept.seal
@@ -303,6 +305,16 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
     if len(origins) != 1 or unproven or loose:
         return message
     return _with_author(message, *origins.values())
+
+
+def _place_before(part: Part, parts: Sequence[Part]) -> int:
+    """Return where the reasoning in the token of a part belongs: that of a call before the text since the last call.
+
+    A model reasons first, and some endpoints refuse a turn that begins with text.
+    """
+    if type(part) is not ToolCall:
+        return len(parts)
+    return next((index for index in range(len(parts), 0, -1) if type(parts[index - 1]) is ToolCall), 0)
 
 
 def _text(parts: Iterable[Part]) -> str:
