@@ -73,8 +73,9 @@ _ENGLISH = _Words(
     introduction=(
         "A client speaks one of four wires, and so does the endpoint of a model. The tables below say for every field "
         "and for every type of block what becomes of it on the way: of a request from the client to the model, and of "
-        "a reply from the model to the client. The decoders read the same tables. A field of a body that no table "
-        "names is kept; inside messages and tools, `*` stands for such fields. "
+        "a reply from the model to the client. The decoders read the same tables. A field of a request's body that no "
+        "table names is kept, and one of a reply is in `Reply.raw` alone; inside messages and tools, `*` stands for "
+        "such fields. "
         "Notes stand in the reply; the gateway's header `x-cnllm-notes` says how many there are and where they are."
     ),
     outcomes=_OUTCOMES,
@@ -91,8 +92,8 @@ _CHINESE = _Words(
     title="各协议能传什么",
     introduction=(
         "客户端使用四种协议之一，模型的接口也是。下面的表格逐个说明每个字段、每种内容块在途中的去向：请求从客户端到模型，"
-        "回复从模型到客户端。解码器读取的就是这些表格。请求体里表中没有的字段原样保留；"
-        "在消息和工具里，`*` 代表这样的字段。说明（note）写在回复里；"
+        "回复从模型到客户端。解码器读取的就是这些表格。请求体里表中没有的字段原样保留，"
+        "回复里这样的字段只在 `Reply.raw` 里；在消息和工具里，`*` 代表这样的字段。说明（note）写在回复里；"
         "网关的响应头 `x-cnllm-notes` 给出条数和查看的位置。"
     ),
     outcomes={
