@@ -52,15 +52,15 @@ def estimate_run(
     rows = faults = sample = tokens_in = tokens_out = cost = 0
     worst: int | None = 0
     unpriced = price.currency is None
-    shown: list[str] = []
+    messages: list[str] = []
     for job in jobs:
         rows += 1
         if job is None:
             continue
         if job.outcome is not None:
             faults += 1
-            if len(shown) < 3 and job.outcome.error is not None:
-                shown.append(job.outcome.error.message)
+            if len(messages) < 3 and job.outcome.error is not None:
+                messages.append(job.outcome.error.message)
             continue
         sample += 1
         plan = job.prepared.plan
@@ -85,7 +85,7 @@ def estimate_run(
         spent=None if unpriced else f"{amount_of(budget.spent_units):f}",
         seconds=_seconds(lanes, rows - faults, tokens_in + tokens_out),
         window=window,
-        faults_shown=tuple(shown),
+        faults_shown=tuple(messages),
     )
 
 

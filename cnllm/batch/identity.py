@@ -82,13 +82,13 @@ def describe_setting(
         for name in model.flags.__struct_fields__
         if name not in _NO_PART_OF_A_REQUEST and getattr(model.flags, name) is not None
     }
-    named: dict[str, Any] = {name: value for name, value in options.items() if name not in _UNNAMED}
-    named |= options.get("params") or {}
+    values: dict[str, Any] = {name: value for name, value in options.items() if name not in _UNNAMED}
+    values |= options.get("params") or {}
     parts: dict[str, Any] = {
         "model": f"{model.name} over {model.protocol}",
         "url": _plain_url(probe.url),
         "prompt": prompt,
-        "options": {name: _short(value) for name, value in named.items() if value is not None},
+        "options": {name: _short(value) for name, value in values.items() if value is not None},
         "registry": _digest(flags),
         "request": blake2b(probe.content, digest_size=8).hexdigest(),
         "tools": tools,

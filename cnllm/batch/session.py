@@ -391,10 +391,10 @@ class BatchSession:
         budget, total, before = self.budget, self.total, self.comparison.done + self.comparison.failed
         rate, tokens = tally.rate(now)
         finished = tally.done + tally.failed
-        left = None if total is None else max(0, total - before - finished)
+        rest = None if total is None else max(0, total - before - finished)
         projected = None
-        if left is not None and finished and budget.currency is not None:
-            projected = amount_of(budget.spent_units + budget.run_spent * left // finished)
+        if rest is not None and finished and budget.currency is not None:
+            projected = amount_of(budget.spent_units + budget.run_spent * rest // finished)
         controllers = [lane.controller for lane in self.lanes if lane.closed is None]
         starts = [controller.waiting_since for controller in controllers]
         waits = [now - start for start in starts if start is not None]
@@ -413,7 +413,7 @@ class BatchSession:
             waiting=min(waits) if waits and len(waits) == len(starts) else None,
             pause=min((controller.pause(now) for controller in controllers), default=0.0),
             total=total,
-            left=left / rate if left is not None and rate > 0 else None,
+            left=rest / rate if rest is not None and rate > 0 else None,
             projected=projected,
             vendor=vendor if vendor is not None and vendor.jobs else None,
         )
@@ -423,11 +423,11 @@ class BatchSession:
         total, budget = self.reader.count() if self.total is None else self.total, self.budget
         if total is None or not budget.run_spent or not tally.done:
             return None
-        left, average = total - sum(counts.values()), round(_ROOM * budget.run_spent / tally.done)
-        if left < 2:
+        rest, average = total - sum(counts.values()), round(_ROOM * budget.run_spent / tally.done)
+        if rest < 2:
             return None
-        needed = format_units(budget.spent_units + (left - 1) * average + max(budget.wanted, average))
-        return f"at the average so far, the {left:,} rows that are left need a cap of about {needed} {budget.currency}"
+        needed = format_units(budget.spent_units + (rest - 1) * average + max(budget.wanted, average))
+        return f"at the average so far, the {rest:,} rows that are left need a cap of about {needed} {budget.currency}"
 
     def _report(self, tally: Tally, runner: Runner, messages: Sequence[str], plot: str | None) -> Report:
         counts = self.state.counts()

@@ -107,7 +107,7 @@ def make_settings(
     model: str | Model | Sequence[str | Model],
     *,
     out: str | os.PathLike[str],
-    **given: Unpack[BatchOptions],
+    **options: Unpack[BatchOptions],
 ) -> BatchSettings:
     """Return the settings of a run; an option that is None counts as not given.
 
@@ -117,29 +117,29 @@ def make_settings(
     models = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
     if not models:
         raise ValueError("model is empty; name at least one")
-    concurrency, max_cost, cache = given.get("concurrency"), given.get("max_cost"), given.get("cache")
+    concurrency, max_cost, cache = options.get("concurrency"), options.get("max_cost"), options.get("cache")
     concurrency = "auto" if concurrency is None else concurrency
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
         raise checks.wrong_value("concurrency", concurrency, "'auto' or a number from 1")
     words = [("unsure", get_args(Unsure)), ("changed", get_args(Changed)), ("group_by", get_args(GroupBy))]
     for name, known in words:
-        if (value := given.get(name)) is not None:
+        if (value := options.get(name)) is not None:
             checks.as_word(name, value, known)
-    checks.number("attempts", given.get("attempts"), 1, none=True)
-    for name, rate in (("rpm", given.get("rpm")), ("tpm", given.get("tpm"))):
+    checks.number("attempts", options.get("attempts"), 1, none=True)
+    for name, rate in (("rpm", options.get("rpm")), ("tpm", options.get("tpm"))):
         if rate is not None and not rate > 0:  # NaN, too
             raise checks.wrong_value(name, rate, "a number above 0")
     settings = BatchOptions.__annotations__.keys() & set(BatchSettings.__struct_fields__)
-    own: dict[str, Any] = {name: value for name, value in given.items() if name in settings and value is not None}
+    own: dict[str, Any] = {name: value for name, value in options.items() if name in settings and value is not None}
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
-        "options": {name: value for name, value in given.items() if name not in settings},
+        "options": {name: value for name, value in options.items() if name not in settings},
         "concurrency": None if concurrency == "auto" else concurrency,
         "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
-        "tag": None if given.get("tag") is None else checks.as_tag("tag", given["tag"]),
-        "assume_output": checks.number("assume_output", given.get("assume_output"), 1, none=True),
+        "tag": None if options.get("tag") is None else checks.as_tag("tag", options["tag"]),
+        "assume_output": checks.number("assume_output", options.get("assume_output"), 1, none=True),
         "cache": _cache_path(cache or False),
-        "api_keys": tuple(given.get("api_keys") or ()),
+        "api_keys": tuple(options.get("api_keys") or ()),
     }
     return BatchSettings(models=models, out=Path(out), **own)
 

@@ -115,8 +115,8 @@ def _fault(export: Export) -> str | None:
         return "count needs kind or pattern"
     if export.rate_for < 1 or not 0 <= export.places <= 30:
         return "rate_for is at least 1, and places is 0 to 30"
-    used = {name for names in _used_columns(export) for name in columns_of(names)}
-    if shared := sorted(used & {plain_text(name) for name in export.keys}):
+    columns = {name for names in _used_columns(export) for name in columns_of(names)}
+    if shared := sorted(columns & {plain_text(name) for name in export.keys}):
         return f"column {shared[0]} is among keys and is read, too"
     for column, pattern in export.pattern.items():
         try:

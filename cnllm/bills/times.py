@@ -87,10 +87,10 @@ def _moment(text: str, zone: str) -> _Moment:
         raise ValueError("no time")
     year, month, day = map(int, match[1].split("-"))
     hour, minute, second = [*map(int, match[2].split(":")), 0][:3]
-    named = {"Z": _UTC, "UTC": _UTC}.get(match[3] or "") or (zone_of(match[3]) if match[3] else usual)
-    if named is None:
+    offset = {"Z": _UTC, "UTC": _UTC}.get(match[3] or "") or (zone_of(match[3]) if match[3] else usual)
+    if offset is None:
         raise ValueError("no offset")
-    return _Moment(datetime.datetime(year, month, day, hour, minute, second, tzinfo=named), "second")
+    return _Moment(datetime.datetime(year, month, day, hour, minute, second, tzinfo=offset), "second")
 
 
 def _whole(moment: _Moment) -> Period:

@@ -426,10 +426,10 @@ def _split_secrets(body: bytes, secrets: tuple[str, ...]) -> list[tuple[int, int
     dirty: set[int] = set()
     for strings in fields.values():
         texts = [holder[key] for _, holder, key in strings]
-        joined = "".join(texts)
+        whole = "".join(texts)
         edits = [
-            (_size(joined[:start]), _size(joined[:end]), redact.MARK.encode())
-            for start, end in redact.secret_spans(joined, secrets)
+            (_size(whole[:start]), _size(whole[:end]), redact.MARK.encode())
+            for start, end in redact.secret_spans(whole, secrets)
         ]
         if not edits:
             continue

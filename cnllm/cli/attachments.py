@@ -243,11 +243,11 @@ def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
             has_key[provider] = not names or keys.find_key(names) is not None
         rank = (provider != model.provider, not has_key[provider], name not in short, _newest_first(row["id"]))
         candidates.append((rank, name))
-    shown = 0
+    number = 0
     for _, name in sorted(candidates):
         other = registry.resolve(name)
-        if shown < _SHOWN and media_problem(medium, other.flags, other.protocol) is None:
-            shown += 1
+        if number < _SHOWN and media_problem(medium, other.flags, other.protocol) is None:
+            number += 1
             yield short.get(name, name)
 
 

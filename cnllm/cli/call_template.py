@@ -168,7 +168,7 @@ def save_template(params: dict[str, Any]) -> int:
         Registry.load().resolve(params["model"])  # raises what is wrong with the name
     options = {option: params[option] for option in _OPTIONS if params.get(option) is not None}
     defaults: dict[str, str] = {}
-    given: list[str] = []
+    arguments: list[str] = []
     for parameter in params["parameters"]:
         key, value = parse_parameter(parameter)
         if key in variables:
@@ -176,8 +176,8 @@ def save_template(params: dict[str, Any]) -> int:
         else:
             _require_harmless(key, value)
             options[key] = value
-            given.append(parameter)
-    _require_parameters(params["model"], given)
+            arguments.append(parameter)
+    _require_parameters(params["model"], arguments)
     if (schema := params.get("schema")) is not None:
         parsed = read_schema(schema)
         schema = schema if is_short_form(schema) else json.dumps(parsed, ensure_ascii=False)

@@ -168,11 +168,11 @@ def _cost_line(replies: Sequence[Reply], failed: int) -> str:
     `failed` counts turns without an answer that the endpoint may charge.
     """
     usages, names = [reply.usage for reply in replies], ("input", "cached", "output", "reasoning")
-    used = Usage(**{name: sum(getattr(usage, name) or 0 for usage in usages) for name in names})
+    total = Usage(**{name: sum(getattr(usage, name) or 0 for usage in usages) for name in names})
     unknown = failed + sum(usage.input is None or usage.output is None for usage in usages)
     simulated = sum(map(_is_simulated, replies))
     unpriced = failed + sum(reply.cost is None and not _is_simulated(reply) for reply in replies)
-    parts = [count(len(replies), "answer"), *token_parts(used)]
+    parts = [count(len(replies), "answer"), *token_parts(total)]
     parts += [cost_text(cost, is_exact=not unpriced) for cost in sum_by_currency(reply.cost for reply in replies)]
     if unknown:
         parts.append(f"usage of {unknown} unknown")

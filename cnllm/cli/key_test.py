@@ -54,8 +54,8 @@ def key_variable(name: str, registry: Registry) -> str:
     secret = looks_secret(name) and not key_providers(name, registry)  # a key in the place of a name
     if NAME.fullmatch(name) and name == name.upper() and ("_" in name or not secret):
         return name
-    shown = "that" if secret else name or "''"
-    raise errors.UsageError(f"{shown} is neither a variable's name nor a provider", provider_hint(name, registry))
+    label = "that" if secret else name or "''"
+    raise errors.UsageError(f"{label} is neither a variable's name nor a provider", provider_hint(name, registry))
 
 
 def find_provider(name: str, registry: Registry) -> str | None:
@@ -247,8 +247,8 @@ def describe(result: KeyTest) -> tuple[str, str]:
     """Return what a failed test means, and what to do next."""
     name, provider = result["name"], result["provider"]
     status = f"HTTP {result['status']}: " if result["status"] else ""
-    said = f"{provider} said: {status}{result['message']}" if result["status"] else result["message"]
+    reason = f"{provider} said: {status}{result['message']}" if result["status"] else result["message"]
     if result["works"] is False:
-        return f"{name} does not work: {said}", f"a new key: cnllm keys set {name}; {result['url']} was asked"
+        return f"{name} does not work: {reason}", f"a new key: cnllm keys set {name}; {result['url']} was asked"
     again = f"ask again later, or name another model: cnllm keys test {name} -m {provider}/ID"
-    return f"nothing is known about {name}: {said}", again
+    return f"nothing is known about {name}: {reason}", again

@@ -68,9 +68,9 @@ class McpServers:
     def tools(self) -> list[Tool]:
         """Return the tools, as the servers describe them now."""
         labelled = zip(self._servers, set_labels(self._servers), strict=True)
-        offered = [(server, definition) for server, label in labelled for definition in server.definitions(label)]
-        self._definitions = {definition.offered_name: definition for _, definition in offered}
-        return [server.tool(definition) for server, definition in offered]
+        pairs = [(server, definition) for server, label in labelled for definition in server.definitions(label)]
+        self._definitions = {definition.offered_name: definition for _, definition in pairs}
+        return [server.tool(definition) for server, definition in pairs]
 
     def has(self, name: str) -> bool:
         """Whether a tool of the last list has this name."""

@@ -75,8 +75,8 @@ class Help(NamedTuple):
         records = {_name(option): option.get_help_record(ctx) for option in options}
         groups = {heading: names.split() for heading, names in self.groups.items()}
         usual, general = self.usual.split(), [name for name in ("--help-all", "--help", "--debug") if name in records]
-        named = {*general, *(name for names in groups.values() for name in names)}
-        if others := [name for name in records if name not in named]:
+        group_names = {*general, *(name for names in groups.values() for name in names)}
+        if others := [name for name in records if name not in group_names]:
             groups["Parameters of the model"] = others
         shows_all = _SHOWS_ALL in ctx.meta
         sections = groups | {"Help and errors": general} if shows_all else {"Usual options": [*usual, *general[:2]]}
@@ -89,10 +89,10 @@ class Help(NamedTuple):
 
         with formatter.section("More options, which --help-all explains"):
             for heading, names in groups.items():
-                if not (left := [name for name in names if name not in usual]):
+                if not (rest := [name for name in names if name not in usual]):
                     continue
                 title = translate(heading)
-                text = f"{title}{': ' if title == heading else '：'}{' '.join(left)}"
+                text = f"{title}{': ' if title == heading else '：'}{' '.join(rest)}"
                 width = formatter.width - display_width(text) + len(text)
                 wrapped = textwrap.wrap(
                     text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
@@ -115,9 +115,9 @@ class Option(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the spellings and the help."""
-        shown = copy(self)
-        shown.opts = self.opts[:-1]
-        return click.Option.get_help_record(shown, ctx)
+        option = copy(self)
+        option.opts = self.opts[:-1]
+        return click.Option.get_help_record(option, ctx)
 
 
 def _name(option: click.Option) -> str:
@@ -156,16 +156,16 @@ class Command(_WithLayout):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. If a shell has expanded a pattern for `-f`, say so."""
-        given = list(args)
+        words = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            if "extra argument" in error.message and any(arg in ("-f", "--file", "-a", "--attach") for arg in given):
+            if "extra argument" in error.message and any(arg in ("-f", "--file", "-a", "--attach") for arg in words):
                 raise errors.UsageError(
                     error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
                 ) from None
             if "extra argument" in error.message and self.name == "call":
-                for name, value, *_ in [given[i + 1 :] for i, arg in enumerate(given[:-2]) if arg == "-p"]:
+                for name, value, *_ in [words[i + 1 :] for i, arg in enumerate(words[:-2]) if arg == "-p"]:
                     if "=" not in name:
                         message = f"-p {name!r} is not NAME=VALUE"
                         raise errors.UsageError(message, f"for example: -p {name}={value}") from None
@@ -204,15 +204,15 @@ class ModelCommand(Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command with all parameters in `parameters`; the options of parameters go after `-p`."""
-        given = list(ctx.params["parameters"])
+        values = list(ctx.params["parameters"])
         for name in PARAMETERS:
             value = ctx.params.pop(f"param_{name}")
             if name == "stop":
                 if value:
-                    given.append(f"stop={json.dumps(value[0] if len(value) == 1 else list(value))}")
+                    values.append(f"stop={json.dumps(value[0] if len(value) == 1 else list(value))}")
             elif value is not None:
-                given.append(f"{name}={value}")
-        ctx.params["parameters"] = tuple(given)
+                values.append(f"{name}={value}")
+        ctx.params["parameters"] = tuple(values)
         return super().invoke(ctx)
 
 
@@ -291,8 +291,8 @@ def count_or(word: str) -> Callable[[str], str | int]:
 
 def examples(*lines: str) -> str:
     """Build an epilog that click prints unchanged. A line that is too long for a terminal of 80 columns is broken."""
-    shown = (f"  {piece}" for line in lines for piece in fold_command(line))
-    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *shown])
+    pieces = (f"  {piece}" for line in lines for piece in fold_command(line))
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *pieces])
 
 
 def model(*, required: bool = True) -> Decorator:

@@ -143,8 +143,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
 
     async def aclose(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
-        if (held := self._begin_close()) is not None:
-            await run_in_thread(held.release)
+        if (sets := self._begin_close()) is not None:
+            await run_in_thread(sets.release)
         close = getattr(self._transport, "aclose", None)
         if close is not None:
             await close()

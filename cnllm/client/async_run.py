@@ -71,9 +71,9 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
         import anyio
 
         self._end_loop()
-        if (held := self._held) is not None:
+        if (sets := self._held) is not None:
             with anyio.CancelScope(shield=True):
-                await run_in_thread(held.release)
+                await run_in_thread(sets.release)
 
     def __aiter__(self) -> Self:
         return self

@@ -187,8 +187,8 @@ class BaseClient(Generic[AnyTransport]):
         self._closed = True
         if self._checker is not None:
             self._checker.close()
-        held, self._held_sets = self._held_sets, None
-        return held
+        sets, self._held_sets = self._held_sets, None
+        return sets
 
     def _require_open(self) -> None:
         """Raise `ClientClosed` after `close`."""
@@ -229,9 +229,9 @@ class BaseClient(Generic[AnyTransport]):
         """
         from cnllm.estimates.worst_case import quote, quote_route
 
-        rules, given = self._fallback_rules(options), as_messages(messages)
+        rules, turns = self._fallback_rules(options), as_messages(messages)
         targets = [model] if rules is None else [model, *rules.targets]
-        plans = [self._plan(target, given, dict(options), stream=False, is_free=False) for target in targets]
+        plans = [self._plan(target, turns, dict(options), stream=False, is_free=False) for target in targets]
         return quote_route([quote(plan, tuple(self._call_starts.get(plan.model.name, ()))) for plan in plans])
 
     def _plan(
@@ -332,8 +332,8 @@ class BaseClient(Generic[AnyTransport]):
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""
-        given = options.get("fallback")
-        rules = self._fallback if given is None else Fallback.of(given)
+        value = options.get("fallback")
+        rules = self._fallback if value is None else Fallback.of(value)
         return rules if rules is not None and rules.targets else None
 
     def _start_route(

@@ -100,10 +100,10 @@ class Echo:
 
     def use_target(self, plan: Plan, key: str | None) -> list[Event]:
         """Search for the secrets of another target, too. Return the withheld text of the one before."""
-        held = self.flush()
+        events = self.flush()
         self._earlier = self.secrets
         self._learn(tuple(dict.fromkeys((*plan_secrets(insert_key(plan, key), key), *self._earlier))))
-        return held
+        return events
 
     def body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """Return a whole body without secrets, and the error that ended it."""

@@ -135,12 +135,12 @@ def start_routed_call(
         notes += [] if note is None else [note]
     targets = [*targets[: rules.most]]
     keys: dict[int, str | None] = {}
-    given = options.get("api_key") or route.client_key
+    api_key = options.get("api_key") or route.client_key
 
     def open_call(target: RouteTarget, route_notes: Sequence[Note]) -> Call:
         own = _same_endpoint(models[0], target.model)
-        sent, left_out = (options, []) if own else _own_options(options, target.model)
-        call, key = route.start(target.model, history, stream, sent, given if own else None)
+        call_options, left_out = (options, []) if own else _own_options(options, target.model)
+        call, key = route.start(target.model, history, stream, call_options, api_key if own else None)
         keys[target.number] = key
         more = [*notes, *route_notes, *left_out]
         if more:
@@ -191,5 +191,5 @@ def _own_options(options: dict[str, Any], model: Model) -> tuple[dict[str, Any],
         return options, []
     names = [*(name for name in foreign if name != "api_key"), *(f"params.{n}" for n in params if n not in known)]
     did = "not sent: it is for the endpoint of the first model"
-    kept = {name: value for name, value in options.items() if name not in foreign}
-    return {**kept, "params": known or None}, [Note("option-foreign", "route", name, did) for name in names]
+    rest = {name: value for name, value in options.items() if name not in foreign}
+    return {**rest, "params": known or None}, [Note("option-foreign", "route", name, did) for name in names]

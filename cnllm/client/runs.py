@@ -329,7 +329,7 @@ def prepare_loop(
     own = {name: options[name] for name in _LOOP_OPTIONS if name in options}
     rules = LoopSettings(**own, by=by, on_event=on_event)
     tools = options.get("tools")
-    held = HeldSets() if has_sets(tools) else None
+    sets = HeldSets() if has_sets(tools) else None
     toolbox = Toolbox(approves=rules.approve is not None)
     further = {k: v for k, v in options.items() if v is not None and k not in _LOOP_OPTIONS and k != "tools"}
     request: dict[str, Any] = {"if_cut": "again-whole", **further}
@@ -351,12 +351,12 @@ def prepare_loop(
     resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
 
     def open_first() -> CallSetup:
-        if held is not None:
-            held.retain(tools)
-        offered = as_tools([] if tools is None else tools)
-        toolbox.add(offered)
-        if offered:
-            request["tools"] = offered
+        if sets is not None:
+            sets.retain(tools)
+        tool_list = as_tools([] if tools is None else tools)
+        toolbox.add(tool_list)
+        if tool_list:
+            request["tools"] = tool_list
         first = open_call(model, loop.messages, stream, request)
         resolved.append(first.call.plan.model)
         return first
@@ -367,8 +367,8 @@ def prepare_loop(
         options = {k: v for k, v in request.items() if k != "tool_choice"} if effect.free else request
         return open_call(resolved[0], effect.messages, effect.stream, options)
 
-    prepared = [] if held is not None else [open_first()]
-    return RunSetup(loop, rules, toolbox, begin, held)
+    prepared = [] if sets is not None else [open_first()]
+    return RunSetup(loop, rules, toolbox, begin, sets)
 
 
 def _forced_choice(choice: Any) -> str | None:

@@ -150,8 +150,8 @@ class Client(BaseClient[HttpTransport], Closing):
 
     def close(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
-        if (held := self._begin_close()) is not None:
-            held.release()
+        if (sets := self._begin_close()) is not None:
+            sets.release()
         close = getattr(self._transport, "close", None)
         if close is not None:
             close()

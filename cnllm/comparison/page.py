@@ -95,8 +95,8 @@ def _verdicts(report: ComparisonData) -> Iterator[str]:
         yield f'<p class="{"bad" if is_worse else ""}">{_both(*words)}</p>'
     for host in report.hosts:
         if host.stopped is not None:
-            left = _both(f"{host.name} was left before the end", f"{host.name} 没有测完")
-            yield f"<p>{left}: {html.escape(host.stopped)}</p>"
+            stop = _both(f"{host.name} was left before the end", f"{host.name} 没有测完")
+            yield f"<p>{stop}: {html.escape(host.stopped)}</p>"
     reference = report.hosts[0].name
     note = f"{reference} is the reference. Only tasks count that both hosts were asked alike. p is corrected for all "
     note += "tests: of a hundred comparisons of equal hosts, at most one names a fault by chance."

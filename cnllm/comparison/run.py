@@ -311,12 +311,12 @@ def _read(plan: Plan, exchange: TaskExchange) -> _Turn:
 
 def _matches(step: RightStep, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
     """Return the calls with the place of each in the step; a call that the step does not hold is left out."""
-    wanted = dict(enumerate(step.calls))
+    rest = dict(enumerate(step.calls))
     found = []
     for call in calls:
-        place = next((place for place, right in wanted.items() if right == (call.name, call.arguments)), None)
+        place = next((place for place, right in rest.items() if right == (call.name, call.arguments)), None)
         if place is not None:
-            del wanted[place]
+            del rest[place]
             found.append((place, call))
     return found
 

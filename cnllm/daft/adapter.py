@@ -68,9 +68,9 @@ class CnllmProvider(Provider):
         schema, as_answer = split_format(return_format)
         if as_answer:
             _check_struct(return_format)
-        given = {**self._options, **options}
+        all_options = {**self._options, **options}
         return CnllmDescriptor(
-            read_settings(self._name, model or self._model, schema, system_message, given, as_answer=as_answer)
+            read_settings(self._name, model or self._model, schema, system_message, all_options, as_answer=as_answer)
         )
 
 

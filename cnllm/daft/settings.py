@@ -46,21 +46,21 @@ class PromptSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(
-    provider: str, model: str | None, schema: Any, system: str | None, given: Mapping[str, Any], *, as_answer: bool
+    provider: str, model: str | None, schema: Any, system: str | None, values: Mapping[str, Any], *, as_answer: bool
 ) -> PromptSettings:
     """Return the settings of a `prompt`, with the model and the options checked against the registry.
 
     Raises `TypeError` or `ValueError` for a wrong option, `UnknownModel`, and `CnllmError` for an option with a key.
     """
-    own = {name: given[name] for name in _OWN if given.get(name) is not None}
-    options = {name: value for name, value in given.items() if name not in _OWN and value is not None}
+    own = {name: values[name] for name in _OWN if values.get(name) is not None}
+    options = {name: value for name, value in values.items() if name not in _OWN and value is not None}
     for name, value, argument in (("schema", schema, "return_format"), ("system", system, "system_message")):
         if value is not None:
             if name in options:
                 raise TypeError(f"{name} and {argument} are the same: give one of them")
             options[name] = value
     _check_own(own)
-    refuse_keys(given)
+    refuse_keys(values)
     settings = PromptSettings(provider=provider, model=_model_name(model), options=options, as_answer=as_answer, **own)
     if not settings.model.startswith(tiers.PREFIX):  # a tier takes the first model with a key, which workers have
         with Client(simulate=settings.simulate) as client:

@@ -39,8 +39,8 @@ class MessageNote(Struct):
 
     def move(self, by: int) -> Note:
         """Return the note on the first message, where the conversation stands further behind."""
-        said = self.note.said
-        return replace(self.note, said=f"messages[{self.first + by}{said[said.find(']') :]}")
+        text = self.note.said
+        return replace(self.note, said=f"messages[{self.first + by}{text[text.find(']') :]}")
 
 
 class Ledger:

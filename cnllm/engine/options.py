@@ -103,8 +103,8 @@ def read_options(
         for name in ("extra_body", "extra_headers"):
             if name in call and name in values:
                 merged = _merge(call[name], checks.as_dict(name, values[name]))
-                given = values[name]
-                values[name] = ClientData(given.protocol, merged) if type(given) is ClientData else merged
+                data = values[name]
+                values[name] = ClientData(data.protocol, merged) if type(data) is ClientData else merged
         values = {**defaults, **values}
         fields["defaults"] = frozenset(defaults)
     fields["params"] = {name: _typed_param(name, values[name]) for name in _PARAMS if name in values}
@@ -122,9 +122,9 @@ def read_options(
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
             question = f". Did you mean {similar!r}?" if similar else ""
-            shown = checks.short_text(name)
+            label = checks.short_text(name)
             raise TypeError(
-                f"unknown option {shown}{question}; what only the endpoint knows is for params or extra_body"
+                f"unknown option {label}{question}; what only the endpoint knows is for params or extra_body"
             )
     if "tools" in fields and any(map(_SEARCH, fields["tools"])):
         fields["search"] = next(filter(None, map(_SEARCH, fields["tools"])))

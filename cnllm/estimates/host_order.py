@@ -253,9 +253,9 @@ def _count(host: HostRecord, now: float) -> _Count:
     times = [turn.first for turn in turns[-_MOST_TIMES:] if turn.first is not None]
     first = statistics.median(times) if len(times) >= _LEAST_TIMES else None
     reported = host.reported
-    if reported is not None and reported.turns and (left := min(reported.turns, _MOST_REPORTED) - number) > 0:
-        failed += round(reported.failed * left / reported.turns)
-        number += left
+    if reported is not None and reported.turns and (rest := min(reported.turns, _MOST_REPORTED) - number) > 0:
+        failed += round(reported.failed * rest / reported.turns)
+        number += rest
         first = reported.first if first is None else first
     return _Count(number, failed, errors, first)
 

@@ -190,16 +190,16 @@ def _highest_fees(plan: Plan) -> tuple[Decimal, list[str]]:
 def most_calls(name: str, plan: Plan) -> int:
     """Return the most calls of a kind: what the request allows, else `MOST_CALLS`; 0 where it offers no such tool."""
     client, rules = wire(plan.model.protocol), plan.flags.web_search
-    offered = name == WEB_SEARCH and (plan.search is not None or (rules is not None and rules.always is True))
+    has_tool = name == WEB_SEARCH and (plan.search is not None or (rules is not None and rules.always is True))
     bounds = [] if client.most_calls is None else [plan.body.get(client.most_calls)]
     tools = plan.body.get("tools")
     for tool in tools if type(tools) is list else ():
         words = [str(tool.get("type", "")), *tool] if type(tool) is dict else []
         if any(word.replace("_", "").lower().startswith(name.replace("_", "")) for word in words):
-            offered = True
+            has_tool = True
             if client.most_uses is not None:
                 bounds.append(tool.get(client.most_uses))
-    if not offered:
+    if not has_tool:
         return 0
     return min([bound for bound in bounds if type(bound) is int and bound >= 0], default=MOST_CALLS)
 
@@ -275,8 +275,8 @@ def quote(plan: Plan, begun: Iterable[Start] = ()) -> Quote:
     token of output, and no call that the model may leave out. `begun` are the starts of earlier requests to the model.
     """
     worst = worst_case(plan)
-    input, sent = estimate_input(plan), estimate_sent(plan, begun)
-    cached = None if sent is None else min(sent, input)
+    input, earlier = estimate_input(plan), estimate_sent(plan, begun)
+    cached = None if earlier is None else min(earlier, input)
     low, missing = _lowest_cost(plan, input, cached or 0)
     unknown = [*worst.unknown, *(name for name in missing if name not in worst.unknown), *_conditions(plan)]
     return Quote(

@@ -77,10 +77,10 @@ class AccessLog:
 
     def request(self, identity: str, id: str) -> dict[str, Any]:
         """Return an entry of a client with its notes in full. Raises `RequestFailed` for any other."""
-        kept = self._entries.get(id)
-        if kept is None or kept[0] != identity:
+        entry = self._entries.get(id)
+        if entry is None or entry[0] != identity:
             raise RequestFailed(Failure(404, f"no request {id!a} of this key is kept in this process", "not_found"))
-        return entry_fields(kept[1])
+        return entry_fields(entry[1])
 
 
 def _shorten(entry: Entry) -> int:

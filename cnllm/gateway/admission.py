@@ -141,13 +141,13 @@ class Admission:
         if rights is None or not any(record.models or record.budgets for record in rights.records):
             return first, fallback
         models = [first, *(resolve(target) if isinstance(target, str) else target for target in fallback.targets)]
-        kept = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
+        indexes = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
         most = 1 if any(record.budgets for record in rights.records) else fallback.most
         if fallback.order is None:
-            kept = kept[:most]
-        model = models[kept[0]]
+            indexes = indexes[:most]
+        model = models[indexes[0]]
         assert isinstance(model, Model)
-        return model, replace(narrow_route(fallback, kept), most=most)
+        return model, replace(narrow_route(fallback, indexes), most=most)
 
     def _is_usable(self, model: Model | str, rights: Rights) -> bool:
         """Whether a key may use a model. That of a tier is not known here."""
@@ -236,16 +236,16 @@ class Admission:
             if is_charged:
                 if more and worst.cost is not None:
                     worst = replace(worst, cost=worst.cost + len(more) * (attempt_cost or 0))
-                cost, used = self._charge(call.reply, failed, tokens, plan, worst, rights, is_alone=not more)
-                reservations.settle(cost, used)
-                for made in more:
+                cost, token_count = self._charge(call.reply, failed, tokens, plan, worst, rights, is_alone=not more)
+                reservations.settle(cost, token_count)
+                for reservation in more:
                     if cost is None:
-                        made.forfeit()
+                        reservation.forfeit()
                     else:
-                        made.release()
+                        reservation.release()
             else:
-                for made in (reservations, *more):
-                    made.release()
+                for reservation in (reservations, *more):
+                    reservation.release()
 
     def _charge(
         self,

@@ -110,7 +110,7 @@ class Gateway:
         store: Any = None,
         **options: Unpack[GatewayOptions],
     ) -> None:
-        given = GatewaySettings(**options)
+        config = GatewaySettings(**options)
         settings.check_settings()  # now: a later error would be the answer to a client
         if keys is None:
             key = settings.read_secret("serve_key")
@@ -122,42 +122,42 @@ class Gateway:
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         else:
             _check_keys("keys", keys := list(keys))
-        if admin := given.admin_key or settings.read_secret("admin_key"):
-            _check_keys("admin_key" if given.admin_key else "CNLLM_ADMIN_KEY", [admin])
-        if isinstance(given.hosts, str):
+        if admin := config.admin_key or settings.read_secret("admin_key"):
+            _check_keys("admin_key" if config.admin_key else "CNLLM_ADMIN_KEY", [admin])
+        if isinstance(config.hosts, str):
             raise TypeError("hosts is a text, and a list of names is expected: hosts=[…]")
         self.registry = registry if registry is not None else Registry.load()
-        if given.client is None and settings.read_setting("transport") is not None:
+        if config.client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
         self._models = dict(models or {})
-        self._hosts = given.hosts
-        self._key_book = given.key_book
-        self._public_host = None if given.public_url is None else url_host(given.public_url)
+        self._hosts = config.hosts
+        self._key_book = config.key_book
+        self._public_host = None if config.public_url is None else url_host(config.public_url)
         self._admin_key = admin
         self._simulate = simulate
-        self._on_event = None if given.spans is None else given.spans.calls
-        self._client = given.client
-        access = self._access(keys, given.limited_keys)
-        self._metrics = Metrics() if given.metrics else None
+        self._on_event = None if config.spans is None else config.spans.calls
+        self._client = config.client
+        access = self._access(keys, config.limited_keys)
+        self._metrics = Metrics() if config.metrics else None
         self._service = Service(
             names=self._names(self.registry),
             access=access,
-            admission=Admission(given.key_book, simulate=simulate),
+            admission=Admission(config.key_book, simulate=simulate),
             state=State(store),
-            keys=given.token_keys,
-            log=given.access_log or AccessLog(),
-            monitor=Monitor(self._operator(access), self._metrics, given.recent, given.spans),
-            client=self._client_of(self.registry if given.client is None else given.client.registry),
+            keys=config.token_keys,
+            log=config.access_log or AccessLog(),
+            monitor=Monitor(self._operator(access), self._metrics, config.recent, config.spans),
+            client=self._client_of(self.registry if config.client is None else config.client.registry),
             memories=Memories(),
             conversations=Conversations(),
-            calls=given.call_log,
-            identity=given.identity,
+            calls=config.call_log,
+            identity=config.identity,
             simulate=simulate,
-            ping=given.ping,
-            bounds=given.bounds,
-            clients=Clients(given.trusted_proxies),
-            requests=given.bounds.quota(given.bounds.requests),
-            held=given.bounds.quota(given.bounds.held_bytes),
+            ping=config.ping,
+            bounds=config.bounds,
+            clients=Clients(config.trusted_proxies),
+            requests=config.bounds.quota(config.bounds.requests),
+            held=config.bounds.quota(config.bounds.held_bytes),
             pace=Guesses(1, _REFUSAL_SECONDS),
             logins=Guesses(*_LOGINS),
             threads=ThreadPoolExecutor(_BODY_THREADS, thread_name_prefix="cnllm-body"),

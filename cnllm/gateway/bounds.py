@@ -117,8 +117,8 @@ class Quota:
         """Count something that a client holds no more."""
         self._held -= count
         if address is not None:
-            if (left := self._each[address] - count) > 0:
-                self._each[address] = left
+            if (rest := self._each[address] - count) > 0:
+                self._each[address] = rest
             else:
                 del self._each[address]
 

@@ -190,26 +190,26 @@ class Exchange:
 
     def __init__(
         self,
-        sent: ClientRequest,
+        request: ClientRequest,
         names: ModelNames,
         keys: TokenKeys | None = None,
         *,
         offline: bool = False,
         simulate: bool = False,
     ) -> None:
-        self.protocol = protocol = sent.protocol
-        body, headers, memory, identity = sent.body, sent.headers, sent.memory, sent.identity
+        self.protocol = protocol = request.protocol
+        body, headers, memory, identity = request.body, request.headers, request.memory, request.identity
         codec = server_codec(protocol)
         self._api = server_api(protocol)
         self.keeps_replies = self._api.kept_replies is not None
         """Whether a later request may continue the reply by its id."""
-        self.body = body if sent.previous is None else {**body, "previous_response_id": sent.previous}
+        self.body = body if request.previous is None else {**body, "previous_response_id": request.previous}
         if self.keeps_replies and type(body.get("store")) is not bool:
             self.body = {**self.body, "store": True}  # the default, which a reply repeats
-        if sent.count:
+        if request.count:
             body = self._api.read_count(body)
         try:
-            self.request = decode_request(protocol, body, path=sent.path, headers=dict(headers), memory=memory)
+            self.request = decode_request(protocol, body, path=request.path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         check_request(self.request)
@@ -257,12 +257,12 @@ class Exchange:
 
     def _use_tag(self, headers: Mapping[str, str]) -> str:
         """Take the tag of the call, and return it; "" where there is none. Raises `RequestFailed`."""
-        if not (sent := headers.get(TAG_HEADER, "")):
+        if not (value := headers.get(TAG_HEADER, "")):
             return ""
         with contextlib.suppress(UnicodeError):  # a server gives the bytes of a header as Latin-1
-            sent = sent.encode("latin-1").decode()
+            value = value.encode("latin-1").decode()
         try:
-            tag = checks.as_tag(TAG_HEADER, sent)
+            tag = checks.as_tag(TAG_HEADER, value)
         except ValueError as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         self.request = replace(self.request, options={**self.request.options, "tag": tag})
@@ -370,8 +370,8 @@ class Exchange:
         notes = [*reply.notes, *reply_notes(self.protocol, reply)]
         if self.lacks_counts(reply):
             unknown = [name for name in ("input", "output") if getattr(reply.usage, name) is None]
-            said = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"
-            notes.append(Note("usage-estimated", "usage", said, "an estimate is reported"))
+            text = f"the endpoint reports no tokens of the {' and the '.join(unknown)}"
+            notes.append(Note("usage-estimated", "usage", text, "an estimate is reported"))
         return notes
 
     def begin(self) -> bytes:

@@ -164,8 +164,8 @@ def _place(data: Any, part: Part, path: str = "") -> str | None:
     if isinstance(part, Opaque) and data == part.data:
         return path
     if isinstance(data, str) and isinstance(part, Media):
-        wanted = part.data or part.url
-        is_it = wanted is not None and (wanted in data or wanted in data.translate(_BASE64))
+        value = part.data or part.url
+        is_it = value is not None and (value in data or value in data.translate(_BASE64))
         return path[: path.rfind("]") + 1] if is_it else None
     if isinstance(data, list):
         places = (_place(item, part, f"{path}[{i}]") for i, item in reversed(list(enumerate(data))))
@@ -234,5 +234,5 @@ def _overflow(error: ContextTooLong, protocol: str, model: Model | None, tokens:
     tokens = max(tokens, limit + 1)
     api = server_api(protocol)
     message = api.overflow_message.format(tokens=tokens, limit=limit or tokens - 1)
-    said = _without_address(error.message, error, model)
-    return Failure(400, f"{message} The endpoint said: {said}", api.overflow_code)
+    reason = _without_address(error.message, error, model)
+    return Failure(400, f"{message} The endpoint said: {reason}", api.overflow_code)

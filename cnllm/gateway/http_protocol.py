@@ -97,11 +97,11 @@ class Connections:
                 connection.expire()
             if size := connection.output.unread(now):
                 unread.append((connection.output.since, size, connection))
-        held = sum(size for _, size, _ in unread)
+        total = sum(size for _, size, _ in unread)
         for since, size, connection in sorted(unread, key=lambda entry: entry[0]):
-            if now - since > self._write_seconds or held > self.bounds.held_bytes:
+            if now - since > self._write_seconds or total > self.bounds.held_bytes:
                 connection.output.abort()
-                held -= size
+                total -= size
 
 
 class _Output:

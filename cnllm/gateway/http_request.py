@@ -253,15 +253,15 @@ class HttpRequest:
         """Return the exchange of the request's body. Raises `RequestFailed`, also for a model the key may not use."""
         service, identity = self._service, self._identity
         body, protocol, memories = self._body, self._body.protocol, service.memories
-        self._request_monitor.sent = sent = await body.json(lambda: memories.of(identity))
-        whole = sent
+        self._request_monitor.sent = data = await body.json(lambda: memories.of(identity))
+        whole = data
         if server_api(protocol).kept_replies is not None:
-            whole = await service.state.run(continued_body(identity, sent), body.run)
+            whole = await service.state.run(continued_body(identity, data), body.run)
         self._memory = memories.of(identity) if is_long(protocol, whole) else None
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
-            previous = sent.get("previous_response_id") if whole is not sent else None
+            previous = data.get("previous_response_id") if whole is not data else None
             request = ClientRequest(protocol, whole, self._path, self._headers, identity, count, previous, self._memory)
             is_simulated = service.simulate
             exchange = Exchange(request, service.names, service.keys, offline=is_simulated, simulate=is_simulated)

@@ -91,8 +91,8 @@ class HttpResponse:
         if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
             if loop.time() - self._active > patience:
                 give_up()
-        elif (left := self._active + ping - loop.time()) > 0:
-            wait = left
+        elif (rest := self._active + ping - loop.time()) > 0:
+            wait = rest
         else:
             self._sign = asyncio.ensure_future(self._write(exchange, exchange.ping))
         self._alarm = loop.call_later(wait, self._look, exchange, ping, patience, give_up)

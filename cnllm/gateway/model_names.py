@@ -78,8 +78,8 @@ class ModelNames:
     def _usable_route(self, first: str, fallback: Fallback) -> tuple[str, Fallback]:
         """Return a route without its suspended models; where all of them are, its first one is refused."""
         targets = (first, *fallback.targets)
-        kept = [index for index, target in enumerate(targets) if not self._is_suspended(target)] or [0]
-        return targets[kept[0]], narrow_route(fallback, kept)
+        indexes = [index for index, target in enumerate(targets) if not self._is_suspended(target)] or [0]
+        return targets[indexes[0]], narrow_route(fallback, indexes)
 
     def resolve(self, name: str, protocol: str | None = None) -> Model | str:
         """Return the model of a name, or the name of a tier, for a client that speaks `protocol`.
@@ -89,10 +89,10 @@ class ModelNames:
         """
         model = self._models.get((name, protocol))
         if model is None:
-            given = self.target(name)
-            target = name if given is None else given
-            model = self._find(target, protocol, is_given=given is not None)
-            if self._depends_on_keys(target, is_given=given is not None):
+            entry = self.target(name)
+            target = name if entry is None else entry
+            model = self._find(target, protocol, is_given=entry is not None)
+            if self._depends_on_keys(target, is_given=entry is not None):
                 return model
             if len(self._models) >= _MOST:
                 self._models.clear()
@@ -161,13 +161,13 @@ class ModelNames:
         return name
 
 
-def narrow_route(fallback: Fallback, kept: Sequence[int]) -> Fallback:
+def narrow_route(fallback: Fallback, places: Sequence[int]) -> Fallback:
     """Return the models of a route that take over, of those at some places; place 0 is that of its first model."""
     weights = fallback.weights
     if weights is not None:
-        weights = tuple(weights[index] for index in kept)
+        weights = tuple(weights[index] for index in places)
         weights = weights if any(weights) else None
-    targets = tuple(fallback.targets[index - 1] for index in kept[1:])
+    targets = tuple(fallback.targets[index - 1] for index in places[1:])
     return replace(fallback, targets=targets, weights=weights)
 
 

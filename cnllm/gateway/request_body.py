@@ -61,10 +61,10 @@ class RequestBody:
         Raises as `content` does.
         """
         content = await self.content(self._bounds.body_bytes)
-        protocol, kept = self.protocol, None
+        protocol, cache = self.protocol, None
         if _REMEMBERED <= len(content) <= MOST_VALUES:
-            kept = memory()
-            if (body := read_remembered_body(content, protocol, kept, _NEW)) is not None:
+            cache = memory()
+            if (body := read_remembered_body(content, protocol, cache, _NEW)) is not None:
                 self._is_long = len(body[wire(protocol).turns]) > _FEW
                 return body
         self._is_long = len(content) > _SMALL or content.count(b",") > _FEW
@@ -72,7 +72,7 @@ class RequestBody:
         def read() -> dict[str, Any]:
             """Return the object of the body."""
             _check_values(content)
-            body = None if kept is None else read_remembered_body(content, protocol, kept, len(content))
+            body = None if cache is None else read_remembered_body(content, protocol, cache, len(content))
             return read_body(content, self.notes) if body is None else body
 
         return await self.run(read)

@@ -76,9 +76,9 @@ def keep_reply(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
     """Keep what the client may lose of a reply, and the reply itself where its protocol goes on from its id."""
     turn, call_ids, prefix = yield lambda: exchange.turn(reply)
     if turn is not None:
-        kept = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
-        if type(kept) is StoreFailure:
-            exchange.notes.append(store_note(kept.reason, "the reasoning and the calls of the reply were not kept"))
+        outcome = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
+        if type(outcome) is StoreFailure:
+            exchange.notes.append(store_note(outcome.reason, "the reasoning and the calls of the reply were not kept"))
     if exchange.keeps_replies:
         yield from _keep_response(identity, exchange, reply)
 
@@ -175,22 +175,22 @@ def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]
     if body.get("background") is True:
         raise RequestFailed(Failure(400, "background: this gateway answers at once", "unsupported"))
     id = body.get("previous_response_id")
-    given = body.get("input")
-    references = _references(given)
+    input = body.get("input")
+    references = _references(input)
     if id is None and not references:
         return body
-    if isinstance(given, list) and references:
-        given = yield from _with_items(identity, given, references)
+    if isinstance(input, list) and references:
+        input = yield from _with_items(identity, input, references)
     if id is None:
-        return {**body, "input": given}
+        return {**body, "input": input}
     if not isinstance(id, str):
         raise RequestFailed(Failure(400, "previous_response_id: a text is required", "invalid_request"))
-    kept = yield from _load(identity, id, 400, "previous_response_not_found")
-    items = _input_items(given)
+    record = yield from _load(identity, id, 400, "previous_response_not_found")
+    items = _input_items(input)
     if not isinstance(items, list):
         return body  # the decoder names the place
     rest = {key: value for key, value in body.items() if key != "previous_response_id"}
-    return {**rest, "input": [*kept["input"], *kept["response"].get("output", ()), *items]}
+    return {**rest, "input": [*record["input"], *record["response"].get("output", ()), *items]}
 
 
 def _references(items: Any) -> dict[int, str]:
@@ -207,10 +207,10 @@ def _references(items: Any) -> dict[int, str]:
 
 def _with_items(identity: str, items: list[Any], references: dict[int, str]) -> Steps[list[Any]]:
     """Return an input with the items that it names, as far as they are kept. A note names what is left out."""
-    kept = yield StoreCall("output_items", (identity, list(dict.fromkeys(references.values()))))
-    if type(kept) is StoreFailure:
+    blobs = yield StoreCall("output_items", (identity, list(dict.fromkeys(references.values()))))
+    if type(blobs) is StoreFailure:
         raise RequestFailed(_UNAVAILABLE)
-    found = yield lambda: {id: msgspec.json.decode(blob) for id, blob in kept.items()}
+    found = yield lambda: {id: msgspec.json.decode(blob) for id, blob in blobs.items()}
     return [found.get(references.get(index, ""), item) for index, item in enumerate(items)]
 
 
@@ -219,9 +219,9 @@ def _keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[Non
     if exchange.body.get("store") is False:
         return
     record, items = yield lambda: _response_record(exchange, reply)
-    kept = yield StoreCall("keep_response", (identity, exchange.id, record, items))
-    if kept is not True:
-        reason = kept.reason if type(kept) is StoreFailure else "it is too long"
+    outcome = yield StoreCall("keep_response", (identity, exchange.id, record, items))
+    if outcome is not True:
+        reason = outcome.reason if type(outcome) is StoreFailure else "it is too long"
         exchange.notes.append(store_note(reason, "the response was not kept under its id"))
 
 
@@ -233,11 +233,11 @@ def _response_record(exchange: Exchange, reply: Reply) -> tuple[bytes, dict[str,
     return msgspec.json.encode({"input": input, "response": response}), items
 
 
-def _input_items(given: Any) -> Any:
+def _input_items(input: Any) -> Any:
     """Return the input of a request as items: none where the request names a stored prompt. Anything else stays."""
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    return [] if given is None else given
+    if isinstance(input, str):
+        return [{"role": "user", "content": input}]
+    return [] if input is None else input
 
 
 def _output_items(response: dict[str, Any]) -> list[dict[str, Any]]:

@@ -141,16 +141,16 @@ class Authors:
     ) -> None:
         self._request = request
         self.notes: list[Note] = []
-        sent = request.messages
-        wanted = _wanted_turns(sent, model)
+        messages = request.messages
+        turns = _wanted_turns(messages, model)
         kind = (_AUTHORS, codec.read_token)
         start, search = 0, _Search(model)
-        if memory is not None and wanted.start == 0:  # else a later turn of the user changes what is wanted
-            count, kept = memory.find_start(kind, sent)
-            if kept is not None and kept.model is model:
-                start, search = count, kept.copy()
-        for index in range(start, len(sent)):
-            message = sent[index]
+        if memory is not None and turns.start == 0:  # else a later turn of the user changes what is wanted
+            count, memo = memory.find_start(kind, messages)
+            if memo is not None and memo.model is model:
+                start, search = count, memo.copy()
+        for index in range(start, len(messages)):
+            message = messages[index]
             if message.role != "assistant":
                 continue
             opened = _open_tokens(message, codec, keys, identity)
@@ -159,20 +159,20 @@ class Authors:
             call_ids = [part.id for part in opened.parts if type(part) is ToolCall and part.id]
             # A call may have had a seal whatever the model's reasoning is; it goes back with it.
             is_known = opened.by is not None
-            if (not is_known and (call_ids or index in wanted or opened.reasoning or _has_blocks(opened, model))) or (
-                index in wanted and _may_lack_seals(opened, model)
+            if (not is_known and (call_ids or index in turns or opened.reasoning or _has_blocks(opened, model))) or (
+                index in turns and _may_lack_seals(opened, model)
             ):
                 if call_ids:
                     search.by_call[index] = call_ids
                 else:
-                    for earlier in sent[search.chained : index + 1]:
+                    for earlier in messages[search.chained : index + 1]:
                         search.chain.add(earlier)
                     search.chained = index + 1
                     search.by_prefix[index] = search.chain.key()
-        if memory is not None and wanted.start == 0 and start < len(sent):
-            memory.keep_start(kind, sent, search.copy(), _SEARCH_SIZE * len(sent))
+        if memory is not None and turns.start == 0 and start < len(messages):
+            memory.keep_start(kind, messages, search.copy(), _SEARCH_SIZE * len(messages))
         self._by_call, self._by_prefix = search.by_call, search.by_prefix
-        self._messages = list(sent)
+        self._messages = list(messages)
         for index, opened in search.opened.items():
             self._messages[index] = opened
 
@@ -284,19 +284,19 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
             continue
         origins[f"{turn.provider}/{turn.model}"] = turn
         call_seal = None
-        reasoning = [kept for kept in turn.parts if type(kept) is Reasoning]
+        reasoning = [piece for piece in turn.parts if type(piece) is Reasoning]
         place = _place_before(part, parts)
         if loose and digest is None and reasoning:
             if _text(loose) == _text(reasoning):
-                place = next(index for index, kept in enumerate(parts) if kept is loose[0])
-                parts = [kept for kept in parts if not any(kept is other for other in loose)]
+                place = next(index for index, piece in enumerate(parts) if piece is loose[0])
+                parts = [piece for piece in parts if not any(piece is other for other in loose)]
                 loose = []
             else:
                 reasoning = []
-        parts[place:place] = reasoning if digest is None else [replace(kept, text=text) for kept in reasoning]
-        for kept in turn.parts:
-            if type(kept) is ToolCall:
-                call_seal = kept.seal
+        parts[place:place] = reasoning if digest is None else [replace(piece, text=text) for piece in reasoning]
+        for piece in turn.parts:
+            if type(piece) is ToolCall:
+                call_seal = piece.seal
         if type(part) is ToolCall:
             parts.append(replace(part, seal=call_seal))
     if not changed:
@@ -336,20 +336,20 @@ def _with_turn(message: Message, turn: TurnRecord) -> Message:
 
     Reasoning that the client changed stays the client's, without an author.
     """
-    sent = message.reasoning
-    kept = [part for part in turn.parts if type(part) is Reasoning]
-    if sent and sent.strip() != "".join(part.text for part in kept).strip():
+    text = message.reasoning
+    reasoning = [part for part in turn.parts if type(part) is Reasoning]
+    if text and text.strip() != "".join(part.text for part in reasoning).strip():
         return message
     seals = {part.id: part.seal for part in turn.parts if type(part) is ToolCall}
-    is_in_place = len(kept) == sum(type(part) is Reasoning for part in message.parts)
-    parts: list[Part] = [] if is_in_place else [*kept]
+    is_in_place = len(reasoning) == sum(type(part) is Reasoning for part in message.parts)
+    parts: list[Part] = [] if is_in_place else [*reasoning]
     for part in message.parts:
         if type(part) is ToolCall:
             parts.append(replace(part, seal=seals.get(part.id)))
         elif type(part) is not Reasoning:
             parts.append(part)
         elif is_in_place:
-            parts.append(kept.pop(0))
+            parts.append(reasoning.pop(0))
     return _with_author(replace(message, parts=tuple(parts)), turn)
 
 
@@ -424,8 +424,8 @@ def _visible(parts: Iterable[Part]) -> list[object]:
 
 def conversation_key(messages: Sequence[Message], answer: Message, memory: MessageMemory | None = None) -> bytes:
     """Return the key of a conversation with an answer. `memory` may have the digest of the messages as far as some."""
-    start, kept = (0, None) if memory is None else memory.find_start(_CHAIN, messages)
-    chain = _Chain() if kept is None else kept.copy()
+    start, memo = (0, None) if memory is None else memory.find_start(_CHAIN, messages)
+    chain = _Chain() if memo is None else memo.copy()
     for message in messages[start:]:
         chain.add(message)
     if memory is not None and start < len(messages):

@@ -152,14 +152,14 @@ def _require_package() -> None:
 def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None]:
     """Return a function that gives the cipher of a key by its id, or None. It alone holds the keys."""
     by_id = {_key_id(key): key for key in keys}
-    made: dict[bytes, ChaCha20Poly1305] = {}
+    ciphers: dict[bytes, ChaCha20Poly1305] = {}
 
     def cipher(key_id: bytes) -> ChaCha20Poly1305 | None:
-        if key_id not in made and key_id in by_id:
+        if key_id not in ciphers and key_id in by_id:
             from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-            made[key_id] = ChaCha20Poly1305(by_id[key_id])
-        return made.get(key_id)
+            ciphers[key_id] = ChaCha20Poly1305(by_id[key_id])
+        return ciphers.get(key_id)
 
     return cipher
 

@@ -125,8 +125,8 @@ def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
         return None
     if _CLOCKS.intersection(map(str.lower, _WORDS.findall(_HUMPS.sub(" ", name)))):
         return Wish("time", tool, tool)
-    shown = [text for value in list(arguments.values())[:_MAX_VALUES] if (text := _value_text(value))]
-    return Wish("call", tool, _single_line(f"{tool}: {', '.join(shown)}" if shown else tool))
+    texts = [text for value in list(arguments.values())[:_MAX_VALUES] if (text := _value_text(value))]
+    return Wish("call", tool, _single_line(f"{tool}: {', '.join(texts)}" if texts else tool))
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str]) -> str:

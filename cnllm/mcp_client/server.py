@@ -165,11 +165,11 @@ def environment_pairs(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tu
     if isinstance(env, Mapping):
         pairs = list(env.items())
     else:
-        given = checks.as_list("env", env, _ENVIRONMENT)
-        for index, entry in enumerate(given):
+        items = checks.as_list("env", env, _ENVIRONMENT)
+        for index, entry in enumerate(items):
             if not isinstance(entry, str):
                 raise checks.wrong_type(f"env[{index}]", entry, "a string: NAME or NAME=VALUE")
-        entries = [str.__str__(entry).partition("=") for entry in given]
+        entries = [str.__str__(entry).partition("=") for entry in items]
         pairs = [(name, value if equals else None) for name, equals, value in entries]
     for name, value in pairs:
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
@@ -215,8 +215,8 @@ def label_of_command(command: Sequence[str]) -> str:
     first = _base_name(command[0])
     if _LAUNCHER.fullmatch(first.lower()):
         words = [word for word in command[1:] if not word.startswith("-") and word not in _LAUNCHER_WORDS]
-        named = [word for word in words if "=" not in word[1:].partition("==")[0] and not re.search(r"\s", word)]
-        first = _base_name(named[0]) if named else first
+        targets = [word for word in words if "=" not in word[1:].partition("==")[0] and not re.search(r"\s", word)]
+        first = _base_name(targets[0]) if targets else first
     return label_of(_COMMON.sub("", _ENDING.sub("", first)) or first)
 
 
@@ -240,12 +240,12 @@ def tool_names(label: str, names: Sequence[str]) -> list[str]:
     A name of another form gets letters that every endpoint accepts, and a part of its digest, so that it is the same
     each time and differs from all others.
     """
-    offered = []
+    full_names = []
     for name in names:
         safe = _UNSAFE.sub("_", name)
         plain = f"{label}{_SEPARATOR}{safe}"
         if safe != name or len(plain) > _MAX_NAME or not safe:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
             plain = f"{plain[: _MAX_NAME - 9]}_{digest}"
-        offered.append(plain)
-    return offered
+        full_names.append(plain)
+    return full_names

@@ -180,14 +180,14 @@ class McpSession:
         if server.url is None:
             is_missing = isinstance(error, FileNotFoundError)
             hint = "install it, or write its full path" if is_missing else "run it by itself to see what is wrong"
-        made = McpError(
+        failure = McpError(
             f"the MCP server {server.label} cannot be used ({server}): {reason}{last}",
             server=str(server),
             stderr=lines,
             hint=hint,
         )
-        made.__cause__ = None
-        return made
+        failure.__cause__ = None
+        return failure
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[mcp.Client]:

@@ -200,17 +200,17 @@ class McpTools(ToolSet):
 
     def _store(self, tools: list[Any]) -> None:
         """Store the list of tools, without those that cannot be offered."""
-        kept: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         skipped: list[tuple[str, str]] = []
         for tool in tools:
             (offered_name,) = tool_names(self.label, [tool.name])
-            if (problem := self._problem(tool, offered_name, kept)) is None:
-                kept[offered_name] = tool
+            if (problem := self._problem(tool, offered_name, by_name)) is None:
+                by_name[offered_name] = tool
             elif problem:
                 skipped.append((tool.name, problem))
-        wanted = self._server.tools
-        names = {tool.name for tool in kept.values()}
-        missing = () if wanted is None else tuple(name for name in wanted if name not in names)
+        selection = self._server.tools
+        names = {tool.name for tool in by_name.values()}
+        missing = () if selection is None else tuple(name for name in selection if name not in names)
         if missing:
             raise McpError(
                 f"the MCP server {self.label} has no tool {missing[0]}",
@@ -218,18 +218,18 @@ class McpTools(ToolSet):
                 hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
             )
         self._is_fresh = True
-        self._listed, self.skipped = list(kept.values()), tuple(skipped)
+        self._listed, self.skipped = list(by_name.values()), tuple(skipped)
 
-    def _problem(self, tool: Any, offered_name: str, kept: Mapping[str, Any]) -> str | None:
+    def _problem(self, tool: Any, offered_name: str, by_name: Mapping[str, Any]) -> str | None:
         """Return why a tool is not offered: empty where the user did not name it; None where it is offered.
 
-        `kept` are the tools before it by the names for models.
+        `by_name` are the tools before it by the names for models.
         """
         if self._server.tools is not None and tool.name not in self._server.tools:
             return ""
-        if offered_name in kept:
+        if offered_name in by_name:
             return "another tool of this server has the same name"
-        if len(kept) >= _MAX_TOOLS:
+        if len(by_name) >= _MAX_TOOLS:
             return f"at most {_MAX_TOOLS:,} tools of a server are offered; name those that you want in tools="
         try:
             undecided_parameters(Tool(tool.name, None, tool.input_schema))

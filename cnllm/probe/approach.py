@@ -164,11 +164,11 @@ def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, th
     for place in _order_places(candidates, listing):
         found = search.first_request(place, id)
         if found is not None:
-            said = [answer for _, answer in listing]
+            answers = [answer for _, answer in listing]
             if thorough:
-                said += search.describe(found.place)
-            remarks = tuple(dict.fromkeys(_stated_remarks([*said, search.seen[-1][1]])))
-            return replace(found, context=_stated_context(said, id), remarks=remarks)
+                answers += search.describe(found.place)
+            remarks = tuple(dict.fromkeys(_stated_remarks([*answers, search.seen[-1][1]])))
+            return replace(found, context=_stated_context(answers, id), remarks=remarks)
         if search.seen and search.seen[-1][1].problem in _FINAL:
             break
     raise _failure(target.base_url, search.seen)

@@ -61,8 +61,8 @@ def find_bound(
         if not refusal.refused:
             return None
         quote = refusal.message
-        said = [n for n in numbers(quote) if n != wild and _is_before(n, wild) and (least is None or n >= least)]
-        candidates = list(dict.fromkeys([*said[:_MOST_TRIES], *(k for k in known if _is_before(k, wild))]))
+        figures = [n for n in numbers(quote) if n != wild and _is_before(n, wild) and (least is None or n >= least)]
+        candidates = list(dict.fromkeys([*figures[:_MOST_TRIES], *(k for k in known if _is_before(k, wild))]))
     else:
         candidates = [hint]
     outward = step if wild > 0 else -step

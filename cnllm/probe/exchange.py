@@ -145,12 +145,12 @@ def read_answer(
     model: Model, status: int, headers: Mapping[str, str], content: bytes, *, abandoned: bool = False
 ) -> ProbeAnswer:
     """Return the answer in the bytes of a response. Never raises for what an endpoint sends."""
-    kept = {name: value[:200] for name, value in headers.items()}
+    head = {name: value[:200] for name, value in headers.items()}
     if 300 <= status < 400:
-        return ProbeAnswer(kind="none", status=status, problem="redirect", message="a redirect", headers=kept)
+        return ProbeAnswer(kind="none", status=status, problem="redirect", message="a redirect", headers=head)
     streamed = "event-stream" in headers.get("content-type", "") or content.lstrip()[:6] in (b"data: ", b"event:")
     data, done = _decode_content(content, streamed=streamed)
-    base: dict[str, Any] = {"status": status, "data": data, "headers": kept, "streamed": streamed, "done": done}
+    base: dict[str, Any] = {"status": status, "data": data, "headers": head, "streamed": streamed, "done": done}
     try:
         reply = parse_response(model, status, headers, content)
     except EndpointError as error:

@@ -88,11 +88,11 @@ def _answers(parts: list[_JointAsk], exchange: Exchanger) -> list[tuple[_JointAs
         return [(part, exchanged) for part in parts]
     if not answer.refused:
         return []
-    named = parts if len(parts) == 1 else [part for part in parts if is_named(part.ask.joint, answer.message)]
-    rest = [part for part in parts if part not in named]
-    found = [(part, exchanged if len(named) == 1 else exchange(part.ask)) for part in named]
+    hits = parts if len(parts) == 1 else [part for part in parts if is_named(part.ask.joint, answer.message)]
+    rest = [part for part in parts if part not in hits]
+    found = [(part, exchanged if len(hits) == 1 else exchange(part.ask)) for part in hits]
     half = len(rest) // 2
-    for group in (rest,) if named else (rest[:half], rest[half:]):
+    for group in (rest,) if hits else (rest[:half], rest[half:]):
         if group:
             found += _answers(group, exchange)
     return found

@@ -290,8 +290,8 @@ def _mode_of(topic: str, known: Mapping[str, Any]) -> str | None:
     """
     is_on = known.get("reasoning.default") == "on"
     if known.get("reasoning.mode") == "toggle":
-        asked = _TOPICS[topic]
-        return "reasoning" if asked == "reasoning" or (asked == "default" and is_on) else "no-reasoning"
+        mode = _TOPICS[topic]
+        return "reasoning" if mode == "reasoning" or (mode == "default" and is_on) else "no-reasoning"
     return "reasoning" if is_on and "reasoning.mode" not in known else None
 
 

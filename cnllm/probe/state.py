@@ -177,7 +177,7 @@ class ProbeState:
         self.learnt = learnt
         return read(learnt, is_open=is_open)
 
-    def _record(self, ask: Ask, answer: ProbeAnswer, sent: int, *, may_cost: bool) -> None:
+    def _record(self, ask: Ask, answer: ProbeAnswer, size: int, *, may_cost: bool) -> None:
         number = len(self.exchanges) + 1
         if answer.reply is not None:
             answer = replace(answer, reply=replace(answer.reply, raw=None))  # `data` holds the body
@@ -185,12 +185,12 @@ class ProbeState:
         self.current.append(number)
         if answer.reply is not None:  # a refusal costs nothing
             usage = answer.reply.usage
-            read = sent // _BYTES_PER_TOKEN if usage.input is None else usage.input
+            read = size // _BYTES_PER_TOKEN if usage.input is None else usage.input
             visible = len((answer.text + answer.reasoning).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
             written = max(_ANSWER, visible) if usage.output is None else usage.output
             self.spent += self._cost(read, written)
         elif may_cost:  # nobody knows: the endpoint may have served it
-            self.spent += self._cost(sent // _BYTES_PER_TOKEN, _ANSWER)
+            self.spent += self._cost(size // _BYTES_PER_TOKEN, _ANSWER)
 
     def is_alive(self) -> bool:
         """Whether the endpoint still takes the first request that it took."""
@@ -257,8 +257,8 @@ def _may_cost(ask: Ask, response: RawResponse) -> bool:
 
 def _delay(answer: ProbeAnswer, attempt: int) -> float:
     """Return the seconds to wait before the next attempt: what Retry-After says, within reason."""
-    asked = answer.headers.get("retry-after", "")
+    value = answer.headers.get("retry-after", "")
     try:
-        return min(_LONGEST_WAIT, max(0.0, float(asked)))
+        return min(_LONGEST_WAIT, max(0.0, float(value)))
     except ValueError:
         return 0.5 if attempt == 0 else 2.0

@@ -161,10 +161,10 @@ class ServerCodec(Struct, frozen=True):
 
 def write_texts(before: bytes, texts: list[str], after: bytes) -> bytes:
     """Return texts as JSON, each between the same bytes. They are encoded as one text, where none has a NUL."""
-    joined = "\0".join(texts)
-    if joined.count("\0") >= len(texts) or "\\u0000" in joined:
+    whole = "\0".join(texts)
+    if whole.count("\0") >= len(texts) or "\\u0000" in whole:
         return b"".join([b"%b%b%b" % (before, msgspec.json.encode(text), after) for text in texts])
-    data = msgspec.json.encode(joined).replace(b"\\u0000", b'"%b%b"' % (after, before))
+    data = msgspec.json.encode(whole).replace(b"\\u0000", b'"%b%b"' % (after, before))
     return b"%b%b%b" % (before, data, after)
 
 

@@ -83,9 +83,9 @@ class _Place:
         self.children = dict(children)
         kinds = {row.partition(".")[0] for row in rows if "." in row} - {"*"}
         self.usual_kind = "message" if "message" in kinds else "custom" if "custom" in kinds else None
-        named: list[str | None] = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
+        variants: list[str | None] = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
         self.has_types = bool(kinds)
-        self.silent: dict[str | None, frozenset[str]] = {kind: self._silent(kind) for kind in named or [None]}
+        self.silent: dict[str | None, frozenset[str]] = {kind: self._silent(kind) for kind in variants or [None]}
 
     def _silent(self, kind: str | None) -> frozenset[str]:
         """Return the keys that are not counted, in both spellings."""

@@ -42,20 +42,20 @@ def is_bare_input(raw: str) -> bool:
     return _HEAD.match(raw) is None
 
 
-def unique_name(name: str, used: Mapping[str, Any], key: str) -> str:
+def unique_name(name: str, names: Mapping[str, Any], key: str) -> str:
     """Return a name for a function: letters, digits, - and _, at most 64 characters, and unused.
 
     `key` identifies the tool, so that it gets the same name in each request.
     """
     cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    if cleaned == name and len(name) <= _MAX_NAME and name not in used:
+    if cleaned == name and len(name) <= _MAX_NAME and name not in names:
         return name
     import hashlib  # loads OpenSSL, so only where it is needed
 
     digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
     for length in range(8, len(digest)):
         candidate = f"{cleaned[: _MAX_NAME - length - 1]}_{digest[:length]}"
-        if candidate not in used:
+        if candidate not in names:
             return candidate
     return candidate
 
@@ -152,22 +152,22 @@ def allow_tools(
     Return a note on the tools that are left out. Raises `ValueError`, with the place of the choice, where it names
     tools and none of them is offered.
     """
-    offered = options.get("tools", ())
-    options["tools"] = [tool for tool in offered if _is_allowed(tool, names, kinds)]
+    tools = options.get("tools", ())
+    options["tools"] = [tool for tool in tools if _is_allowed(tool, names, kinds)]
     options["tool_choice"] = "required" if choice.get("mode") == "required" else "auto"
     if not options["tools"] and (choice["tools"] or options["tool_choice"] == "required"):
-        shown = _list_labels(offered) or "there are none"
-        raise ValueError(f"{place}.tools: none of them is among the tools: {shown}")
+        labels = _list_labels(tools) or "there are none"
+        raise ValueError(f"{place}.tools: none of them is among the tools: {labels}")
     if not options["tools"]:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
-    return narrowed_note(place, offered, options.get("tools", ()))
+    return narrowed_note(place, tools, options.get("tools", ()))
 
 
-def narrowed_note(place: str, offered: Sequence[Any], kept: Sequence[Any]) -> list[Note]:
+def narrowed_note(place: str, tools: Sequence[Any], rest: Sequence[Any]) -> list[Note]:
     """Return a note on the tools that a choice among some does not allow; nothing where it allows all."""
-    allowed = set(map(id, kept))
-    others = [tool for tool in offered if id(tool) not in allowed]
+    allowed = set(map(id, rest))
+    others = [tool for tool in tools if id(tool) not in allowed]
     did = f"only what it allows is offered, without {_list_labels(others)}"
     return [Note("tool-choice", "tool_choice", place, did)] if others else []
 

@@ -279,8 +279,8 @@ class EventOrder:
 
     def _release(self) -> list[Event]:
         """Return the waiting events that can be written now."""
-        held, self._held = self._held, []
-        return [ready for event in held for ready in self._feed(event, type(event))]
+        events, self._held = self._held, []
+        return [ready for event in events for ready in self._feed(event, type(event))]
 
 
 def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda text: (text,)) -> Iterator[Event]:

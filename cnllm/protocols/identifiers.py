@@ -82,15 +82,15 @@ class ReplyIds:
         self.reply: str | None = None
         self.renamed: list[str] = []
 
-    def id(self, wanted: str, index: int, text: str) -> str:
-        """Return the id of a call: `wanted` if it is unused. `text` is the known text of the call."""
+    def id(self, own_id: str, index: int, text: str) -> str:
+        """Return the id of a call: `own_id` if it is unused. `text` is the known text of the call."""
         ids = self._ids or self._begin()
-        if wanted and ids.claim(wanted):
-            return wanted
-        if wanted:
-            self.renamed.append(wanted)
-        name = wanted or f"call_{self._digest(index, text)}"
-        return ids.derive(name, differs=bool(wanted)) or self._any_unused(ids, name)
+        if own_id and ids.claim(own_id):
+            return own_id
+        if own_id:
+            self.renamed.append(own_id)
+        name = own_id or f"call_{self._digest(index, text)}"
+        return ids.derive(name, differs=bool(own_id)) or self._any_unused(ids, name)
 
     def _any_unused(self, ids: UniqueIds, name: str) -> str:
         """Return an id that does not match the pattern, because no more do. The next request repairs or reports it."""

@@ -115,9 +115,9 @@ def _recall(
     name = wire(counts.protocol).turns
     start, all_counts = 0, KeyCounts(counts.protocol)
     entry = memory.entry_of(turns)
-    count, kept = (0, None) if entry is None else entry.start
-    if kept is not None and kept[0] == counts.protocol:
-        start, (_, messages, start_counts) = count, kept
+    count, memo = (0, None) if entry is None else entry.start
+    if memo is not None and memo[0] == counts.protocol:
+        start, (_, messages, start_counts) = count, memo
         out += messages
         all_counts.add(name, start_counts)
     for index in range(start, len(turns)):
@@ -132,12 +132,12 @@ def _recall(
 
 def _count_tools(entry: DecodedList, counts: KeyCounts) -> None:
     """Add the counts of the keys of tools, as the memory has them."""
-    kept = entry.result
-    if type(kept) is not KeyCounts or kept.protocol != counts.protocol:
-        kept = KeyCounts(counts.protocol)
-        kept.count("tools", entry.items)
-        entry.result = kept
-    counts.add("tools", kept)
+    key_counts = entry.result
+    if type(key_counts) is not KeyCounts or key_counts.protocol != counts.protocol:
+        key_counts = KeyCounts(counts.protocol)
+        key_counts.count("tools", entry.items)
+        entry.result = key_counts
+    counts.add("tools", key_counts)
 
 
 def _recall_turn(
@@ -203,8 +203,8 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     """
     codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    shown = _with_end(_with_blocks(_with_lines(_executable(reply), codec), str.__str__(protocol)))
-    return codec.write_reply(shown, _checked_request(request))
+    full_reply = _with_end(_with_blocks(_with_lines(_executable(reply), codec), str.__str__(protocol)))
+    return codec.write_reply(full_reply, _checked_request(request))
 
 
 def _with_end(reply: Reply) -> Reply:
@@ -278,9 +278,9 @@ def _blocks_line(blocks: list[str]) -> str:
 
 def media_line(media: Media, *, has_text: bool) -> str:
     """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
-    said = (media.extra or {}).get("transcript")
+    transcript = (media.extra or {}).get("transcript")
     line = f"[{media_kind(media)} {media.url or media.type}: {_NO_PLACE}]"
-    return ("\n\n" if has_text else "") + (said if type(said) is str and said else line)
+    return ("\n\n" if has_text else "") + (transcript if type(transcript) is str and transcript else line)
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:

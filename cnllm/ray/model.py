@@ -113,8 +113,8 @@ class _BatchWorker:
 
     def _write(self, table: Any, rows: list[PendingRow | dict[str, Any]], answers: list[Any]) -> Any:
         """Return the table with the columns of all rows."""
-        left = iter(answers)
-        results = [next(left) if isinstance(row, PendingRow) else row for row in rows]
+        rest = iter(answers)
+        results = [next(rest) if isinstance(row, PendingRow) else row for row in rows]
         return _add_columns(table, results, self.settings.prefix)
 
 

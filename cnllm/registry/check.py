@@ -283,9 +283,9 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[ValueProble
         except msgspec.ValidationError as error:
             excerpt = "…" if {"headers", "auth"} & set(path) else _excerpt(value)  # the value may be a password
             is_secret = excerpt == "…"
-            meant = None if is_secret else corrected_value(value, kind)
+            correction = None if is_secret else corrected_value(value, kind)
             yield ValueProblem(
-                path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=meant
+                path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=correction
             )
 
 
@@ -398,9 +398,9 @@ def _walk(table: dict[str, Any], path: list[str]) -> Iterator[ValueProblem]:
         if any(type(number) is float and not math.isfinite(number) for number in numbers):
             yield ValueProblem([*path, key], f"{dotted_path([*path, key])} = {value}; a finite number is expected")
         elif not {"limits", "price"}.isdisjoint(path[2:]) and any(number < 0 for number in numbers):
-            meant = None if type(value) is list else -value
+            correction = None if type(value) is list else -value
             yield ValueProblem(
-                [*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=meant
+                [*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=correction
             )
 
 
@@ -418,11 +418,11 @@ def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[ValueP
     if not re.match(r"https?://", url, re.IGNORECASE):
         scheme = "http" if _LOCAL.match(url) else "https"
         bare = url.removeprefix("//")
-        meant = f"{scheme}://{bare}" if "://" not in url and "@" not in url else None
-        yield ValueProblem(path, f"{name} does not begin with http:// or https://", meant=meant)
+        correction = f"{scheme}://{bare}" if "://" not in url and "@" not in url else None
+        yield ValueProblem(path, f"{name} does not begin with http:// or https://", meant=correction)
     elif (match := _PATHS.search(url)) and not has_path:
-        meant = url[: match.start()] if "@" not in url else None
-        yield ValueProblem(path, f"{name} ends with {match[0]}, which cnllm adds to each request", meant=meant)
+        correction = url[: match.start()] if "@" not in url else None
+        yield ValueProblem(path, f"{name} ends with {match[0]}, which cnllm adds to each request", meant=correction)
     elif (fault := address_fault(url)) is not None:
         yield ValueProblem(path, f"{name} is not an address that a call can use: {fault}")
 
@@ -439,5 +439,5 @@ def unnamed_model(name: str, table: Any) -> ValueProblem:
     id = ".".join(keys)
     provider, _, rest = id.partition(".")
     is_dotted = len(keys) > 1 and not rest[:1].isdigit()
-    meant = f'[models."{provider}/{rest}"]' if is_dotted else f'[models."PROVIDER/{id}"]'
-    return ValueProblem(["models", name], f'models.{id}: a model is named "provider/id", in quotes', corrected=meant)
+    head = f'[models."{provider}/{rest}"]' if is_dotted else f'[models."PROVIDER/{id}"]'
+    return ValueProblem(["models", name], f'models.{id}: a model is named "provider/id", in quotes', corrected=head)

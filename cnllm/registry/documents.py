@@ -90,15 +90,15 @@ class Document(Struct, eq=False, dict=True):
 
 def read_sources(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data of a file with each named source as a table, also where it is one text."""
-    named: Any = data.get("sources")
-    for name, value in named.items() if isinstance(named, dict) else ():
+    sources: Any = data.get("sources")
+    for name, value in sources.items() if isinstance(sources, dict) else ():
         if isinstance(value, str):
             how, _, rest = value.partition(" ")
             day, _, rest = rest.partition(" ")
             url, _, path = rest.partition(" ")
             with contextlib.suppress(ValueError):  # text of another form is a fault that the check names
                 seen = datetime.date.fromisoformat(day)
-                named[name] = {"url": url, "seen": seen, "how": how} | ({"path": path} if path else {})
+                sources[name] = {"url": url, "seen": seen, "how": how} | ({"path": path} if path else {})
     return data
 
 

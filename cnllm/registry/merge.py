@@ -151,8 +151,8 @@ def without_flags(table: dict[str, Any], flags: frozenset[str]) -> dict[str, Any
 
 def offers_batches(layers: Iterable[Layer]) -> bool:
     """Whether the layers say that the model is served in batches; the last one that says it counts."""
-    said = [layer.table["batch"].get("available") for layer in layers if "batch" in layer.table]
-    return [value for value in said if value is not None][-1:] == [True]
+    values = [layer.table["batch"].get("available") for layer in layers if "batch" in layer.table]
+    return [value for value in values if value is not None][-1:] == [True]
 
 
 def unset_path(path: str) -> list[str]:

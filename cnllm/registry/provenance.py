@@ -80,8 +80,8 @@ def facts(
         is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
         how = "inferred" if is_foreign and origin.source is not None else origin.how
         is_public = one.layer.document.builtin and one.layer.path  # the built-in files hold no secret, a call may
-        shown = value if is_public else _redact(keys, value)
-        yield replace(origin, value=shown, where=where, how=how)
+        safe_value = value if is_public else _redact(keys, value)
+        yield replace(origin, value=safe_value, where=where, how=how)
 
 
 def shared_citations(
@@ -170,8 +170,8 @@ class Trace:
             source = self._source(flag)
             seen = str(source["seen"]) if "seen" in source else None
             line, is_rounded = _line(self.layer, spelled), source.get("rounded", False)
-            told = (source.get("url"), seen, source.get("how"), is_rounded, source.get("quote"))
-            return Fact(flag, None, self.layer.name, line, *told)
+            details = (source.get("url"), seen, source.get("how"), is_rounded, source.get("quote"))
+            return Fact(flag, None, self.layer.name, line, *details)
         if any(_starts_with(path, unset) for unset in self._unset):
             return Fact(flag, UNSET, self.layer.name, _line(self.layer, ["unset"]))
         return None
@@ -223,13 +223,13 @@ def citations(data: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tup
     cited = table.get("sources")
     if not cited:
         return
-    named = data.get("sources", {})
+    sources = data.get("sources", {})
     for name, value in cited.items():
         for citation in written_citations(value):
             if "url" in citation:
                 yield name, citation
-            elif name in named:
-                yield name, {**named[name], **citation}
+            elif name in sources:
+                yield name, {**sources[name], **citation}
 
 
 def written_citations(value: Any) -> Iterator[dict[str, Any]]:

@@ -230,8 +230,8 @@ class Registry:
         own = self._own_documents()
         if any(not _WIDE_SECTIONS.isdisjoint(document.data) for document in own):
             return self.providers
-        named = {name for document in own for name in document.data.get("providers", {})}
-        return [name for name in self.providers if named and self._is_based_on(name, named)]
+        names = {name for document in own for name in document.data.get("providers", {})}
+        return [name for name in self.providers if names and self._is_based_on(name, names)]
 
     def _is_based_on(self, provider: str, names: set[str]) -> bool:
         """Whether a provider is one of these or extends one, or extends what is not there."""

@@ -122,8 +122,8 @@ class NameSearch:
     def _candidates(self, name: str) -> Iterator[str]:
         vendor, slash, id = name.partition("/")
         own = self._families.get(vendor.casefold()) if slash else None  # a vendor's name in place of its provider
-        if own is not None and (meant := f"{own.partition('/')[0]}/{id}") in self._targets:
-            yield meant
+        if own is not None and (target := f"{own.partition('/')[0]}/{id}") in self._targets:
+            yield target
         queries = [name, id] if slash and id else [name]
         keys = {candidate: _key(candidate) for candidate in self._targets}
         for query in queries:

@@ -74,8 +74,8 @@ def _repairs(lines: list[str], index: int) -> Iterator[tuple[str, str, int]]:
         for end in range(index + 1, min(len(lines), index + _MAX_JOINED)):
             if lines[end].strip().startswith("}"):
                 inner = ", ".join(part.strip().rstrip(",") for part in lines[index + 1 : end] if part.strip())
-                joined = f"{wide.rstrip()} {inner} {lines[end].strip()}"
-                yield "a table in braces stands on one line", joined, end - index + 1
+                single_line = f"{wide.rstrip()} {inner} {lines[end].strip()}"
+                yield "a table in braces stands on one line", single_line, end - index + 1
                 break
     for cause, corrected in _line_repairs(wide):
         yield cause, corrected, 1

@@ -266,10 +266,10 @@ class _Tables:
         own: dict[str, ExportFact] = {}
         flags: list[str] = []
         base = self.wires.setdefault(wire, {})
-        for said in facts:
-            flag, layer = said.flag, said.layer
+        for entry in facts:
+            flag, layer = entry.flag, entry.layer
             flags.append(flag)
-            fact = self._fact(said)
+            fact = self._fact(entry)
             if layer == "defaults" or layer.startswith("protocols."):
                 if base.setdefault(flag, fact) is fact:
                     continue
@@ -288,28 +288,28 @@ class _Tables:
         own = {flag: fact for flag, fact in facts if under.get(flag) is not fact}
         return FactTable(facts=own, without=sorted(under.keys() - row.flags))
 
-    def _fact(self, said: Fact) -> ExportFact:
-        value = said.value
+    def _fact(self, entry: Fact) -> ExportFact:
+        value = entry.value
         known = self._texts.get(id(value))
         if known is None:  # with the value, which keeps its id
             known = self._texts[id(value)] = value, _text(value)
-        key = (known[1], self._source(said), said.rounded)
+        key = (known[1], self._source(entry), entry.rounded)
         fact = self._facts.get(key)
         if fact is None:
             ref: str | UnsetType = UNSET
             if len(known[1]) > _LONG:
                 ref = _name(known[1])
                 self.values[ref], value = value, UNSET
-            fact = self._facts[key] = ExportFact(key[1], value, ref, said.rounded)
+            fact = self._facts[key] = ExportFact(key[1], value, ref, entry.rounded)
         return fact
 
-    def _source(self, said: Fact) -> str:
-        key = (said.source, said.seen, said.how)
+    def _source(self, entry: Fact) -> str:
+        key = (entry.source, entry.seen, entry.how)
         name = self._names.get(key)
         if name is None:
-            if said.source is None:
-                return _DEFAULT if said.layer == "defaults" else UNKNOWN
-            source = ExportSource(said.source, said.seen or UNKNOWN, said.how or UNKNOWN)
+            if entry.source is None:
+                return _DEFAULT if entry.layer == "defaults" else UNKNOWN
+            source = ExportSource(entry.source, entry.seen or UNKNOWN, entry.how or UNKNOWN)
             name = self._names[key] = _name(_text(source))
             self.sources[name] = source
         return name

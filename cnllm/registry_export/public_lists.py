@@ -160,8 +160,8 @@ def _model_file(model: Model) -> bytes:
     prices, tiers = _prices(flags, _MODELS_DEV_PRICES)
     flag_of = {key: flag for flag, key in _MODELS_DEV_PRICES.items()}
     # the parameters of a wire say nothing of an endpoint
-    said = (fact for name, fact in facts.items() if f"{name}.".startswith("params.temperature."))
-    temperature = next((fact for fact in said if not fact.layer.startswith("protocols.")), None)
+    candidates = (fact for name, fact in facts.items() if f"{name}.".startswith("params.temperature."))
+    temperature = next((fact for fact in candidates if not fact.layer.startswith("protocols.")), None)
     reasons = can["reasoning"].value
     options = _reasoning_options(flags) if reasons else []
     top: list[_Row] = [
@@ -235,7 +235,7 @@ def _toml(
                 text = "{ " + ", ".join(f"{name} = {json.dumps(one)}" for name, one in value.items()) + " }"
             source = f" # {fact.source} ({fact.how}, {fact.seen})" if fact is not None and fact.source else ""
             lines.append(f"{key} = {text}{source}")
-    wanted = [*needed, *(f"{table}.{key}" for table, keys in (inner or {}).items() for key in keys)]
-    missing = [key for key in wanted if key not in known]
+    names = [*needed, *(f"{table}.{key}" for table, keys in (inner or {}).items() for key in keys)]
+    missing = [key for key in names if key not in known]
     head = [f"# unknown to cnllm, and needed: {', '.join(missing)}"] if missing else []
     return "\n".join([*head, *lines, ""]).encode()

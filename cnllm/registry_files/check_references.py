@@ -213,8 +213,8 @@ class _ReferenceCheck:
 
 def citation_problems(document: Document) -> Iterator[Problem]:
     """Yield the faults of citations: unknown and unused sources, flags that are not there."""
-    named = document.data.get("sources", {})
-    unused = dict.fromkeys(named)
+    sources = document.data.get("sources", {})
+    unused = dict.fromkeys(sources)
     lines = document.source.split("\n")
 
     def problem(path: list[str], message: str, corrected: str = "") -> Problem:
@@ -228,13 +228,13 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                 if "url" in citation:
                     if document.builtin:
                         yield problem(place, f"{dotted_path(place)} has a url; name the source under [sources]")
-                elif name not in named:
-                    meant = did_you_mean(name, named)
+                elif name not in sources:
+                    question = did_you_mean(name, sources)
                     line = document.line(place)
                     yield problem(
                         place,
-                        f"{dotted_path(path)}.sources: no source is called '{name}'{meant}",
-                        corrected_key(lines, line, name, suggested_word(meant)),
+                        f"{dotted_path(path)}.sources: no source is called '{name}'{question}",
+                        corrected_key(lines, line, name, suggested_word(question)),
                     )
                 yield from (
                     problem(place, f"{dotted_path(place)} backs '{flag}', which is not there")

@@ -80,15 +80,15 @@ def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], readi
 
 
 # ── citations ────────────────────────────────────────────────────────────────
-def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, str | None, dict[str, Any]]:
+def _citation(sources: Mapping[str, Any], reading: Reading) -> tuple[str, str | None, dict[str, Any]]:
     """Return the name of a source, its text where the file does not have it yet, and what the citation says more."""
     how = reading.how or ("issue" if _THREAD.search(reading.source) else "docs")
     seen = reading.seen.isoformat()
     rest = {key: value for key, value in (("path", reading.path), ("quote", reading.quote)) if value is not None}
-    name = next((key for key, one in named.items() if reading.source in (key, one["url"])), None)
+    name = next((key for key, one in sources.items() if reading.source in (key, one["url"])), None)
     if name is None:
-        return _new_name(reading.source, named), f"{how} {seen} {reading.source}", rest
-    source = named[name]
+        return _new_name(reading.source, sources), f"{how} {seen} {reading.source}", rest
+    source = sources[name]
     if str(source["seen"]) != seen and not _FIXED.search(source["url"]):
         rest["seen"] = seen
     if reading.how is not None and reading.how != source["how"]:
@@ -96,7 +96,7 @@ def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, str | No
     return name, None, rest
 
 
-def _new_name(url: str, taken: Mapping[str, Any]) -> str:
+def _new_name(url: str, names: Mapping[str, Any]) -> str:
     """Return a short name for a source: the package, or the site or the repository and the last word of its path."""
     place = url.partition("://")[2] or url
     if found := _PACKAGE.fullmatch(url) or _REPOSITORY.fullmatch(url):
@@ -107,8 +107,8 @@ def _new_name(url: str, taken: Mapping[str, Any]) -> str:
     last = path.rstrip("/").rpartition("/")[2].partition("@")[0].partition("?")[0]
     words += [word for word in _words(re.sub(r"\.[a-z]\w{0,4}$", "", last)) if word not in words or not found][:5]
     name = "-".join(words) or "source"
-    numbers = (f"{name}{number}" for number in ("", *(f"-{n}" for n in range(2, len(taken) + 3))))
-    return next(one for one in numbers if one not in taken)
+    numbers = (f"{name}{number}" for number in ("", *(f"-{n}" for n in range(2, len(names) + 3))))
+    return next(one for one in numbers if one not in names)
 
 
 def _words(text: str) -> list[str]:
@@ -131,9 +131,9 @@ def _changed_citations(
     leaves = [".".join(keys) for keys, _ in merge.flatten(flat)]
     out: dict[str, Any] = {}
     for key, value in cited.items():
-        kept = [{**one, "backs": _without(one["backs"], changed, leaves)} for one in written_citations(value)]
-        if kept != list(written_citations(value)):
-            out[key] = [one for one in kept if one["backs"]]
+        others = [{**one, "backs": _without(one["backs"], changed, leaves)} for one in written_citations(value)]
+        if others != list(written_citations(value)):
+            out[key] = [one for one in others if one["backs"]]
     own = out.get(name, list(written_citations(cited[name])) if name in cited else [])
     same = next((one for one in own if {k: v for k, v in one.items() if k != "backs"} == citation), None)
     rest = [one for one in own if one is not same]

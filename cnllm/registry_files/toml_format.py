@@ -140,18 +140,18 @@ def _split(table: list[_Statement]) -> list[list[_Statement]]:
     head = table[0] if table and table[0].is_head and not table[0].text.startswith("[[") else None
     if head is None or head.keys[-1] == "sources":  # of sources that are equally precise, the first counts
         return [table]
-    kept: list[_Statement] = []
-    made: list[list[_Statement]] = []
+    rest: list[_Statement] = []
+    tables: list[list[_Statement]] = []
     for one in table:
         longest = _WIDEST_SOURCES if one.keys == ("sources",) and _is_layer(head.keys) else _LONGEST
         inner = _inner_table(head, one) if one.is_key and len(one.text) > longest else []
-        made += _split(inner) if inner else []
-        kept += [] if inner else [one]
-    if made:
-        last = 1 + max(n for n, one in enumerate(kept) if one.keys)
-        made[-1] += kept[last:]  # the lines before the next table
-        kept = kept[:last]
-    return [kept, *made]
+        tables += _split(inner) if inner else []
+        rest += [] if inner else [one]
+    if tables:
+        last = 1 + max(n for n, one in enumerate(rest) if one.keys)
+        tables[-1] += rest[last:]  # the lines before the next table
+        rest = rest[:last]
+    return [rest, *tables]
 
 
 def _inner_table(head: _Statement, statement: _Statement) -> list[_Statement]:

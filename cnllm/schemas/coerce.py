@@ -185,15 +185,15 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 def _enum_values(schema: Any, root: Any) -> Iterator[Any]:
     """Yield the values of enum and const, if the schema allows no others."""
-    collected: list[Any] = []
+    choices: list[Any] = []
     for alternative in _alternatives(schema, root):
         values = _values(alternative)
         if not values and _declared_types(alternative) - {"null"} and alternative.keys().isdisjoint(_BRANCHES):
             return
-        collected += values
-        if len(collected) > _MAX_ALTERNATIVES:  # further values are not read
+        choices += values
+        if len(choices) > _MAX_ALTERNATIVES:  # further values are not read
             return
-    yield from collected
+    yield from choices
 
 
 def _equal(first: Any, second: Any) -> bool:

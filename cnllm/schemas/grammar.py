@@ -73,13 +73,13 @@ def _read_grammar(source: str) -> Any:
         grammar: Any = _with_filled_terminals(load(source, "<grammar>", [], False)[0], sources)
     except (LarkError, ValueError, RecursionError, re.error) as error:
         return f"lark cannot read the grammar: {_first_line(error)}"
-    made: list[Any] = []
+    cache: list[Any] = []
 
     def slow() -> Any:
         """Return the slow parser, which reads every grammar."""
-        if not made:
-            made.append(lark.Lark(grammar, parser="earley", lexer="dynamic", ambiguity="forest"))
-        return made[0]
+        if not cache:
+            cache.append(lark.Lark(grammar, parser="earley", lexer="dynamic", ambiguity="forest"))
+        return cache[0]
 
     try:
         return lark.Lark(grammar, parser="lalr"), slow, sources
@@ -162,10 +162,10 @@ def _describe(error: Any, text: str, parser: Any, sources: dict[str, str]) -> st
     names = getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", None) or ()
     expected = sorted({_show(name, parser, sources) for name in names if name != "$END"})
     more = f" or {len(expected) - _MOST_EXPECTED} other things" if len(expected) > _MOST_EXPECTED else ""
-    wanted = f", and the grammar has here {' or '.join(expected[:_MOST_EXPECTED])}{more}" if expected else ""
+    expectation = f", and the grammar has here {' or '.join(expected[:_MOST_EXPECTED])}{more}" if expected else ""
     if not expected and "$END" in names:
-        wanted = ", and the grammar has here the end of the text"
-    return f"line {line}, column {column}: {found}{wanted}"
+        expectation = ", and the grammar has here the end of the text"
+    return f"line {line}, column {column}: {found}{expectation}"
 
 
 def _show(name: Any, parser: Any, sources: dict[str, str]) -> str:

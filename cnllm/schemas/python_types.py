@@ -74,9 +74,9 @@ def _replace(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
         return kind
     if _is_old(kind):
         make: Any = TypedDict
-        made = make(kind.__name__, dict(_fields(kind, (*seen, kind))))
-        made.__doc__, made.__module__ = kind.__doc__, kind.__module__
-        return made
+        new_type = make(kind.__name__, dict(_fields(kind, (*seen, kind))))
+        new_type.__doc__, new_type.__module__ = kind.__doc__, kind.__module__
+        return new_type
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is None or origin is typing.Literal or not arguments:
         return kind

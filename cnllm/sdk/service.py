@@ -128,10 +128,10 @@ class SdkRequest:
         if endpoint.verb not in ("generate", "count"):
             return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
         notes: list[Note] = []
-        sent = body = read_body(content, notes)
+        data = body = read_body(content, notes)
         if server_api(self._protocol).kept_replies is not None:
-            body = yield from continued_body(IDENTITY, sent)
-        self._open(body, sent, count=endpoint.verb == "count")
+            body = yield from continued_body(IDENTITY, data)
+        self._open(body, data, count=endpoint.verb == "count")
         self.exchange.notes += notes
         if endpoint.verb == "count":
             return self._json(self.exchange.count_body())
@@ -143,13 +143,13 @@ class SdkRequest:
         self.add_notes(self.exchange.reply_notes(reply))
         yield from keep_reply(self.exchange, reply, IDENTITY)
 
-    def _open(self, body: dict[str, Any], sent: dict[str, Any], *, count: bool) -> None:
+    def _open(self, body: dict[str, Any], data: dict[str, Any], *, count: bool) -> None:
         """Make the exchange of a body, which may be longer than the one that was sent. Raises `RequestFailed`.
 
         `count`: only its length is wanted.
         """
         service = self._service
-        previous = sent.get("previous_response_id") if body is not sent else None
+        previous = data.get("previous_response_id") if body is not data else None
         request = ClientRequest(self._protocol, body, self._path, self._headers, IDENTITY, count, previous)
         self.exchange = Exchange(
             request, service.names, service.keys, offline=service.offline, simulate=service.simulate

@@ -179,9 +179,9 @@ def _tools_to_call(request: ParsedRequest) -> list[ParsedTool]:
     functions = request.functions
     if not functions or last is None or last.role == "assistant":
         return []
-    named = next((t for t in functions if t.name == request.named), None)
-    commands = command_tool(functions) if named is None else None
-    tool = named or commands or functions[0]
+    target = next((t for t in functions if t.name == request.named), None)
+    commands = command_tool(functions) if target is None else None
+    tool = target or commands or functions[0]
     parallel_calls = request.parallel and any(w in request.prompt.casefold() for w in _PARALLEL)
     others = [t for t in functions if t is not tool] if request.choice != "named" and commands is None else []
     return [tool, (others or [tool])[0]] if parallel_calls else [tool]
@@ -301,7 +301,7 @@ def _take_tokens(text: str, budget: int) -> tuple[str, int, bool]:
 def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[RequestCall]) -> Usage:
     """Count usage. A token is a piece. Messages before the last assistant turn count as cached."""
     costs = turn_tokens(request)
-    answered = max((i for i, t in enumerate(request.turns) if t.role == "assistant"), default=0)
+    last_turn = max((i for i, t in enumerate(request.turns) if t.role == "assistant"), default=0)
     reasoning = len(split_pieces(reasoning_text))
     output = reasoning + len(split_pieces(text)) + sum(1 + len(split_pieces(c.arguments)) for c in calls)
     input_tokens = sum(costs) + tool_tokens(request)
@@ -310,7 +310,7 @@ def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[R
         output=output,
         total=input_tokens + output,
         reasoning=reasoning,
-        cached=sum(costs[:answered]),
+        cached=sum(costs[:last_turn]),
     )
 
 

@@ -107,11 +107,11 @@ class UnfaithfulHost:
         leaks, losses = self.faults.leaked_calls, self.faults.lost_calls
         numbered = list(enumerate(reply.calls, first))
         leaked = [call for number, call in numbered if _hits(number, leaks)]
-        kept = [call for number, call in numbered if not _hits(number, leaks) and not _hits(number, losses)]
-        if len(kept) == len(numbered):
+        calls = [call for number, call in numbered if not _hits(number, leaks) and not _hits(number, losses)]
+        if len(calls) == len(numbered):
             return reply
         text = reply.text + (write_calls(tuple(leaked)) if leaked else "")
-        return replace(reply, calls=tuple(kept), text=text, finish="tool_calls" if kept else "stop")
+        return replace(reply, calls=tuple(calls), text=text, finish="tool_calls" if calls else "stop")
 
 
 def _without_thoughts(request: ParsedRequest, text: str) -> str:

@@ -71,8 +71,8 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
         path, cause, texts = _difference(old[0], new[0])
         return PrefixBreak(found.where + (f": {path}" if path else ""), cause, *texts)
     is_shown = found.cause not in (_ADDED, _PUT_IN), found.cause not in (_REMOVED, _LEFT_OUT)
-    shown = [_short(_bytes(items[0])) if is_in else None for items, is_in in zip((old, new), is_shown, strict=True)]
-    return PrefixBreak(found.where, found.cause, *shown)
+    excerpts = [_short(_bytes(items[0])) if is_in else None for items, is_in in zip((old, new), is_shown, strict=True)]
+    return PrefixBreak(found.where, found.cause, *excerpts)
 
 
 class Fingerprint(Struct, frozen=True):

@@ -346,9 +346,9 @@ def read_descriptor(descriptor: int, most: int = MOST_BYTES) -> bytes:
 
 def _wait(descriptor: int, end: float) -> None:
     """Wait until something can be read. Raises `OSError` after a while, where the system can tell."""
-    left = end - time.monotonic()
-    ready = left > 0 and wait_readable(descriptor, min(left, _SILENCE)) is not False
-    if not ready and left > _SILENCE:
+    seconds = end - time.monotonic()
+    ready = seconds > 0 and wait_readable(descriptor, min(seconds, _SILENCE)) is not False
+    if not ready and seconds > _SILENCE:
         raise OSError(errno.ETIMEDOUT, f"nothing came for {_SILENCE:g} seconds")
     if not ready:
         raise OSError(errno.ETIMEDOUT, f"it did not end within {_DURATION:g} seconds")

@@ -66,18 +66,18 @@ def _lacks(text: str, *words: str) -> str | None:
     return f"the answer lacks {', '.join(missing)}" if missing else None
 
 
-def _got(seen: list[Any], wanted: list[Any]) -> str | None:
+def _got(seen: list[Any], goals: list[Any]) -> str | None:
     """Return how the calls differ from those wanted; their order is free."""
-    unfit = [item for item in seen if item not in wanted]
-    missing = [item for item in wanted if item not in seen]
+    unfit = [item for item in seen if item not in goals]
+    missing = [item for item in goals if item not in seen]
     if unfit:
         return f"a tool got: {json.dumps(unfit[0], ensure_ascii=False, default=str)}"
     return f"no tool got: {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
 
 
-def _world(prompt: str, tool: Callable[..., object], seen: list[Any], wanted: list[Any], *words: str) -> World:
-    """Return a world with one tool, which keeps in `seen` what it got: `wanted`, and an answer with these words."""
-    return World(prompt, (tool,), lambda: not seen, lambda text: _got(seen, wanted) or _lacks(text, *words))
+def _world(prompt: str, tool: Callable[..., object], seen: list[Any], goals: list[Any], *words: str) -> World:
+    """Return a world with one tool, which keeps in `seen` what it got: `goals`, and an answer with these words."""
+    return World(prompt, (tool,), lambda: not seen, lambda text: _got(seen, goals) or _lacks(text, *words))
 
 
 def _weather() -> World:
@@ -184,9 +184,9 @@ def _nested_task() -> World:
         seen.append({"guest": {"name": guest.name, "age": guest.age}, "nights": sorted(nights), "room": room})
         return "booked, code QX-81"
 
-    wanted = {"guest": {"name": "Ana Ruiz", "age": 34}, "nights": ["2026-03-14", "2026-03-15"], "room": "double"}
+    goal = {"guest": {"name": "Ana Ruiz", "age": 34}, "nights": ["2026-03-14", "2026-03-15"], "room": "double"}
     prompt = "Book a double room for Ana Ruiz, who is 34, for the nights of 14 and 15 March 2026. Tell me the code."
-    return _world(prompt, book_room, seen, [wanted], "QX-81")
+    return _world(prompt, book_room, seen, [goal], "QX-81")
 
 
 def _enum() -> World:

@@ -173,9 +173,9 @@ def _custom_tool(
     if list(properties) != ["input"] or properties["input"].get("type") != "string":
         raise TypeError(f"{name} is a custom tool, and its function needs one parameter: input, a str")
     own = {"description": description, "format": checks.as_dict("format", format)}
-    made = custom_function(name, own)
-    offered = made["function"]
-    return Tool(name, offered["description"], offered["parameters"], function, None, timeout, custom=made["custom"])
+    forms = custom_function(name, own)
+    body = forms["function"]
+    return Tool(name, body["description"], body["parameters"], function, None, timeout, custom=forms["custom"])
 
 
 def web_search(*, count: int | None = None, domains: Sequence[str] | None = None) -> Tool[..., Any]:

@@ -109,8 +109,8 @@ class TransportTable:
         """Return the transport that a key selects."""
         entry = self.entries.get(key)
         if entry is None:  # `setdefault` makes all threads use the same transport
-            made = _make_transport(self._httpx, key, asynchronous=self._asynchronous)
-            entry = self.entries.setdefault(key, made)
+            transport = _make_transport(self._httpx, key, asynchronous=self._asynchronous)
+            entry = self.entries.setdefault(key, transport)
         return entry
 
     def watch(self, entry: TransportEntry, response: Any, host: str) -> WatchedStream | WatchedAsyncStream | None:

@@ -368,10 +368,10 @@ def _rewrite_head(head: bytes) -> bytes:
 
 def _unfold(lines: list[bytes]) -> list[bytes]:
     """Join each continuation line with the line before it, except with the status line."""
-    joined = lines[:1]
+    out = lines[:1]
     for line in lines[1:]:
-        if line[:1] in (b" ", b"\t") and len(joined) > 1:
-            joined[-1] += b" " + line.strip(b" \t")
+        if line[:1] in (b" ", b"\t") and len(out) > 1:
+            out[-1] += b" " + line.strip(b" \t")
         else:
-            joined.append(line)
-    return joined
+            out.append(line)
+    return out

@@ -37,9 +37,9 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 def as_document(name: str | None, text: str, context: str | None = None) -> str:
     """Return a text between marks that name it, with what its sender says of it."""
-    shown = "" if name is None else f' name="{_attribute(name)}"'
+    attribute = "" if name is None else f' name="{_attribute(name)}"'
     about = f"<context>\n{context.strip()}\n</context>\n" if context and context.strip() else ""
-    return f"<file{shown}>\n{about}{text.rstrip()}\n</file>"
+    return f"<file{attribute}>\n{about}{text.rstrip()}\n</file>"
 
 
 def decoded_text(media: Media) -> str | None:
@@ -94,15 +94,15 @@ def pdf_text(media: Media) -> str | None:
     from pypdf.errors import PyPdfError
 
     texts: list[str] = []
-    left = _MAX_PDF_TEXT
+    room = _MAX_PDF_TEXT
     try:
         pages = PdfReader(BytesIO(base64.b64decode(media.data))).pages
         for number, page in enumerate(pages):
-            if number >= _MAX_PDF_PAGES or left <= 0:
+            if number >= _MAX_PDF_PAGES or room <= 0:
                 texts.append(f"[{len(pages) - number} more pages are left out]")
                 break
-            texts.append(page.extract_text().strip()[:left])
-            left -= len(texts[-1])
+            texts.append(page.extract_text().strip()[:room])
+            room -= len(texts[-1])
     except (PyPdfError, OSError, *checks.FAILURES):  # a file that is broken, or has a password
         return None
     text = result_text(texts)

@@ -114,8 +114,8 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
         return foreign_messages(data["candidates"][0].get("content") or {})
     if isinstance(data.get("output"), list):
         return _merge(message for item in data["output"] for message in foreign_messages(item))
-    if (named := _named_role(data.get("type"))) is not None:
-        return _by_type(data, named)
+    if (kind := _named_role(data.get("type"))) is not None:
+        return _by_type(data, kind)
     if is_item(data):
         return _split("assistant", _block_parts(data))
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):

@@ -107,12 +107,12 @@ class MessageMemory:
             return None
         start, slot, earlier = raw[:_START], len(raw) % _SLOTS, None
         for number in range(_SLOTS):
-            kept: DecodedList | None = self.find((kind, number, start))
-            if kept is None:
+            entry: DecodedList | None = self.find((kind, number, start))
+            if entry is None:
                 slot = number if earlier is None else slot
                 break
-            if stem.startswith(kept.stem) and (earlier is None or len(kept.stem) > len(earlier.stem)):
-                slot, earlier = number, kept
+            if stem.startswith(entry.stem) and (earlier is None or len(entry.stem) > len(earlier.stem)):
+                slot, earlier = number, entry
         rest = raw if earlier is None else raw[len(earlier.stem) :].lstrip()
         if len(rest) > most:
             return None

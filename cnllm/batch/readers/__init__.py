@@ -174,8 +174,8 @@ def _body_content(body: Any, url: Any, row_id: Id | None) -> Content:
     except (ValueError, TypeError) as error:
         raise RowFault(f"body: {error}") from None
     model = body.get("model")
-    named = model if isinstance(model, str) else None
-    return Content(row_id, request.messages, dict(request.options), named, tuple(request.notes))
+    model_name = model if isinstance(model, str) else None
+    return Content(row_id, request.messages, dict(request.options), model_name, tuple(request.notes))
 
 
 # ── values of Python ─────────────────────────────────────────────────────────

@@ -294,14 +294,14 @@ class Allowance:
 
     def _finish(self, now: float, name: str, worker: _Sharer, done: Done) -> Answer | None:
         """Take in what became of a request, and return the answer that is to be kept."""
-        held = worker.tickets.pop(done.ticket, None)
+        entry = worker.tickets.pop(done.ticket, None)
         controller, budget = worker.controller, worker.run.budget
-        if held is None:  # taken back, or given by an allowance before this one: its worst case counts as spent
+        if entry is None:  # taken back, or given by an allowance before this one: its worst case counts as spent
             if done.cost is not None and done.reserved is not None and budget.currency is not None:
                 spent = budget.spent.get(budget.currency, 0)
                 budget.spent[budget.currency] = max(0, spent + done.cost - done.reserved)
         else:
-            ticket, reserved = held
+            ticket, reserved = entry
             budget.settle(reserved, done.cost)
             if done.kind == "accepted" and done.seconds is not None:
                 # The way of permissions and reports is no part of what the endpoint takes.

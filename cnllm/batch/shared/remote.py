@@ -79,8 +79,8 @@ class RemoteSender:
         await self._arrived.wait()
         await asyncio.sleep(_GROUP)
         self._arrived.clear()
-        done, self._done = self._done, []
-        return done
+        responses, self._done = self._done, []
+        return responses
 
     async def _send(self, number: int, request: RemoteRequest) -> None:
         status, headers, pieces, error = None, {}, list[bytes](), None

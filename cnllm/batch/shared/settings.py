@@ -64,17 +64,17 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:
     """Return the settings of a model. Raises what is wrong with them before any worker starts."""
-    given: dict[str, Any] = dict(options)
-    _refuse_secrets(given, given.get("base_url"), given.get("key_env"))
+    rest: dict[str, Any] = dict(options)
+    _refuse_secrets(rest, rest.get("base_url"), rest.get("key_env"))
     for option in _ELSEWHERE:
-        if option in given:
+        if option in rest:
             raise TypeError(
                 f"{option} is not an option of cnllm.ray.Model; `cnllm batch --ray` has what belongs to a file"
             )
-    registry, state = given.pop("registry", None) or Registry.load(), given.pop("state", None)
-    own = {option: given.pop(option) for option in _OWN if option in given}
-    batch = make_settings((), name, out="dataset", **given)
-    made = ModelSettings(
+    registry, state = rest.pop("registry", None) or Registry.load(), rest.pop("state", None)
+    own = {option: rest.pop(option) for option in _OWN if option in rest}
+    batch = make_settings((), name, out="dataset", **rest)
+    settings = ModelSettings(
         name=name,
         documents=tuple(document for document in registry.documents if not document.builtin),
         run=uuid4().hex,
@@ -82,11 +82,11 @@ def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:
         state=None if state is None else os.path.abspath(state),
         **own,
     )
-    model = made.model(registry)
-    for document in made.documents:
+    model = settings.model(registry)
+    for document in settings.documents:
         _refuse_secrets_in(document)
     AsyncClient(registry, simulate=batch.simulate).plan(model, "Hello", stream=False, **batch.options)
-    return made
+    return settings
 
 
 def _refuse_secrets(settings: dict[str, Any], base_url: str | None, key_env: str | None) -> None:

@@ -150,9 +150,9 @@ def decode_answer(plan: Plan, content: bytes) -> Any:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        shown = " ".join(content[:120].decode("utf-8", "replace").split())
+        excerpt = " ".join(content[:120].decode("utf-8", "replace").split())
         raise UnreadableAnswer(
-            f"{plan.method} {plan.url}: the answer is not JSON: {shown}",
+            f"{plan.method} {plan.url}: the answer is not JSON: {excerpt}",
             hint="check base_url and batch in the registry",
         ) from None
 

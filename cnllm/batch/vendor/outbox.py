@@ -162,12 +162,12 @@ class Outbox:
         for index in doubled:
             self._budget.settle(rows[index].cost, 0)
             self._context.leftover.add(rows[index].mark.number)
-        kept = [packed for index, packed in enumerate(rows) if index not in set(doubled)]
-        if not kept:
+        rest = [packed for index, packed in enumerate(rows) if index not in set(doubled)]
+        if not rest:
             self.release(part)
             return
         try:
-            part = await _submit_part(self._context.exchange, self._parts, part, kept)
+            part = await _submit_part(self._context.exchange, self._parts, part, rest)
         except _NotSubmitted as failure:
             self.release(part)
             (error,) = failure.args

@@ -110,12 +110,12 @@ class VendorParts:
             found = state.mark(marks, first_seq)
             number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts")[0][0])
             position = 0
-            for index, (wanted, record) in enumerate(zip(marks, found, strict=True)):
-                if record is not None and not wanted.takes(record, first_seq):
+            for index, (row_mark, record) in enumerate(zip(marks, found, strict=True)):
+                if record is not None and not row_mark.takes(record, first_seq):
                     doubled.append(index)
                     continue
                 position += 1
-                seq = wanted.seq if record is None else record.seq
+                seq = row_mark.seq if record is None else record.seq
                 state.execute("INSERT INTO part_rows VALUES (?, ?, ?, ?)", seq, number, position, costs[index])
             part = JobPart(number, mark, model, setting, created, position, INTENT)
             state.execute(

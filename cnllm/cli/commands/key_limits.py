@@ -25,7 +25,7 @@ __all__ = ["limits_of", "report_limits"]
 _OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # other codes of a currency that prices have
 
 
-def limits_of(record: KeyRecord, given: Mapping[str, Any], *, allows_past: bool = False) -> KeyRecord:
+def limits_of(record: KeyRecord, params: Mapping[str, Any], *, allows_past: bool = False) -> KeyRecord:
     """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing.
 
     An expiry that has passed is one, unless it `allows_past`: a gateway starts with a key that has expired in its file.
@@ -34,36 +34,36 @@ def limits_of(record: KeyRecord, given: Mapping[str, Any], *, allows_past: bool 
 
     new: dict[str, Any] = {}
     for name in ("rpm", "tpm", "concurrency", "team"):
-        if (value := given.get(name)) is not None:
+        if (value := params.get(name)) is not None:
             new[name] = None if value == options.NONE else value
-    if words := given.get("models"):
+    if words := params.get("models"):
         new["models"] = () if words == (options.NONE,) else _models(words)
-    if (zone := given.get("time_zone")) is not None:
+    if (zone := params.get("time_zone")) is not None:
         zone_of(zone)
         new["time_zone"] = zone
-    if (day := given.get("expires")) is not None:
+    if (day := params.get("expires")) is not None:
         new["expires"] = None if day == options.NONE else _moment(day, new.get("time_zone", record.time_zone))
-    new |= _money(record, given)
-    if (price := given.get("assume_price")) is not None:
+    new |= _money(record, params)
+    if (price := params.get("assume_price")) is not None:
         budgets = new.get("budgets", record.budgets)
-        new["assumed_price"] = None if price == options.NONE else _price(price, given.get("currencies", ()), budgets)
+        new["assumed_price"] = None if price == options.NONE else _price(price, params.get("currencies", ()), budgets)
     changed = replace(record, **new)
     if day is not None and not allows_past and changed.is_expired(time.time()):
         raise errors.UsageError(f"--expires {day} is in the past", "give a later day, or none")
     return changed
 
 
-def report_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
+def report_limits(record: KeyRecord, params: Mapping[str, Any]) -> None:
     """Say on stderr what the registry of this machine does not know, and which budgets are idle.
 
     It is no error: the gateway may run elsewhere, with a registry of its own.
     """
     from cnllm.registry import Registry
 
-    if not (given.get("models") or given.get("budgets")):
+    if not (params.get("models") or params.get("budgets")):
         return
     registry = Registry.load()
-    for pattern in record.models if given.get("models") else ():
+    for pattern in record.models if params.get("models") else ():
         _report_provider(pattern, registry)
     assumed = record.assumed_price  # models without a known price are billed in its currency
     if idle := {*record.budgets} - ({assumed[0]} if assumed is not None else set()):
@@ -105,18 +105,18 @@ def _report_provider(pattern: str, registry: Registry) -> None:
         stdio.print_line(f"--models {pattern}: no provider is called {provider}; {hint}")
 
 
-def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
+def _money(record: KeyRecord, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the budgets, their periods and the soft budgets. Raise `UsageError`."""
     from cnllm.gateway.limits.keys import PERIODS
 
-    amounts, softs, currencies = (given.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
+    amounts, softs, currencies = (params.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
     new: dict[str, Any] = {"budgets": dict(record.budgets), "periods": dict(record.periods)}
     new["soft_budgets"] = dict(record.soft_budgets)
     if amounts == (options.NONE,):
         return {name: {} for name in new}
     if len(amounts) not in (0, len(currencies)):
         raise errors.UsageError("a budget needs an amount and a currency", "--budget 20 --currency CNY")
-    if not amounts and not softs and currencies and given.get("assume_price") is None:
+    if not amounts and not softs and currencies and params.get("assume_price") is None:
         raise errors.UsageError("--currency without --budget", "--budget 20 --currency CNY")
     for currency in currencies:
         if not CURRENCY.fullmatch(currency):

@@ -84,23 +84,23 @@ def list_(*, as_json: bool) -> None:
     from cnllm.cli.key_test import variable_providers
     from cnllm.registry import Registry
 
-    used = {name: str(store.key_source(name)) for name in store.key_names()}
+    origins = {name: str(store.key_source(name)) for name in store.key_names()}
     sources = {"environment": "the variable", "file": "this file"}
     readers = variable_providers(Registry.load())
     stdout.print_listing(
-        [{"name": name, "used": source, "providers": readers.get(name, [])} for name, source in used.items()],
+        [{"name": name, "used": source, "providers": readers.get(name, [])} for name, source in origins.items()],
         lambda: table(
             ("NAME", "KEY TAKEN FROM", "PROVIDERS"),
             [
                 (name, localize(sources[source]), _listing(readers.get(name, ())) or localize("no provider"))
-                for name, source in used.items()
+                for name, source in origins.items()
             ],
         ),
         "no keys are stored; cnllm keys set NAME stores one",
         as_json=as_json,
     )
     for name in sorted(readers):
-        if name not in used and store.key_source(name) == "environment":
+        if name not in origins and store.key_source(name) == "environment":
             stdio.print_line(f"set in the environment: {name}, the key of {_listing(readers[name])}")
 
 
@@ -131,9 +131,9 @@ def _stored_variable(name: str, names: list[str]) -> str:
     for variable in (registry.endpoint(provider).flags.keys or ()) if provider is not None else ():
         if variable in names:
             return variable
-    shown = "that name" if looks_secret(name) else name or "''"
+    label = "that name" if looks_secret(name) else name or "''"
     hint = f"stored are: {', '.join(names)}" if names else "no keys are stored"
-    raise errors.UsageError(f"no key of {shown} is stored", hint)
+    raise errors.UsageError(f"no key of {label} is stored", hint)
 
 
 @keys.command(epilog=options.examples("cnllm keys test zai", "cnllm keys test OPENAI_API_KEY --json"))
@@ -165,8 +165,8 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
         errors.print_error(*key_test.describe(result))
     if len(tests) > 1 and result["works"] and not as_json:
         stdio.print_line(f"  models without a provider in their name go to {result['provider']} with {result['name']}")
-    asked = {test.result["provider"] for test in tests}
-    others = [provider for provider in key_test.key_providers(name, registry)[1:] if provider not in asked]
+    providers = {test.result["provider"] for test in tests}
+    others = [provider for provider in key_test.key_providers(name, registry)[1:] if provider not in providers]
     if others and not as_json:
         stdio.print_line(f"  not tested: {_listing(others)}")
     return errors.WHOLE if result["works"] else errors.FAILED

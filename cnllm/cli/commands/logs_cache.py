@@ -173,8 +173,8 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             lost = None if broken is None else _estimate_loss(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
             changed = changed_parameters(last.body, body)
-            kept = broken is None
-            reports.append(_report(turn, own, last, kept=kept, broken=broken, parameters=changed, lost=lost, cost=cost))
+            same = broken is None
+            reports.append(_report(turn, own, last, kept=same, broken=broken, parameters=changed, lost=lost, cost=cost))
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 

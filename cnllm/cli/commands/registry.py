@@ -206,20 +206,20 @@ def update(
     registry = Registry.load()
     own_files = [document.label for document in registry.documents if not (document.builtin or document.is_data)]
     changes = find_changes(registry, lists, own_files)
-    asked = questions_of(changes, lists)
+    reviews = questions_of(changes, lists)
     if not as_json:
-        registry_changes.print_changes(changes, asked)
+        registry_changes.print_changes(changes, reviews)
     chosen: list[Change] = []
     if not dry_run:
         asks = not (yes or as_json) and questions.can_ask()
-        chosen = _choose(changes, asked, accepted, yes=yes, asks=asks)
+        chosen = _choose(changes, reviews, accepted, yes=yes, asks=asks)
     path = write_updates(registry, chosen, lists) if chosen else None
     if chosen and changelog is not None:
         add_to_changelog(changelog, change_lines(chosen, lists), _today())
     if as_json:
         written = set(map(id, chosen))
         stdout.print_json([replace(change, applied=id(change) in written) for change in changes])
-    _report(changes, len(asked), chosen, str(path), is_dry=dry_run)
+    _report(changes, len(reviews), chosen, str(path), is_dry=dry_run)
 
 
 def _today() -> datetime.date:
@@ -238,7 +238,7 @@ def _read_list(source: str) -> PublicList:
 
 
 def _choose(
-    changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str], *, yes: bool, asks: bool
+    changes: Sequence[Change], reviews: Sequence[ReviewQuestion], accepted: Sequence[str], *, yes: bool, asks: bool
 ) -> list[Change]:
     """Return the changes to make: the automatic ones together, the others by question or one by one.
 
@@ -249,7 +249,7 @@ def _choose(
     automatic = [change for change in changes if change.action == "automatic"]
     question = f"Make {count(len(automatic), 'change')} that need no decision?"
     chosen = automatic if yes or (asks and automatic and questions.choose(question, "yn") == "y") else []
-    for one in asked:
+    for one in reviews:
         letter = "a" if one.kind in accepted else "n"
         if asks and letter == "n":
             title = f"{KIND_TITLES[one.kind]} ({one.cause})"
@@ -277,9 +277,9 @@ def _report(
             f"{count(open_ones, 'change')} left for your decision, {count(question_count, 'question')}: on a terminal, "
             "or with --accept KIND"
         )
-    if kept := sum(change.action == "kept" for change in changes):
+    if number := sum(change.action == "kept" for change in changes):
         stdio.print_line(
-            f"{count(kept, 'value')} here stay: their source was read later than the lists; --json has them"
+            f"{count(number, 'value')} here stay: their source was read later than the lists; --json has them"
         )
     if not changes:
         stdio.print_line("nothing differs")

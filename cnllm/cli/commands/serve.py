@@ -243,10 +243,10 @@ def serve(context: click.Context, /, **params: Any) -> None:
 
 def _bounds(params: dict[str, Any]) -> Bounds:
     """Return the bounds of a process: the defaults, and the options that were given."""
-    given = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
-    given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
-    given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
-    return Bounds(**{name: value for name, value in given.items() if value is not None})
+    values = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
+    values |= {"connections": params["max_connections"], "requests": params["max_requests"]}
+    values["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
+    return Bounds(**{name: value for name, value in values.items() if value is not None})
 
 
 def _print_ready(params: dict[str, Any], address: str, new_key: str | None, unsure: list[Any]) -> None:

@@ -108,7 +108,7 @@ def keys() -> None:
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key and its limits")
-def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
+def add(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Make a key and print it. It is stored as a hash: it cannot be shown again.
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
@@ -116,7 +116,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.key_use import record_data
     from cnllm.gateway.limits.keys import new_key
 
-    record = limits_of(_new(name), given)
+    record = limits_of(_new(name), params)
     key = new_key()
     with _book(store) as book:
         _check_team(book, record.team)
@@ -126,7 +126,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     else:
         stdout.print_line(key)
         stdio.print_line(f"the key of {name}: {_describe_limits(record)}. It is not shown again")
-    report_limits(record, given)
+    report_limits(record, params)
 
 
 @keys.command(
@@ -139,12 +139,12 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key's limits")
-def set_(name: str, store: str, *, as_json: bool, **given: Any) -> None:
+def set_(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Change the limits of a key. What is not named stays as it is; `none` removes a limit.
 
     Every gateway on the store follows within a second. What was used stays used.
     """
-    _change(name, name, store, given, as_json=as_json)
+    _change(name, name, store, params, as_json=as_json)
 
 
 @keys.command("list", epilog=options.examples("cnllm serve keys list", "cnllm serve keys list --json"))
@@ -188,25 +188,25 @@ def teams() -> None:
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
-def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
+def add_team(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
     from cnllm.gateway.limits.keys import team_digest
 
-    record = limits_of(replace(_new(name), kind="team"), given)
+    record = limits_of(replace(_new(name), kind="team"), params)
     with _book(store) as book:
         book.add(team_digest(name), record)
-    _show(record, given, as_json=as_json)
+    _show(record, params, as_json=as_json)
 
 
 @teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
-def set_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
+def set_team(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
     from cnllm.gateway.limits.keys import team_digest
 
-    _change(name, team_digest(name), store, given, as_json=as_json)
+    _change(name, team_digest(name), store, params, as_json=as_json)
 
 
 @teams.command("list", epilog=options.examples("cnllm serve teams list", "cnllm serve teams list --json"))
@@ -254,10 +254,10 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
         words = shlex.split(text)
     except ValueError as error:
         raise errors.UsageError(f"the options of a key cannot be read: {error}") from error
-    given = command.make_context("key", ["-", *words]).params
-    name = given["file_name"] or f"file-{digest(key)[:12]}"
+    params = command.make_context("key", ["-", *words]).params
+    name = params["file_name"] or f"file-{digest(key)[:12]}"
     old = book.get(name)
-    record = limits_of(replace(_new(name), is_in_file=True), given, allows_past=True)
+    record = limits_of(replace(_new(name), is_in_file=True), params, allows_past=True)
     record = record if old is None else replace(record, created=old.created)
     _check_team(book, record.team)
     return record
@@ -296,18 +296,18 @@ def _check_team(book: KeyBook, team: str | None) -> None:
         raise no_such_name(team_digest(team))
 
 
-def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_json: bool) -> None:
+def _change(label: str, name: str, store: str, params: Mapping[str, Any], *, as_json: bool) -> None:
     """Change the limits of a key or a team, and show them. `name` is what the store knows it by."""
-    if not any(value not in (None, ()) for value in given.values()):
-        raise errors.UsageError(f"nothing is to be changed for {shown}", "name a limit, such as --rpm 100")
+    if not any(value not in (None, ()) for value in params.values()):
+        raise errors.UsageError(f"nothing is to be changed for {label}", "name a limit, such as --rpm 100")
     with _book(store) as book:
-        _check_team(book, None if given.get("team") == options.NONE else given.get("team"))
-        record = book.change(name, lambda record: limits_of(record, given))
-    _show(record, given, as_json=as_json)
+        _check_team(book, None if params.get("team") == options.NONE else params.get("team"))
+        record = book.change(name, lambda record: limits_of(record, params))
+    _show(record, params, as_json=as_json)
 
 
 # ── output ───────────────────────────────────────────────────────────────────
-def _show(record: KeyRecord, given: Mapping[str, Any], *, as_json: bool) -> None:
+def _show(record: KeyRecord, params: Mapping[str, Any], *, as_json: bool) -> None:
     """Show the limits of a key or a team, and report those that were given and cannot work."""
     from cnllm.gateway.limits.key_use import record_data
 
@@ -315,7 +315,7 @@ def _show(record: KeyRecord, given: Mapping[str, Any], *, as_json: bool) -> None
         stdout.print_json(record_data(record))
     else:
         stdout.print_line(f"{record.name}: {localize(_describe_limits(record))}")
-    report_limits(record, given)
+    report_limits(record, params)
 
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
@@ -363,8 +363,8 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
 def _describe_limits(record: KeyRecord, use: KeyUse | None = None) -> str:
     """Return limits in words, with what is used of them."""
 
-    def of(used: object) -> str:
-        return "" if use is None else f"{used} of "
+    def of(amount: object) -> str:
+        return "" if use is None else f"{amount} of "
 
     parts = [", ".join(record.models) or "every model"]
     if record.rpm is not None:

@@ -144,9 +144,9 @@ def _verify_all(
     from cnllm.probe.verify import verify
 
     results: list[Verification] = []
-    status, left, money = errors.WHOLE, options["max_requests"], options["max_cost"]
+    status, rest, money = errors.WHOLE, options["max_requests"], options["max_cost"]
     for model in models:
-        if left is not None and left < 1:
+        if rest is not None and rest < 1:
             stdio.print_line(f"{model.name} and those after it were not asked: --max-requests is reached")
             status = errors.worst_status(status, errors.PARTIAL)
             break
@@ -154,7 +154,7 @@ def _verify_all(
             target = (
                 probe_target.of_model(model) if simulator is None else probe_target.simulated_target(model, simulator)
             )
-            most = min(_REQUESTS, left) if left is not None else _REQUESTS
+            most = min(_REQUESTS, rest) if rest is not None else _REQUESTS
             show = None if options["as_json"] else partial(_show, model.name)
             result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))
         except CnllmError as error:
@@ -162,7 +162,7 @@ def _verify_all(
             status = errors.worst_status(status, errors.exit_status(error))
             continue
         results.append(result)
-        left = None if left is None else left - result.requests
+        rest = None if rest is None else rest - result.requests
         money = None if money is None else max(0.0, money - result.spent)
         own = errors.FAILED if result.contradicted else errors.PARTIAL if result.stopped else errors.WHOLE
         status = errors.worst_status(status, own)

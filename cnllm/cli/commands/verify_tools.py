@@ -89,8 +89,8 @@ def _status(report: TrialReport) -> int:
     if report.failed is not None:
         return errors.FAILED
     success = next((mode.success for mode in report.modes if mode.tools == "native"), None)
-    done = report.stopped is None and success is not None and success > GOAL
-    return errors.WHOLE if done else errors.PARTIAL
+    is_whole = report.stopped is None and success is not None and success > GOAL
+    return errors.WHOLE if is_whole else errors.PARTIAL
 
 
 # ── what is printed ──────────────────────────────────────────────────────────

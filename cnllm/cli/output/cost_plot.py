@@ -47,11 +47,11 @@ def _bars(rows: Sequence[CostRow], currency: str) -> list[tuple[str, Cost, bool]
 
 def _panel(top: float, bars: Sequence[tuple[str, Cost, bool]]) -> list[str]:
     """Draw the bars of a currency. Those behind the first ones are one line of text."""
-    shown, rest = bars[:_MOST_ROWS], bars[_MOST_ROWS:]
+    first, rest = bars[:_MOST_ROWS], bars[_MOST_ROWS:]
     most = max((max(cost.amount, cost.at_most or cost.amount) for _, cost, _ in bars), default=Decimal(0)) or Decimal(1)
     width = PAGE_WIDTH - _LEFT - _RIGHT
     parts = []
-    for number, (label, cost, is_exact) in enumerate(shown):
+    for number, (label, cost, is_exact) in enumerate(first):
         y = top + number * _ROW
         length, bound = (float(amount / most) * width for amount in (cost.amount, cost.at_most or cost.amount))
         parts.append(f'<text x="{_LEFT - 10}" y="{y + 13:.1f}" text-anchor="end">{_text(label)}</text>')
@@ -64,7 +64,7 @@ def _panel(top: float, bars: Sequence[tuple[str, Cost, bool]]) -> list[str]:
     if rest:
         total = sum((cost.amount for _, cost, _ in rest), Decimal(0)).normalize()
         mark = "" if all(is_exact for *_, is_exact in rest) else "≥ "
-        y = top + len(shown) * _ROW + 13
+        y = top + len(first) * _ROW + 13
         parts.append(f'<text class="tick" x="{_LEFT}" y="{y:.1f}">{len(rest)} more lines: {mark}{total:f}</text>')
     return parts
 

@@ -106,26 +106,26 @@ def wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most `width` columns. Chinese breaks between any two characters, but not before a
     mark that closes, nor after one that opens.
     """
-    lines, line, used = list[str](), "", 0
+    lines, line, column = list[str](), "", 0
     for atom in _atoms(text.strip()):
         size = terminal.display_width(atom.rstrip())
-        if line.strip() and used + size > width:
+        if line.strip() and column + size > width:
             lines.append(line.rstrip())
-            line, used = "", 0
+            line, column = "", 0
         if line or not atom.isspace():
             line += atom
-            used += terminal.display_width(atom)
+            column += terminal.display_width(atom)
     return [*lines, line.rstrip()] if line.strip() else lines
 
 
 def _atoms(text: str) -> Iterator[str]:
     """Yield the pieces between which a line may break; joined, they are the text."""
-    held = ""
+    atom = ""
     for match in _ATOM.finditer(text):
         piece = match[0]
-        if held and not (piece in _CLOSING or held[-1] in _OPENING or piece.isspace()):
-            yield held
-            held = ""
-        held += piece
-    if held:
-        yield held
+        if atom and not (piece in _CLOSING or atom[-1] in _OPENING or piece.isspace()):
+            yield atom
+            atom = ""
+        atom += piece
+    if atom:
+        yield atom

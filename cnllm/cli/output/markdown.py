@@ -111,12 +111,12 @@ class MarkdownBlocks:
 
 def _rows(line: str, columns: int) -> int:
     """Return the lines of the terminal that a line takes."""
-    rows, used = 1, 0
+    rows, column = 1, 0
     for char in line:
         width = display_width(char)
-        if used + width > columns:
-            rows, used = rows + 1, 0
-        used += width
+        if column + width > columns:
+            rows, column = rows + 1, 0
+        column += width
     return rows
 
 

@@ -26,13 +26,13 @@ _ACTION_TITLES: dict[Action, str] = {
 }
 
 
-def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) -> None:
+def print_changes(changes: Sequence[Change], reviews: Sequence[ReviewQuestion]) -> None:
     """Print the changes on stdout: each question with its changes, then the others by action and kind.
 
     What nothing becomes of, because our source was read later, is counted elsewhere.
     """
     blocks = [
-        f"{_title(one.kind, 'ask', len(one.changes))}\n{localize(one.cause)}\n{_table(one.changes)}" for one in asked
+        f"{_title(one.kind, 'ask', len(one.changes))}\n{localize(one.cause)}\n{_table(one.changes)}" for one in reviews
     ]
     rest = [change for change in changes if change.action in _ACTION_TITLES and change.action != "ask"]
     groups: dict[tuple[Action, Kind], list[Change]] = {}

@@ -209,7 +209,7 @@ def option_hint(path: str, option: str, options: Iterable[str], *, root: Iterabl
 
 def _find(place: str, word: str) -> str | None:
     for words, hint in _HINTS.items():
-        used, _, others = words.partition(":")
-        if used == place and word in others.split("|"):
+        key, _, others = words.partition(":")
+        if key == place and word in others.split("|"):
             return hint
     return None

@@ -82,8 +82,8 @@ def _truncate_middle(text: str, width: int) -> str:
 
 def _begin(text: str, width: int) -> str:
     """Return the beginning of a text that fits into the width."""
-    for end, used in enumerate(accumulate(map(display_width, text)), 1):
-        if used > width:
+    for end, columns in enumerate(accumulate(map(display_width, text)), 1):
+        if columns > width:
             return text[: end - 1]
     return text
 

@@ -48,9 +48,9 @@ def display_width(text: str) -> int:
 
 def columns(stream: TextIO) -> int | None:
     """Return the width of the terminal of a stream: that of COLUMNS, else its own; None where it is unknown."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and len(given) <= _MAX_DIGITS and int(given):
-        return int(given)
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and len(setting) <= _MAX_DIGITS and int(setting):
+        return int(setting)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):

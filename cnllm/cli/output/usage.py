@@ -61,5 +61,5 @@ def cost_text(cost: Cost, *, is_exact: bool = True) -> str:
 
 def usage_line(reply: Reply) -> str:
     """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
-    used = [*token_parts(reply.usage), *([] if reply.cost is None else [cost_text(reply.cost)])]
-    return terminal.escape(" · ".join(filter(None, [reply.message.by or reply.model, *used]))) if used else ""
+    parts = [*token_parts(reply.usage), *([] if reply.cost is None else [cost_text(reply.cost)])]
+    return terminal.escape(" · ".join(filter(None, [reply.message.by or reply.model, *parts]))) if parts else ""

@@ -120,8 +120,8 @@ class StopTexts(Stage):
 
     lets_text = False  # all text of the answer is read
 
-    def __init__(self, stops: tuple[str, ...], collected: Collector) -> None:
-        self._collected = collected
+    def __init__(self, stops: tuple[str, ...], collector: Collector) -> None:
+        self._collected = collector
         self._stops = sorted(stops, key=len, reverse=True)
         self.pending = ""
         self.is_idle = True  # while nothing is pending
@@ -160,11 +160,11 @@ class StopTexts(Stage):
 
     def end(self, *, proven: bool) -> list[Item]:
         """Return the text that waits, without a stop text where the answer ends with it."""
-        collected = self._collected
+        collector = self._collected
         text = self.pending
         stop = next((stop for stop in self._stops if text.endswith(stop)), "")
-        is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and proven
-        if not stop or not is_end or collected.calls.all or self._has_calls:
+        is_end = collector.finish_kind in (None, "pending", "stop") and collector.fault is None and proven
+        if not stop or not is_end or collector.calls.all or self._has_calls:
             return self.flush()
         self.pending, self.is_idle = "", True
         self.removed = True

@@ -363,11 +363,11 @@ def _place(citation: Citation, start: int, end: int) -> Citation:
 
 def _character_places(text: str, citations: Sequence[Citation]) -> dict[int | None, int]:
     """Return the index of the character for each index of a byte that a citation has, also of one inside of it."""
-    wanted = sorted({place for c in citations for place in (c.start, c.end) if place is not None})
+    ends = sorted({place for c in citations for place in (c.start, c.end) if place is not None})
     data = text.encode("utf-8", "surrogatepass")
     places: dict[int | None, int] = {}
     characters = byte = 0
-    for place in wanted:
+    for place in ends:
         if 0 <= place <= len(data):
             begin = place
             while begin < len(data) and data[begin] & 0xC0 == 0x80:  # not the first byte of the character

@@ -264,8 +264,8 @@ class Duplicates(Stage):
 
     reads_text, reads_thought = False, True
 
-    def __init__(self, collected: Collector) -> None:
-        self._collected = collected
+    def __init__(self, collector: Collector) -> None:
+        self._collected = collector
         self._fields: dict[str, DuplicateField] = {}  # fields that are not the source
         self._head = ""  # the beginning of the reasoning
         self._repeat_checks = _MAX_REPEAT_CHECKS
@@ -310,16 +310,16 @@ class Duplicates(Stage):
 
     def _is_whole(self, text: str) -> bool:
         """Whether a text repeats all the reasoning so far. A whole body and an ordered wire repeat nothing."""
-        collected = self._collected
-        parts = collected.parts
-        if parts.is_ordered or collected.whole or not parts.thought or self._repeat_checks == 0:
+        collector = self._collected
+        parts = collector.parts
+        if parts.is_ordered or collector.whole or not parts.thought or self._repeat_checks == 0:
             return False
-        if len(parts.thought) == 1 and not parts.text and not collected.calls.all:
+        if len(parts.thought) == 1 and not parts.text and not collector.calls.all:
             return False  # two deltas may be equal
         if len(self._head) < _MIN_SNAPSHOT:
-            self._head = "".join(collected.parts.thought).strip()[:_MIN_SNAPSHOT]
+            self._head = "".join(collector.parts.thought).strip()[:_MIN_SNAPSHOT]
         text = text.strip()
         if not text.startswith(self._head):
             return False
         self._repeat_checks -= 1
-        return text == "".join(collected.parts.thought).strip()
+        return text == "".join(collector.parts.thought).strip()

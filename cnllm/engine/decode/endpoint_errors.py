@@ -152,7 +152,7 @@ def error_event_fault(data: Any) -> dict[str, Any]:
 def build_error(
     status: int,
     headers: Mapping[str, str],
-    collected: Collector,
+    collector: Collector,
     reply: Reply,
     plan: Plan | None = None,
     facts: Callable[[], str] | None = None,
@@ -164,8 +164,8 @@ def build_error(
     """
     from cnllm.engine.decode import error_body, wrong_url
 
-    fault = collected.fault
-    flags = collected.flags
+    fault = collector.fault
+    flags = collector.flags
     if fault is None:
         code = reply.raw_finish or "error"
         fault = ReportedError(f"the endpoint ended the reply with '{code}'", code, "", "")
@@ -173,11 +173,11 @@ def build_error(
         fault = _fault_in_data(
             fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY], status
         )
-    if collected.whole and not collected.answered and not fault.message and not fault.code and fault.number is None:
-        return empty_reply_error(status, collected, reply, plan)
+    if collector.whole and not collector.answered and not fault.message and not fault.code and fault.number is None:
+        return empty_reply_error(status, collector, reply, plan)
     number = _effective_status(status, fault.number)
     kind, retryable = _kind(flags.errors or [], number, fault)
-    if kind == "other" and collected.fault is None:
+    if kind == "other" and collector.fault is None:
         retryable = True
     delay = error_body.delay_from_headers(headers)
     if delay is None:
@@ -185,12 +185,12 @@ def build_error(
     if delay is None and retryable:  # another sentence may quote the request
         delay = error_body.delay_in_text(fault.message)
     message = fault.message or _default_message(number)
-    hint = _hint(kind, collected, facts)
-    if hint is None and (number == 404 or collected.model.id in message) and (near := collected.model.nearest_name):
-        hint = f"{collected.model.name} is in no list of its provider; did you mean {near}?"
+    hint = _hint(kind, collector, facts)
+    if hint is None and (number == 404 or collector.model.id in message) and (near := collector.model.nearest_name):
+        hint = f"{collector.model.name} is in no list of its provider; did you mean {near}?"
     if plan is not None and kind in error_body.VAGUE and wrong_url.is_suspected(number, message, fault.body):
         message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
-        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collected.model.protocol), False
+        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collector.model.protocol), False
     return CLASSES[kind](
         message,
         status=status if status >= 300 or fault.number is None else fault.number,
@@ -203,11 +203,11 @@ def build_error(
     )
 
 
-def cut_error(collected: Collector, reply: Reply) -> StreamCut:
+def cut_error(collector: Collector, reply: Reply) -> StreamCut:
     """Return the exception for a reply that has not proven its end."""
     note = next((note for note in reply.notes if note.code in ("finish-unknown", "finish-pending")), None)
     word = "" if note is None else f"; its last finish reason is {note.said!r}"
-    if collected.whole:
+    if collector.whole:
         message = f"the endpoint sent the reply before it was complete{word}"
         return StreamCut(message, hint="ask again later (in Python .reply holds what came)", reply=reply)
     hint = "-p if_cut=again-whole repeats the request (in Python if_cut='again-whole'; .reply holds what came)"
@@ -216,12 +216,12 @@ def cut_error(collected: Collector, reply: Reply) -> StreamCut:
     return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
 
 
-def empty_reply_error(status: int, collected: Collector, reply: Reply, plan: Plan | None = None) -> EndpointError:
+def empty_reply_error(status: int, collector: Collector, reply: Reply, plan: Plan | None = None) -> EndpointError:
     """Return the exception for a reply that is empty without a reported reason."""
-    data = replace_surrogates(collected.raw if collected.whole else collected.choiceless_chunk)
+    data = replace_surrogates(collector.raw if collector.whole else collector.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
     return EmptyReply(
-        f"the reply of {_endpoint(collected, plan)} is empty: no text, no reasoning, no tool call",
+        f"the reply of {_endpoint(collector, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,
         reply=reply,
@@ -229,11 +229,11 @@ def empty_reply_error(status: int, collected: Collector, reply: Reply, plan: Pla
     )
 
 
-def _endpoint(collected: Collector, plan: Plan | None) -> str:
+def _endpoint(collector: Collector, plan: Plan | None) -> str:
     """Return the model's full name, and the host of the request."""
-    address = plan.url if plan is not None else collected.flags.base_url or ""
+    address = plan.url if plan is not None else collector.flags.base_url or ""
     host = urlsplit(address).netloc.rpartition("@")[2]
-    return f"{collected.model.name} at {host}" if host else collected.model.name
+    return f"{collector.model.name} at {host}" if host else collector.model.name
 
 
 def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> ReportedError:
@@ -307,9 +307,9 @@ def _first_line(text: str) -> str:
     return line[:_MAX_LINE]
 
 
-def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> str | None:
+def _hint(kind: str, collector: Collector, facts: Callable[[], str] | None) -> str | None:
     """Return the hint for a kind of error; of a retired model its successor, where the model may be the cause."""
-    model, status = collected.model, collected.flags.status
+    model, status = collector.model, collector.flags.status
     retired = None
     if status is not None and status.is_ == "retired" and status.use:
         retired = f"{model.name} is retired; use {status.use}"
@@ -321,7 +321,7 @@ def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> s
         return f"{hint}; {facts()}"
     if kind != "bad-key":
         return hint
-    if not collected.flags.keys:  # `keys test` knows no key of such a provider
+    if not collector.flags.keys:  # `keys test` knows no key of such a provider
         return "check the key that --key-env (in Python api_key=) gave, and that this server takes it"
     if model.other_sites:
         hint = (

@@ -262,9 +262,9 @@ def _single_event(text: bytes, names: bool) -> bytes | None:
 
 def _with_name(data: bytes, line: bytes) -> bytes:
     """Return data with the name in a line of their event."""
-    named = NamedData(data)
-    named.name = line[6:].strip().decode("utf-8", "replace")
-    return named
+    result = NamedData(data)
+    result.name = line[6:].strip().decode("utf-8", "replace")
+    return result
 
 
 def _stray_event(line: bytes) -> bytes | None:

@@ -244,13 +244,13 @@ class StreamParser:
             out += self._collected.note("second-reply", "stream", short_text(data), "not read: another reply begins")
             self._finish(out, marker=False, orderly=False)
             return
-        collected = self._collected
-        if not collected.answered:
-            collected.choiceless_chunk = decoded
-        if (collected.id is None or collected.reported_model is None) and self._full_reads < _MAX_FULL_READS:
+        collector = self._collected
+        if not collector.answered:
+            collector.choiceless_chunk = decoded
+        if (collector.id is None or collector.reported_model is None) and self._full_reads < _MAX_FULL_READS:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
-        is_over = collected.ended and self._proof != "event"  # the rest is read in full: `_read_after_finish`
+        is_over = collector.ended and self._proof != "event"  # the rest is read in full: `_read_after_finish`
         self._fast_kinds = set() if is_over or self._decoder.reads_all else self._builder.plain_kinds
 
     def _read_after_finish(self, decoded: dict[str, Any], out: list[Event]) -> None:

@@ -154,8 +154,8 @@ class ReplyBuilder:
     @property
     def has_nothing(self) -> bool:
         """Whether no content of any kind has arrived."""
-        collected = self.collected
-        return not (collected.parts.has_content or collected.calls.all or collected.parts.has_begun or not self.is_idle)
+        collector = self.collected
+        return not (collector.parts.has_content or collector.calls.all or collector.parts.has_begun or not self.is_idle)
 
     @property
     def is_empty(self) -> bool:
@@ -181,8 +181,8 @@ class ReplyBuilder:
     def add(self, pieces: Iterable[Piece]) -> list[Event]:
         """Add the pieces of a chunk or a body; return their events. Texts go through the row, the rest is collected."""
         out: list[Event] = []
-        collected = self.collected
-        collected.has_output_count = False
+        collector = self.collected
+        collector.has_output_count = False
         facts: list[Piece] = []  # neighbours
         for piece in pieces:
             kind = type(piece)
@@ -190,16 +190,16 @@ class ReplyBuilder:
                 facts.append(piece)
                 continue
             if facts:
-                out += collected.add(facts)
+                out += collector.add(facts)
                 facts = []
             if kind in _COUNTED:
-                collected.has_uncounted = True
+                collector.has_uncounted = True
             self._add(piece, out)
         if facts:
-            out += collected.add(facts)
-        if collected.has_output_count:  # counts are for all of their chunk
-            collected.has_uncounted = False
-        if not collected.whole:
+            out += collector.add(facts)
+        if collector.has_output_count:  # counts are for all of their chunk
+            collector.has_uncounted = False
+        if not collector.whole:
             self._look()
         return out
 
@@ -209,10 +209,10 @@ class ReplyBuilder:
 
     def _add(self, piece: Piece, out: list[Event]) -> None:
         """Add a piece that is or begins a part of the reply."""
-        collected = self.collected
+        collector = self.collected
         match piece:
             case TextPiece() | ReasoningPiece():
-                if collected.parts.is_ordered and type(piece) is not self._last_kind:
+                if collector.parts.is_ordered and type(piece) is not self._last_kind:
                     if self._last_kind is not None:
                         self._release(out)
                     self._last_kind = type(piece)
@@ -222,34 +222,34 @@ class ReplyBuilder:
             case WholeText():
                 self._add_missing(piece, out)
             case CallPieces(items, whole, part):
-                if not self.is_idle and not collected.parts.is_ordered:  # a call ends the text before it
+                if not self.is_idle and not collector.parts.is_ordered:  # a call ends the text before it
                     self._release(out)
                     self._flush_stops(out)
-                events, begun = collected.feed_calls(items, whole=whole)
-                for call in begun if collected.parts.is_ordered else ():
+                events, begun = collector.feed_calls(items, whole=whole)
+                for call in begun if collector.parts.is_ordered else ():
                     self._begin(self._part_kind(call), call, out)
-                collected.parts.number(part)
+                collector.parts.number(part)
                 out += self._call_events(events)
             case PartStart(kind, part):
-                if collected.parts.is_ordered:
+                if collector.parts.is_ordered:
                     self._begin(kind, None, out, part)
             case PartEnd():
-                if collected.parts.is_ordered:
+                if collector.parts.is_ordered:
                     self._end_part(out)
             case OpaquePiece(data, part):
-                if collected.parts.is_ordered:
+                if collector.parts.is_ordered:
                     self._begin("opaque", replace_surrogates(data), out, part)
                 else:
-                    collected.parts.add_opaque(replace_surrogates(data))
+                    collector.parts.add_opaque(replace_surrogates(data))
             case MediaPiece(media, seal, part):
                 type_, data, url, extra = map(replace_surrogates, (media.type, media.data, media.url, media.extra))
                 media = Media(type_, data, url, extra=extra)
-                if collected.parts.is_ordered:
+                if collector.parts.is_ordered:
                     self._begin("media", media, out, part)
                 else:
-                    collected.parts.add_media(media, replace_surrogates(seal))
+                    collector.parts.add_media(media, replace_surrogates(seal))
             case CitationPiece():
-                out += collected.add_citation(piece, is_placed=not self._is_text_changed)
+                out += collector.add_citation(piece, is_placed=not self._is_text_changed)
 
     def add_run(self, kind: str | int | None, pieces: list[str]) -> Iterable[Event]:
         """Add plain pieces of one of the `plain_kinds`; return their events.
@@ -408,39 +408,39 @@ class ReplyBuilder:
     def end(self, *, proven: bool) -> list[Event]:
         """Return the last events; `proven` means that the endpoint marked the end of the reply."""
         out: list[Event] = []
-        collected, calls = self.collected, self._calls
-        if collected.calls.all:
-            out += self._call_events(collected.finish_calls())
+        collector, calls = self.collected, self._calls
+        if collector.calls.all:
+            out += self._call_events(collector.finish_calls())
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(proven=proven):
                 self._push(item, at, out)
-        settled = settle(collected, self._plan, proven=proven)
+        settled = settle(collector, self._plan, proven=proven)
         self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)
         for note in settled.notes:
-            out += collected.add_note(note)
-        if collected.citations.waiting:
-            out += map(CitationAdded, collected.citations.settle_all("".join(collected.parts.text)))
+            out += collector.add_note(note)
+        if collector.citations.waiting:
+            out += map(CitationAdded, collector.citations.settle_all("".join(collector.parts.text)))
         has_more = calls is not None and calls.has_tagged  # reasoning that the first block lacks
         has_snapshots = self._deltas is not None and self._deltas.has_snapshots
-        self._parts = collected.parts.build(
+        self._parts = collector.parts.build(
             settled.calls,
             tagged="" if self._tags is None or has_more else "".join(self._tags.raw),
-            fragments="none" if collected.whole else "snapshots" if has_snapshots else "pieces",
+            fragments="none" if collector.whole else "snapshots" if has_snapshots else "pieces",
             keeps_seal=calls is None or not calls.thought_of,
         )
-        has_text = any(map(str.strip, collected.parts.text))
-        if settled.finish == "stop" and not has_text and (silence := silence_note(collected, self._parts)):
-            out += collected.add_note(silence)
-        out += collected.parts.last_ends(self._parts)
-        for call in collected.calls.all:
+        has_text = any(map(str.strip, collector.parts.text))
+        if settled.finish == "stop" and not has_text and (silence := silence_note(collector, self._parts)):
+            out += collector.add_note(silence)
+        out += collector.parts.last_ends(self._parts)
+        for call in collector.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
         if self._plan.answer is not None and settled.finish == "stop":
-            self._parsed, faults = read_answer(self._plan.answer, "".join(collected.parts.text))
+            self._parsed, faults = read_answer(self._plan.answer, "".join(collector.parts.text))
             for note in faults:
-                out += collected.add_note(note)
-        out += map(NoteAdded, collected.notes.close())
-        out.append(Finished(settled.finish, collected.finish_word))
+                out += collector.add_note(note)
+        out += map(NoteAdded, collector.notes.close())
+        out.append(Finished(settled.finish, collector.finish_word))
         return out
 
     def reply(self, notes: list[Note]) -> Reply:

@@ -37,58 +37,58 @@ class ReplyDecision(Struct, frozen=True):
     notes: list[Note]
 
 
-def settle(collected: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
+def settle(collector: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
     """Decide the finish from what arrived, and which calls are whole.
 
     `proven` means that the endpoint marked the end of the reply.
     """
-    reported = collected.finish_kind
-    word = collected.finish_word
+    reported = collector.finish_kind
+    word = collector.finish_word
     notes: list[Note] = []
     calls: dict[int, ToolCall] = {}
     incomplete: list[ToolCall] = []
-    broken = collected.fault is not None or reported == "error"
-    for call in collected.calls.all:
+    broken = collector.fault is not None or reported == "error"
+    for call in collector.calls.all:
         found, is_whole = _read_call(
-            call, collected, plan, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
+            call, collector, plan, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
         )
         if is_whole:
             calls[id(call)] = found
         elif call.name or found.raw:
             incomplete.append(found)
-    finish = _finish(collected, word, plan.flags, notes, proven=proven, has_calls=bool(calls or incomplete))
+    finish = _finish(collector, word, plan.flags, notes, proven=proven, has_calls=bool(calls or incomplete))
     if plan.max_output is not None:
-        finish = _check_limit(collected, word, plan.max_output, finish, notes)
-    if renamed := collected.calls.renamed:
+        finish = _check_limit(collector, word, plan.max_output, finish, notes)
+    if renamed := collector.calls.renamed:
         subject = f"{len(renamed)} repeated call ids, the first {renamed[0]!r}"
         notes.append(Note("ids-repeated", "tools.call_id_pattern", subject, "made unique"))
-    where = collected.model.where
+    where = collector.model.where
     if plan.call_rules is not None and finish in ("stop", "tool_calls"):
         for ignored, subject, did in plan.call_rules.ignored_wishes([call.name for call in calls.values()]):
             flag = "tools.parallel" if ignored == "parallel-ignored" else "tool_choice"
             notes.append(Note(ignored, flag, subject, did, where(flag)))
     price = plan.flags.price
     if price is not None and price.off_peak is not None:
-        note = price_note(collected.model, price, collected.usage, collected.created)
+        note = price_note(collector.model, price, collector.usage, collector.created)
         notes += [] if note is None else [note]
-    if finish == "length" and collected.parts.thought and not collected.parts.text and not calls:
+    if finish == "length" and collector.parts.thought and not collector.parts.text and not calls:
         did = "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning"
         notes.append(Note("budget-spent-on-reasoning", "limits.output", "length", did))
     return ReplyDecision(finish, calls, incomplete, notes)
 
 
 def _finish(
-    collected: Collector, word: str | None, flags: Flags, notes: list[Note], *, proven: bool, has_calls: bool
+    collector: Collector, word: str | None, flags: Flags, notes: list[Note], *, proven: bool, has_calls: bool
 ) -> Finish:
     """Return how the reply ended, and note where that differs from the endpoint's word."""
-    reported = collected.finish_kind
-    if collected.fault is not None or reported == "error":
+    reported = collector.finish_kind
+    if collector.fault is not None or reported == "error":
         return "error"
     if not proven:
         if word is not None and reported not in FINISH_RANKS:
-            notes.append(_unproven_note(collected.model, word, reported))
+            notes.append(_unproven_note(collector.model, word, reported))
         return "cut"
-    if collected.refused or reported == "content_filter":
+    if collector.refused or reported == "content_filter":
         return "content_filter"
     if reported == "length":
         return "length"
@@ -96,7 +96,7 @@ def _finish(
     # Where the wire has no word for calls, the calls themselves show that tools are called.
     is_implied = reported == "stop" and finish == "tool_calls" and "tool_calls" not in (flags.finish or {}).values()
     if word is not None and reported != finish and not is_implied:
-        origin = collected.model.where(f"finish.{word}") if reported else ""
+        origin = collector.model.where(f"finish.{word}") if reported else ""
         is_known = reported in FINISH_RANKS and reported != "pause"  # after a pause the turn goes on
         code: NoteCode = "finish-follows" if is_known else _unproven_code(reported)
         notes.append(Note(code, "finish", word, finish, origin))
@@ -123,16 +123,16 @@ def _toml_key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else msgspec.json.encode(key).decode()
 
 
-def _check_limit(collected: Collector, word: str | None, limit: int, finish: Finish, notes: list[Note]) -> Finish:
+def _check_limit(collector: Collector, word: str | None, limit: int, finish: Finish, notes: list[Note]) -> Finish:
     """Compare the tokens with the limit, and return the finish.
 
     A reply that reached its limit may not be whole, even if the endpoint reports a normal end.
     """
-    output = collected.usage.output
+    output = collector.usage.output
     if output is None or output < limit or not limit or finish not in ("stop", "tool_calls"):
         return finish
     subject = f"{output} tokens of at most {limit}, and {word or 'no finish reason'}"
-    if finish == "stop" and not wire(collected.model.protocol).reports_length:
+    if finish == "stop" and not wire(collector.model.protocol).reports_length:
         notes.append(Note("limit-reached", "finish", subject, "length: the reply ended at its limit"))
         return "length"
     notes.append(Note("limit-reached", "finish", subject, f"kept as {finish}, but the reply may be incomplete"))
@@ -140,7 +140,7 @@ def _check_limit(collected: Collector, word: str | None, limit: int, finish: Fin
 
 
 def _read_call(
-    call: CallBuilder, collected: Collector, plan: Plan, notes: list[Note], *, broken: bool, cut: bool
+    call: CallBuilder, collector: Collector, plan: Plan, notes: list[Note], *, broken: bool, cut: bool
 ) -> tuple[ToolCall, bool]:
     """Decode a call; return it, and whether it is whole."""
     raw = call.raw
@@ -148,7 +148,7 @@ def _read_call(
     empty = raw.strip() in ("", "null")
     if call.late is not None:
         call.extra.update(replace_surrogates(call.late()) or {})
-    extra = collected.parts.seal_of(call.extra) if call.extra else None
+    extra = collector.parts.seal_of(call.extra) if call.extra else None
     name = plan.renamed.get(call.name, call.name)
     if arguments is not None and name in plan.strict_forms:
         arguments = remove_nulls(arguments, plan.strict_forms[name])
@@ -164,7 +164,7 @@ def _read_call(
     if exclusion is not None:
         arguments, problem = None, exclusion.reason
         did = f"never executed: {exclusion.reason}"
-        origin = collected.model.where(exclusion.flag)
+        origin = collector.model.where(exclusion.flag)
         notes.append(Note(exclusion.code, exclusion.flag, f"a call of {name!a}", did, origin))
     return ToolCall(call.call_id, name, arguments, raw, call.via, problem, extra, is_excluded), True
 
@@ -179,58 +179,58 @@ def price_note(model: Model, price: Price, usage: Usage, created: float | None) 
     return Note("price-peak", flag, "cheaper outside the peak hours", did, model.where(flag))
 
 
-def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
+def silence_note(collector: Collector, parts: Sequence[Part]) -> Note | None:
     """Return a note for a reply without text that ends normally: it may hold nothing that answers."""
     kinds = {type(part) for part in parts}
     if Media in kinds:
         return None
     if blocks := dict.fromkeys(block_kind(part.data) for part in parts if type(part) is Opaque):
-        if collected.finish_kind == "pause":  # the turn goes on
+        if collector.finish_kind == "pause":  # the turn goes on
             return None
         subject = f"{', '.join(map(short_text, blocks))} without text or a call"
         return Note("answer-missing", "messages", subject, "kept as blocks of the endpoint's own, which hold no answer")
-    if not (collected.parts.thought or Reasoning in kinds):
+    if not (collector.parts.thought or Reasoning in kinds):
         return None
     subject, did = "reasoning without text or a call", "the reply is incomplete: ask again, or with less reasoning"
     return Note("answer-missing", "reasoning", subject, did)
 
 
 def build_reply(
-    collected: Collector, settled: ReplyDecision, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
+    collector: Collector, settled: ReplyDecision, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
-    usage = collected.usage
-    is_cut = settled.finish in ("cut", "error") or collected.has_uncounted
-    is_partial = is_cut or usage.output is None or bool(collected.invalid_counts)
-    cost = collected.meter.cost(
+    usage = collector.usage
+    is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
+    is_partial = is_cut or usage.output is None or bool(collector.invalid_counts)
+    cost = collector.meter.cost(
         usage,
-        collected.created,
-        collected.extra,
-        calls=collected.meter.calls(plan.search, collected.paid_calls, calls, parts, plan.echo),
+        collector.created,
+        collector.extra,
+        calls=collector.meter.calls(plan.search, collector.paid_calls, calls, parts, plan.echo),
         answered=bool(parts),
-        thought=bool(usage.reasoning or collected.parts.thought),
+        thought=bool(usage.reasoning or collector.parts.thought),
         is_cut=is_cut,
-        invalid=collected.invalid_counts,
-        most_output=most_output(plan, collected.flags, is_partial=is_partial),
+        invalid=collector.invalid_counts,
+        most_output=most_output(plan, collector.flags, is_partial=is_partial),
     )
     return Reply(
-        text="".join(collected.parts.text),
-        reasoning="".join(collected.parts.thought),
+        text="".join(collector.parts.text),
+        reasoning="".join(collector.parts.thought),
         tool_calls=calls,
         finish=settled.finish,
-        raw_finish=collected.finish_word,
+        raw_finish=collector.finish_word,
         usage=usage,
         cost=cost,
-        model=collected.reported_model,
-        id=collected.id,
-        notes=[*notes, *collected.notes.all],
-        message=Message("assistant", parts, by=collected.model.name),
+        model=collector.reported_model,
+        id=collector.id,
+        notes=[*notes, *collector.notes.all],
+        message=Message("assistant", parts, by=collector.model.name),
         incomplete=settled.incomplete,
-        raw=collected.raw,
-        registry=collected.model.data_version,
-        citations=collected.citations.all,
-        extra=collected.extra,
+        raw=collector.raw,
+        registry=collector.model.data_version,
+        citations=collector.citations.all,
+        extra=collector.extra,
     )
 
 

@@ -44,14 +44,14 @@ class AnswerCall(Stage):
     Prose beside the call is left out, with a note. Where prose was already delivered, the reply begins again.
     """
 
-    def __init__(self, name: str, collected: Collector) -> None:
+    def __init__(self, name: str, collector: Collector) -> None:
         self._name = name
-        self._collected = collected
+        self._collected = collector
         self._prose: list[str] = []
         self._index: int | None = None  # of the call that is the answer
         self.lets_text = True  # while text is the answer, as far as is known
         self._indexes: dict[int, int] = {}  # index among all calls → index among those for the reader
-        collected.parts.is_reported_late = True  # their indexes are final once it is known whether the answer came
+        collector.parts.is_reported_late = True  # their indexes are final once it is known whether the answer came
 
     @property
     def has_begun(self) -> bool:
@@ -98,8 +98,8 @@ class AnswerCall(Stage):
 
     def _begin(self, out: list[Event]) -> None:
         """Begin the answer. Text before it was delivered as if it were the answer, so the reply begins again."""
-        collected = self._collected
-        parts = collected.parts
+        collector = self._collected
+        parts = collector.parts
         if (text := "".join(parts.text)).strip():
             self._prose.append(text)
             parts.text.begin_again()
@@ -107,28 +107,28 @@ class AnswerCall(Stage):
             if parts.thought:
                 out.append(ReasoningDelta("".join(parts.thought)))
             again: list[Event] = []
-            for call in collected.calls.all:
+            for call in collector.calls.all:
                 if call.started and call.at in self._indexes:
-                    collected.calls.start(call, again)
-            out += self.events(collected.rename_calls(again))
+                    collector.calls.start(call, again)
+            out += self.events(collector.rename_calls(again))
         parts.gather_text()
 
     def settle(self, settled: ReplyDecision, out: list[Event]) -> ReplyDecision:
         """Return the decisions about the reply whose text is the answer."""
         if self._index is None:
             return settled
-        collected = self._collected
-        answer = settled.calls.get(id(collected.calls.all[self._index]))
+        collector = self._collected
+        answer = settled.calls.get(id(collector.calls.all[self._index]))
         if answer is not None and not answer.raw.strip():
-            out.append(collected.parts.put("{}", in_reasoning=False))  # after the white space that was delivered
+            out.append(collector.parts.put("{}", in_reasoning=False))  # after the white space that was delivered
         calls = {key: call for key, call in settled.calls.items() if call.name != self._name}
         incomplete = [call for call in settled.incomplete if call.name != self._name]
         finish, notes = settled.finish, list(settled.notes)
         if finish == "tool_calls" and not calls and not incomplete:
             finish = "stop"
             notes = [note for note in notes if note.code not in _FINISH_CODES]
-            if collected.finish_word is not None and collected.finish_kind is None:
-                notes.append(Note("finish-unknown", "finish", collected.finish_word, finish))
+            if collector.finish_word is not None and collector.finish_kind is None:
+                notes.append(Note("finish-unknown", "finish", collector.finish_word, finish))
         if prose := "".join(self._prose).strip():
             notes.append(_note("answer-prose", prose, "left out: it stands beside the call that is the answer"))
         for call in settled.calls.values():

@@ -36,7 +36,7 @@ Then = Literal["recover", "strip", "keep"]
 
 def text_calls(
     plan: Plan,
-    collected: Collector,
+    collector: Collector,
     new_tagged: Callable[[str], str],
     behind: Sequence[Stage],
     script: str | None,
@@ -50,14 +50,14 @@ def text_calls(
     block stays text: it may be no call. For the other arguments see `TextCalls`.
     """
     short = {long: name for name, long in plan.renamed.items()}
-    offered = {short.get(tool.name, tool.name): tool.parameters for tool in plan.callable if tool.definition is None}
+    schemas = {short.get(tool.name, tool.name): tool.parameters for tool in plan.callable if tool.definition is None}
     found = _active_rules(
-        plan.flags, plan.text_calls, prompted=plan.prompted, offered=bool(offered) or not is_offer_known
+        plan.flags, plan.text_calls, prompted=plan.prompted, offered=bool(schemas) or not is_offer_known
     )
     if found is None:
         return None
     sentences = FallbackText(plan.flags.fallback or {}, plan.prompt, script)
-    calls = TextCalls(plan, found, offered or None, sentences, collected, new_tagged, behind)
+    calls = TextCalls(plan, found, schemas or None, sentences, collector, new_tagged, behind)
     if plan.call_rules is not None and plan.call_rules.choice == "none":
         calls.excluded = "tool_choice='none' excludes calls"
     return calls
@@ -123,13 +123,13 @@ class TextCalls(Stage):
         rules: _TextCallRules,
         tools: Mapping[str, Any] | None,
         sentences: FallbackText,
-        collected: Collector,
+        collector: Collector,
         new_tagged: Callable[[str], str],
         behind: Sequence[Stage],
     ) -> None:
         self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
         self._messages = plan.messages
-        self._collected = collected
+        self._collected = collector
         self._new_tagged = new_tagged
         self._behind = behind
         self._quotations: PromptTexts | None = None
@@ -256,9 +256,9 @@ class TextCalls(Stage):
 
     def _let_go(self) -> str:
         """Return the text that was held because it might be a call."""
-        held, self._held, self._head = "".join(self._held), [], ""
+        text, self._held, self._head = "".join(self._held), [], ""
         self._look()
-        return held
+        return text
 
     def _end_whole(self, out: list[Item], *, is_cut: bool) -> None:
         """Decide about an answer that may be a call as a whole."""
@@ -266,18 +266,18 @@ class TextCalls(Stage):
         from cnllm.leaks.grammars import NotACall, read_whole
         from cnllm.leaks.prompt import normalize_quoted
 
-        held, rules, self._whole = self._let_go(), self._whole, []
+        answer, rules, self._whole = self._let_go(), self._whole, []
         for rule in [] if is_cut else rules:
             try:
-                calls = read_whole(rule, held, self._tools or {})
+                calls = read_whole(rule, answer, self._tools or {})
             except NotACall:
                 continue
-            said = normalize_quoted(held)
-            if not any(said in normalize_quoted(text) for text in _user_and_result_texts(self._messages)):
-                self._blocks.append(BlockResult(held, calls))
+            needle = normalize_quoted(answer)
+            if not any(needle in normalize_quoted(text) for text in _user_and_result_texts(self._messages)):
+                self._blocks.append(BlockResult(answer, calls))
                 return
             break
-        self._feed(held, out, in_reasoning=False)
+        self._feed(answer, out, in_reasoning=False)
 
     def _restart(self, restart: Restart) -> None:
         """Forget what was found in texts that begin again."""
@@ -377,8 +377,8 @@ class TextCalls(Stage):
     def end(self, *, proven: bool) -> list[Item]:
         """Close both channels: the rest of the texts, then the calls that were written as text, without repetitions."""
         out: list[Item] = []
-        collected = self._collected
-        is_cut = not proven or collected.finish_kind == "length"
+        collector = self._collected
+        is_cut = not proven or collector.finish_kind == "length"
         if self._held:
             self._end_whole(out, is_cut=is_cut)
         for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
@@ -390,9 +390,9 @@ class TextCalls(Stage):
         self.is_idle = not self._tail
         if not self._tail and not self._blocks:
             return out
-        pieces = [*collected.parts.text, *(item.text for item in out if type(item) is TextPiece)]
+        pieces = [*collector.parts.text, *(item.text for item in out if type(item) is TextPiece)]
         has_text = bool(self._content("".join(pieces)))
-        wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in collected.calls.all}
+        wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in collector.calls.all}
         blocks = [piece for piece in self._tail if not isinstance(piece, str)]
         has_more = has_text or self._tail_rest or any(self._content(block.raw) for block in self._blocks)
         if any(block.calls for block in blocks) and not (wire_calls or has_more):
@@ -406,9 +406,9 @@ class TextCalls(Stage):
         for block in self._blocks:
             self._add_calls(block, wire_calls, calls, out)
         stripped = any(block.remove and not block.calls for block in self._blocks)
-        is_nothing = not (calls or wire_calls or collected.fault is not None or has_text)
+        is_nothing = not (calls or wire_calls or collector.fault is not None or has_text)
         if stripped and is_nothing and proven and not self.excluded:
-            self._fall_back("".join(collected.parts.thought), out)
+            self._fall_back("".join(collector.parts.thought), out)
         return [*out, *calls]
 
     def _add_calls(self, block: BlockResult, wire_calls: set[bytes], calls: list[CallBuilder], out: list[Item]) -> None:
@@ -446,11 +446,11 @@ class TextCalls(Stage):
 
     def _missing(self, block: BlockResult) -> Wish | None:
         """Return what a block asks of a tool that is not offered; None where only the call is broken."""
-        offered = self._tools or ()
-        if any(call.name in offered for call in block.stripped_calls):
+        tools = self._tools or ()
+        if any(call.name in tools for call in block.stripped_calls):
             return None
         wish = call_wish(block.stripped_calls, block.raw)
-        return None if wish is None or wish.tool in offered else wish
+        return None if wish is None or wish.tool in tools else wish
 
     def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> Note:
         """Return a note, with the origin of the flag that it names."""

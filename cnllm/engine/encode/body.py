@@ -159,8 +159,8 @@ def limit_cache_marks(plan: Plan) -> Plan:
     room = _MOST_MARKS - automatic
     for_later = max(room - len(first), not automatic)
     surplus = [*later[: max(len(later) - for_later, 0)]]
-    kept = len(later) - len(surplus)
-    surplus += first[: max(len(first) - (room - kept), 0)]
+    rest = len(later) - len(surplus)
+    surplus += first[: max(len(first) - (room - rest), 0)]
     if not surplus:
         return plan
     for block in surplus:

@@ -208,16 +208,16 @@ def _find_kept(
     memo = model.memo
     try:
         quick_key = marshal.dumps((plain, stream))
-        if (kept := memo.get(quick_key)) is not None:
-            return quick_key, kept
+        if (entries := memo.get(quick_key)) is not None:
+            return quick_key, entries
         key = exact_bytes((plain, stream))
     except ValueError:
         return None, None
     if len(key) > _LARGEST_KEY:
         return None, None
-    if (kept := memo.get(key)) is not None and len(memo) < _MOST_TEMPLATES:
-        memo[quick_key] = kept
-    return key, kept
+    if (entries := memo.get(key)) is not None and len(memo) < _MOST_TEMPLATES:
+        memo[quick_key] = entries
+    return key, entries
 
 
 def _keep(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) -> None:
@@ -226,16 +226,16 @@ def _keep(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) ->
     if len(memo) >= _MOST_TEMPLATES:
         memo.clear()
     parts = ([struct_values(tool) for tool in template.wire_tools], template.wire_schema, template.params)
-    kept = _CacheEntry(
+    entry = _CacheEntry(
         replace(template, request=replace(template.request, messages=[])),
         exact_bytes(parts),
     )
-    memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
+    memo.setdefault(key, {})[images] = replace(entry, frame=_frame(entry, plan))
 
 
-def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
+def _frame(entry: _CacheEntry, plan: Plan) -> _Frame | None:
     """Return the body without turns; None where it cannot be sent so."""
-    template, codec = kept.copy(), wire(plan.model.protocol)
+    template, codec = entry.copy(), wire(plan.model.protocol)
     options, flags = template.request.options, plan.flags
     if codec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
         return None
@@ -284,7 +284,7 @@ def _target(template: RequestTemplate, flags: Flags) -> Target:
     )
 
 
-def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | None = None) -> Plan:
+def _build(template: RequestTemplate, turns: list[Message], entry: _CacheEntry | None = None) -> Plan:
     """Build the plan of a request from its template and its messages."""
     request, plan = template.request, template.plan
     options, flags, model = request.options, request.flags, request.model
@@ -302,14 +302,14 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
     ledger.extend(own.notes)
     if template.later_notes:
         ledger.extend(template.later_notes)
-    frame = None if kept is None else kept.frame
+    frame = None if entry is None else entry.frame
     content = None if frame is None else frame.fill(history, template.names)
     if frame is not None and content is not None:
         if frame.notes:
             ledger.extend(frame.notes)
         plan = frame.plan
     else:
-        body = _body(template if kept is None else kept.copy(), history, ledger)
+        body = _body(template if entry is None else entry.copy(), history, ledger)
         if options.prefill:
             flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
             url, headers = address(request, flags, ledger, streams=plan.stream)
@@ -322,12 +322,12 @@ def _build(template: RequestTemplate, turns: list[Message], kept: _CacheEntry | 
 
 def _build_kept(entries: dict[bool, _CacheEntry], turns: list[Message], memory: MessageMemory | None) -> Plan | None:
     """Build the plan from what is kept for its options; None where that is not kept for these messages."""
-    if memory is not None and (kept := entries.get(False)) is not None:
-        plan = _build_joined(kept, turns, memory)
+    if memory is not None and (entry := entries.get(False)) is not None:
+        plan = _build_joined(entry, turns, memory)
         if plan is not None:
             return plan
-    kept = entries.get(_has_media(turns))
-    return None if kept is None else _build(kept.template, turns, kept)
+    entry = entries.get(_has_media(turns))
+    return None if entry is None else _build(entry.template, turns, entry)
 
 
 def _has_media(turns: list[Message]) -> bool:
@@ -339,9 +339,9 @@ def _has_media(turns: list[Message]) -> bool:
     return False
 
 
-def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
+def _build_joined(entry: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
     """Build the plan from the segments of a conversation that `memory` has; None where it is built as a whole."""
-    frame, template = kept.frame, kept.template
+    frame, template = entry.frame, entry.template
     if frame is None or not frame.joins:
         return None
     flags = frame.plan.flags
@@ -349,12 +349,12 @@ def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory
     by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
     encode = partial(frame.encode_turns, flags=flags, names=template.names)
     fit_part = partial(fit, target=_target(template, flags))
-    joined = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
-    if joined is None or (frame.without_reasoning and joined.has_reasoning):
+    segments = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
+    if segments is None or (frame.without_reasoning and segments.has_reasoning):
         return None
-    for notes in (joined.notes, template.later_notes, frame.notes):
+    for notes in (segments.notes, template.later_notes, frame.notes):
         ledger.extend(notes)
-    content = b"%b[%b]%b" % (frame.before, joined.content, frame.after)
+    content = b"%b[%b]%b" % (frame.before, segments.content, frame.after)
     return _with_turns(frame.plan, content, ledger, turns)
 
 

@@ -57,17 +57,17 @@ _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
     """Return the options for a model, and notes on what was left out of them."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
-    offered: list[Any] = tools if type(tools) is list else []
-    if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offered):
+    offer: list[Any] = tools if type(tools) is list else []
+    if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offer):
         return options, []
     out = dict(options)
-    if any(_is_function(tool) for tool in offered):
-        out["tools"] = offered = [_plain_function(tool, model) if _is_function(tool) else tool for tool in offered]
+    if any(_is_function(tool) for tool in offer):
+        out["tools"] = offer = [_plain_function(tool, model) if _is_function(tool) else tool for tool in offer]
     if type(body) is ClientData and not body and body.protocol == model.protocol:
         del out["extra_body"]
-    foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offered)
+    foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offer)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
-    has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offered))
+    has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offer))
     notes: list[Note] = []
     inner_notes = _inner_notes(body, model) if type(body) is ClientData else []
     if not foreign and not foreign_tools and not has_search:
@@ -244,11 +244,11 @@ def _allow_functions(config: Any, options: dict[str, Any], protocol: str, notes:
             if not (tools := options.get("tools")):
                 return False
             # A web search is no function, and stays.
-            kept = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
-            options["tools"], options["tool_choice"] = kept, _MODES[mode]
+            offer = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
+            options["tools"], options["tool_choice"] = offer, _MODES[mode]
             from cnllm.protocols.client_tools import narrowed_note  # most calls need nothing of it
 
-            notes += narrowed_note("allowedFunctionNames", tools, kept)
+            notes += narrowed_note("allowedFunctionNames", tools, offer)
             notes += [_left_out("extra_body", f"{_CALLING}.{key}", protocol) for key in rest]
             return True
     return False
@@ -260,8 +260,8 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
     body = options.get("extra_body")
     data = body if type(body) is ClientData else ClientData()
     choice = options.get("tool_choice", data.get("tool_choice"))
-    offered = list(options.get("tools") or ())
-    searches = [tool for tool in offered if type(tool) is ClientData and tool.search is not None]
+    offer = list(options.get("tools") or ())
+    searches = [tool for tool in offer if type(tool) is ClientData and tool.search is not None]
     names = {name for tool in searches for name in (tool_type(tool), tool.get("name")) if name is not None}
     kind = choice.get("type") if isinstance(choice, Mapping) else None
     is_named = _choice_name(choice) in names or (isinstance(kind, str) and kind in names)
@@ -273,15 +273,15 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
         return
     own = model.flags.web_search  # that of the client's wire, where the model is asked over it
     search = None
-    for index, tool in enumerate(offered):
+    for index, tool in enumerate(offer):
         if tool not in searches or (tool.protocol == model.protocol and own is not None and is_search(tool, own)):
             continue
-        search = offered[index] = Tool(SEARCH, search=replace(tool.search, is_offer=True))
+        search = offer[index] = Tool(SEARCH, search=replace(tool.search, is_offer=True))
     if search is not None:
-        options["tools"] = offered
+        options["tools"] = offer
     if data.search is not None and not (data.protocol == model.protocol and _is_own_key(data, own)):
         search = Tool(SEARCH, search=data.search)
-        options["tools"] = [*offered, search]
+        options["tools"] = [*offer, search]
         rest = {key: value for key, value in data.items() if key not in _SEARCH_KEYS}
         options["extra_body"] = data = ClientData(data.protocol, rest)
     if search is not None and is_named:
@@ -299,11 +299,11 @@ def _is_own_key(data: ClientData, rules: WebSearchFlags | None) -> bool:
 
 def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> None:
     """Leave out the tools of another protocol, and a choice that needs one of them."""
-    kept: list[Any] = []
+    rest: list[Any] = []
     dropped: set[Any] = set()
     for index, tool in enumerate(options["tools"]):
         if type(tool) is not ClientData or tool.protocol == model.protocol:
-            kept.append(tool)
+            rest.append(tool)
             continue
         kind = tool_type(tool)
         dropped |= {kind, tool.get("name")} - {None}
@@ -311,13 +311,13 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))
     choice = options.get("tool_choice")
     name = _choice_name(choice)
-    if (name in dropped) if name is not None else (choice in ("required", "any") and not kept):
+    if (name in dropped) if name is not None else (choice in ("required", "any") and not rest):
         _refuse_choice(name or ", ".join(sorted(map(str, dropped))), model)
-    if not kept:
+    if not rest:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
     else:
-        options["tools"] = kept
+        options["tools"] = rest
 
 
 def _choice_name(choice: Any) -> str | None:

@@ -51,5 +51,5 @@ def join_halves(old: Reply, new: Reply) -> Reply:
     text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]
     usage = total_usage([old, new])
-    joined = replace(new, text=text, message=replace(new.message, parts=(Text(text), *parts)), usage=usage)
-    return with_costs(joined, [old.cost])
+    reply = replace(new, text=text, message=replace(new.message, parts=(Text(text), *parts)), usage=usage)
+    return with_costs(reply, [old.cost])

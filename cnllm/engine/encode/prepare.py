@@ -105,7 +105,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     request = _with_mode_defaults(request, arguments, ledger)
 
     # Tools and structured output.
-    offered = request.options.tools
+    offer = request.options.tools
     forced = request.options.choice in ("required", "named") and bool(request.tools)
     request, output = _structured_output(request, prompted, ledger)
     request = settle(request, (_wire_stream,), ledger)  # the answer may be a tool's arguments
@@ -141,7 +141,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
         model=request.model,
         flags=flags,
         stream=request.streams,
-        tools=offered if prompted is None else prompted.tools,
+        tools=offer if prompted is None else prompted.tools,
         callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
         renamed=renamed,
         strict_forms=request.strict_forms,
@@ -306,13 +306,13 @@ def _call_rules(
     They follow from the caller's own choice, before an endpoint's limits changed it. There are none where the caller's
     own body offers or chooses the tools.
     """
-    offered = request.tools if request.tools is caller_options.tools else [*caller_options.tools, *request.tools]
+    all_tools = request.tools if request.tools is caller_options.tools else [*caller_options.tools, *request.tools]
     own_body = not _TOOL_KEYS.isdisjoint(caller_options.extra_body)
-    if own_body or (caller_options.choice is None and not offered):
+    if own_body or (caller_options.choice is None and not all_tools):
         return None
     patch = request.flags.body.set if request.flags.body is not None else None
-    names = [tool.name for tool in offered if tool.definition is None]
-    has_builtin = len(names) < len(offered) or not _TOOL_KEYS.isdisjoint(patch or {})
+    names = [tool.name for tool in all_tools if tool.definition is None]
+    has_builtin = len(names) < len(all_tools) or not _TOOL_KEYS.isdisjoint(patch or {})
     return CallRules(
         names=frozenset(names) if names and not has_builtin else None,
         choice=caller_options.choice,

@@ -85,11 +85,11 @@ def join_segments(
     count, position = len(turns), 0
     last_user = last_user_index(turns) if by_user else -1
     has_reasoning = False
-    start, joined = (0, None) if by_user else memory.find_start(key, turns)
-    if joined is not None and _begins_segment(turns, start):
-        pieces, calls, has_reasoning, position = [joined.content], [*joined.calls], joined.has_reasoning, start
-        ledger.extend(joined.notes)
-        ledger.add_messages(joined.on_messages, joined.counts, 0)
+    start, prefix = (0, None) if by_user else memory.find_start(key, turns)
+    if prefix is not None and _begins_segment(turns, start):
+        pieces, calls, has_reasoning, position = [prefix.content], [*prefix.calls], prefix.has_reasoning, start
+        ledger.extend(prefix.notes)
+        ledger.add_messages(prefix.on_messages, prefix.counts, 0)
     while position < count:
         first = turns[position]
         place = (key, id(first), position <= last_user)

@@ -116,7 +116,7 @@ def resolve_tool_choice(
     flag = "tool_choice.allowed"
     by_default = ledger.defaults
     ledger = ledger.for_option("tool_choice")
-    named = tuple(tool for tool in options.tools if tool.name == options.tool_name)
+    selection = tuple(tool for tool in options.tools if tool.name == options.tool_name)
     auto: Literal["auto"] | None = "auto" if "auto" in allowed else None
     otherwise = (rules.otherwise if rules else None) or "auto"
     choice: Literal["auto", "required"] | None
@@ -134,9 +134,9 @@ def resolve_tool_choice(
             return options, options.tools
         return replace(options, reasoning="off"), options.tools
     elif options.choice == "named" and "required" in allowed:
-        choice, tools, did = "required", named, "required, with that tool alone"
+        choice, tools, did = "required", selection, "required, with that tool alone"
     elif options.choice == "named" and otherwise == "narrow":
-        choice, tools, did = auto, named, "auto, with that tool alone"
+        choice, tools, did = auto, selection, "auto, with that tool alone"
     else:
         choice, tools, did = auto, options.tools, "auto"
     if not ledger.may_change("tool-choice", flag, subject, did):

@@ -310,8 +310,8 @@ def _ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
 # ── names and ids of calls ────────────────────────────────────────────────────
 
 
-def _rename_calls(turns: Sequence[Turn], rules: Tools, offered: Collection[str], ledger: Ledger) -> list[Turn]:
-    """Return the turns with valid names and ids of calls. `offered` are names that the wire renames itself.
+def _rename_calls(turns: Sequence[Turn], rules: Tools, names: Collection[str], ledger: Ledger) -> list[Turn]:
+    """Return the turns with valid names and ids of calls. `names` are names that the wire renames itself.
 
     In the turns each one with calls is followed by a message for each result, in order. A new id depends on the old one
     and on the messages before it. So it is the same each time, and stays the same when the conversation goes on.
@@ -323,7 +323,7 @@ def _rename_calls(turns: Sequence[Turn], rules: Tools, offered: Collection[str],
         if message.role == "assistant":
             old = [p for p in message.parts if type(p) is ToolCall]
             if old:
-                new_calls = [_valid_call(c, unique, rules, offered, ledger, index, n) for n, c in enumerate(old)]
+                new_calls = [_valid_call(c, unique, rules, names, ledger, index, n) for n, c in enumerate(old)]
                 if any(new is not call for new, call in zip(new_calls, old, strict=True)):
                     calls = iter(new_calls)
                     parts = tuple(next(calls) if type(p) is ToolCall else p for p in message.parts)
@@ -342,14 +342,14 @@ def _valid_call(
     call: ToolCall,
     unique: UniqueIds,
     rules: Tools,
-    offered: Collection[str],
+    names: Collection[str],
     ledger: Ledger,
     index: int,
     order: int,
 ) -> ToolCall:
     """Return a call of the message at `index` with a valid name and a valid id of its own."""
     id = _valid_id(call.id, unique, ledger, index, order)
-    name = call.name if call.name in offered else _valid_name(call, rules, ledger, index)
+    name = call.name if call.name in names else _valid_name(call, rules, ledger, index)
     return call if id == call.id and name == call.name else replace(call, id=id, name=name)
 
 

@@ -71,8 +71,8 @@ def drop_unreadable(
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
-                sent = reader.read(part, index, takes_blocks=message.role not in SYSTEM_ROLES)
-                parts += sent if by_model else _name_media(sent, model)
+                forms = reader.read(part, index, takes_blocks=message.role not in SYSTEM_ROLES)
+                parts += forms if by_model else _name_media(forms, model)
             elif type(part) is ToolResult and (part.media or part.blocks):
                 parts.append(reader.read_result(part, index))
             else:
@@ -233,16 +233,16 @@ class _MediaForms:
 
     def read_result(self, result: ToolResult, index: int) -> ToolResult:
         """Return a result with the media and blocks that are sent as they are; the rest is in its text."""
-        sent: list[Part] = []
+        content: list[Part] = []
         has_lines = has_names = False
         is_own = result.seal is not None and result.seal.protocol == self._model.protocol
         for part in result_parts(result):
             new = [part] if isinstance(part, Text) else self._read_inside(part, index)
             has_lines = has_lines or (type(part) is not Text and Text in map(type, new))
-            named = _name_media(new, self._model, in_result=True) if self._result_media and not is_own else new
-            has_names = has_names or len(named) > len(new)
-            sent += named
-        new_result = with_content(result, sent)
+            parts = _name_media(new, self._model, in_result=True) if self._result_media and not is_own else new
+            has_names = has_names or len(parts) > len(new)
+            content += parts
+        new_result = with_content(result, content)
         if not (has_lines or has_names) and (new_result.media, new_result.blocks) == (result.media, result.blocks):
             return result
         for block in _sealed_content(result) if has_lines else ():  # it is written anew
@@ -252,9 +252,9 @@ class _MediaForms:
 
     def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
         """Return a part of a result as the parts that are sent."""
-        sent = self.read(part, index)
-        if type(part) is not Opaque or sent != [part] or (self._result_media and not self._is_foreign(part)):
-            return sent
+        parts = self.read(part, index)
+        if type(part) is not Opaque or parts != [part] or (self._result_media and not self._is_foreign(part)):
+            return parts
         kind = block_kind(part.data)
         self._ledger.note("block-foreign", "messages", f"messages[{index}] holds {kind} in a result", "a line instead")
         return [Text(unreadable_line(kind))]

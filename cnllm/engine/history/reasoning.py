@@ -69,11 +69,11 @@ def _note_lost_keys(seal: Seal, model: Model, ledger: Ledger) -> None:
     """
     if seal.protocol not in PROTOCOLS:
         return
-    returned, answered = _message_keys(seal.protocol)
+    returned, reply_keys = _message_keys(seal.protocol)
     is_client = not seal.provider and seal.protocol != model.protocol
     block = seal_data(seal).get("type")
     for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
-        if key in returned if is_client else key not in answered:
+        if key in returned if is_client else key not in reply_keys:
             ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
 
 

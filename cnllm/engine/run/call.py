@@ -215,12 +215,12 @@ class Call:
 
     def _check_stream(self, answer: Steps, grammars: corrections.Grammars) -> Steps:
         """Deliver calls whose input has to follow a grammar when they are judged."""
-        held = corrections.HeldEvents(grammars)
-        reply: Reply = yield from corrections.hold_events(answer, held)
-        if not held.events:
+        buffer = corrections.HeldEvents(grammars)
+        reply: Reply = yield from corrections.hold_events(answer, buffer)
+        if not buffer.events:
             return reply
         judged = yield from self._check_inputs(reply, grammars)
-        yield FinalEvents(held.after(reply, judged))
+        yield FinalEvents(buffer.after(reply, judged))
         return judged
 
     def _correct_stream(self, answer: Steps) -> Steps:

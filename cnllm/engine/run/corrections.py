@@ -235,10 +235,10 @@ def _result(call: ToolCall, problem: str | None) -> ToolResult:
 
 def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> Reply:
     """Return the first reply with the second one in the place of its wrong calls: both were paid for."""
-    kept = [call for call in first.tool_calls if call.id not in found]
-    known = {_content(call) for call in kept}
+    rest = [call for call in first.tool_calls if call.id not in found]
+    known = {_content(call) for call in rest}
     new = [call for call in second.tool_calls if _content(call) not in known]
-    ids = {call.id for call in (*kept, *new)}
+    ids = {call.id for call in (*rest, *new)}
     text = second.text
     parts: list[Part] = [part for part in first.message.parts if type(part) is not ToolCall or part.id in ids]
     for part in second.message.parts:
@@ -257,7 +257,7 @@ def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> R
         second,
         text=f"{first.text}{text}",
         reasoning=f"{first.reasoning}{second.reasoning}",
-        tool_calls=[*kept, *new],
+        tool_calls=[*rest, *new],
         incomplete=[*first.incomplete, *second.incomplete],
         message=replace(second.message, parts=tuple(parts)),
         notes=[*first.notes, *later],
@@ -265,7 +265,7 @@ def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> R
         cost=cost_total(both),
         timing=first.timing,
     )
-    if kept and not new:
+    if rest and not new:
         reply = replace(reply, finish=first.finish, raw_finish=first.raw_finish)
     return _add_notes(reply, notes)
 
@@ -344,8 +344,8 @@ class HeldEvents:
         return [event for event in self.events if not isinstance(event, content)]
 
 
-def hold_events(steps: Steps, held: HeldEvents) -> Steps:
-    """Carry out steps and return their reply. Events wait where `held` keeps them."""
+def hold_events(steps: Steps, buffer: HeldEvents) -> Steps:
+    """Carry out steps and return their reply. Events wait in `buffer` where it keeps them."""
     answer, is_holding = None, False
     while True:
         try:
@@ -354,11 +354,11 @@ def hold_events(steps: Steps, held: HeldEvents) -> Steps:
             reply: Reply = stop.value
             return reply
         except CnllmError:
-            yield FinalEvents(held.after_failure())
+            yield FinalEvents(buffer.after_failure())
             raise
         if isinstance(effect, list):
-            effect = type(effect)(held.feed(effect))
-            if held.events and not is_holding:
+            effect = type(effect)(buffer.feed(effect))
+            if buffer.events and not is_holding:
                 yield HoldContent()
-            is_holding = bool(held.events)
+            is_holding = bool(buffer.events)
         answer = yield effect

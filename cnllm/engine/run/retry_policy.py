@@ -79,16 +79,16 @@ def draw_order(weights: Sequence[float] | None, count: int, chance: Callable[[],
     """Return the numbers of the targets in the order in which they are tried; one of weight 0 only last."""
     if weights is None:
         return list(range(count))
-    left = [number for number in range(count) if weights[number] > 0]
+    pool = [number for number in range(count) if weights[number] > 0]
     order: list[int] = []
-    while left:
-        point = chance() * sum(weights[number] for number in left)
-        for number in left:
+    while pool:
+        point = chance() * sum(weights[number] for number in pool)
+        for number in pool:
             point -= weights[number]
             if point < 0:
                 break
         order.append(number)
-        left.remove(number)
+        pool.remove(number)
     return [*order, *(number for number in range(count) if weights[number] <= 0)]
 
 

@@ -231,9 +231,9 @@ class RoutedCall(Call):
 
     def _run(self, *, streams: bool) -> Steps:
         while True:
-            held = yield UseTarget(self._target.number, self.plan)
-            if held:
-                yield FinalEvents(held)
+            events = yield UseTarget(self._target.number, self.plan)
+            if events:
+                yield FinalEvents(events)
             self._closing = []
             self._texts = []
             try:
@@ -369,20 +369,20 @@ class RoutedCall(Call):
             self._partial = partial
             self._joined_errors = [error]
             failed, broken = self._target.model.name, self._call.plan
-            joined = None
+            reply = None
             if broken.prefill is not None:
-                joined = yield from self._prefill_reply(turn)
+                reply = yield from self._prefill_reply(turn)
             # A target may have delivered more text before it failed, too: the next one goes on from there.
-            while joined is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
-                held = yield UseTarget(self._target.number, self.plan)
-                if held:
-                    yield FinalEvents(held)
+            while reply is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
+                events = yield UseTarget(self._target.number, self.plan)
+                if events:
+                    yield FinalEvents(events)
                 if self.plan.prefill is not None:
-                    joined = yield from self._prefill_reply(turn)
+                    reply = yield from self._prefill_reply(turn)
                 else:
-                    joined = yield from self._follow(self._call.plan, Follower(self._partial.text))
-            if joined is not None:
-                return joined
+                    reply = yield from self._follow(self._call.plan, Follower(self._partial.text))
+            if reply is not None:
+                return reply
             self.plan = broken
             error.hint = f"{failed} broke off, and no other target could go on: {self._listing()}"
         error.reply = self._partial or partial
@@ -454,13 +454,13 @@ class RoutedCall(Call):
             "the stream was cut",
             f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both",
         )
-        joined = with_costs(texts.join(before, reply), self._other_costs(*self._joined_errors))
-        more = [*(n for n in joined.notes if n not in before.notes), note]
-        joined = replace(joined, notes=[*before.notes, *more])
+        whole = with_costs(texts.join(before, reply), self._other_costs(*self._joined_errors))
+        more = [*(n for n in whole.notes if n not in before.notes), note]
+        whole = replace(whole, notes=[*before.notes, *more])
         self._state.succeed(self._target.key)
-        closing = (event for event in final_events(joined) if not isinstance(event, _CONTENT))
+        closing = (event for event in final_events(whole) if not isinstance(event, _CONTENT))
         yield FinalEvents([NoteAdded(note), *rest, *calls, *closing])
-        return joined
+        return whole
 
 
 def _obstacle(error: CnllmError) -> str:

@@ -316,11 +316,11 @@ class KeyWorker:
                 repeated = self._stuck is not None
                 operation = self._stuck or self._operation(waiters)
                 self._stuck = operation
-                sent = self._loop.time()
+                start = self._loop.time()
                 grant = await self._book.update(self._digest, operation)
                 self._stuck = None
-                self._renewed = sent
-                self._apply(operation, grant, sent, [] if repeated else waiters)
+                self._renewed = start
+                self._apply(operation, grant, start, [] if repeated else waiters)
                 if not self._waiters:
                     break
         except CnllmError:
@@ -336,7 +336,7 @@ class KeyWorker:
 
     def _operation(self, waiters: list[_Waiter]) -> Operation:
         """Return the next operation: all reports, all that is left of the lease, and all that is needed."""
-        report, balance, drawn, record, now = self._report, self._balance, self._drawn, self.record, self._loop.time()
+        report, balance, draws, record, now = self._report, self._balance, self._drawn, self.record, self._loop.time()
         if not (self._epoch.open or report.closed or self._holds) and now - self._renewed >= self._lease:
             self._epoch = _Epoch()  # the lease has expired, and held nothing
         for currency, units in balance.money.items():
@@ -348,24 +348,24 @@ class KeyWorker:
             report.token_counts += [balance.slot, -balance.tokens]
         money: dict[str, tuple[int, int]] = {}
         if record.budgets:
-            needs = {currency: 0 for currency in drawn if currency in record.budgets}
+            needs = {currency: 0 for currency in draws if currency in record.budgets}
             for waiter in waiters:
                 if waiter.worst is not None and waiter.worst.currency in record.budgets:
                     needs[waiter.worst.currency] = needs.get(waiter.worst.currency, 0) + (waiter.worst.cost or 0)
-            money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
+            money = {currency: (need, draws.get(currency, 0)) for currency, need in needs.items()}
         heads = sum(waiter.worst is None for waiter in waiters)
         if record.concurrency is not None:
-            money[FLIGHTS] = (heads, drawn.get(FLIGHTS, 0))
+            money[FLIGHTS] = (heads, draws.get(FLIGHTS, 0))
         self._epoch.number += 1
         report.worker, report.number = self._epoch.worker, self._epoch.number
         report.lease = int(self._lease * 1_000_000)
-        report.requests = (heads, drawn.get("requests a minute", 0))
-        report.tokens = (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0))
+        report.requests = (heads, draws.get("requests a minute", 0))
+        report.tokens = (sum(waiter.tokens for waiter in waiters), draws.get("tokens", 0))
         report.money = money
         self._report, self._balance, self._drawn = Operation(), _Balance(), {}
         return report
 
-    def _apply(self, operation: Operation, grant: Grant, sent: float, waiters: list[_Waiter]) -> None:
+    def _apply(self, operation: Operation, grant: Grant, start: float, waiters: list[_Waiter]) -> None:
         """Take what was granted, and let those pass that it suffices for."""
         if grant.state == "lost":
             self._begin_anew(operation)
@@ -380,7 +380,7 @@ class KeyWorker:
             grant.tokens,
             {currency: units for currency, units, _ in grant.money},
             window.slot_of(grant.now),
-            sent + window.LEASE_SECONDS,
+            start + window.LEASE_SECONDS,
         )
         now = min(self._loop.time(), self._balance.until - 0.001)  # those that waited may pass, however late it is
         for waiter in waiters:
@@ -418,9 +418,9 @@ class KeyWorker:
             seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
             return self._close(refusal.too_many_requests(record, seconds), seconds)
         if record.tpm is not None and balance.tokens < waiter.tokens:
-            used = list(grant.token_window)
-            window.add(used, window.slot_of(grant.now), -balance.tokens)
-            seconds = window.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
+            counts = list(grant.token_window)
+            window.add(counts, window.slot_of(grant.now), -balance.tokens)
+            seconds = window.seconds_until(counts, waiter.tokens, record.tpm, grant.now) or 0.0
             refused = refusal.too_many_tokens(record, seconds)
             if balance.tokens < 1:
                 self._is_full = True
@@ -428,7 +428,7 @@ class KeyWorker:
             return refused
         if worst is None or worst.currency is None:  # the limits were changed meanwhile
             return refusal.unavailable()
-        unspent = next((left for currency, _, left in grant.money if currency == worst.currency), 0)
+        unspent = next((rest for currency, _, rest in grant.money if currency == worst.currency), 0)
         if unspent < (worst.cost or 0):
             return refusal.budget_spent(record, worst, unspent, grant.wall)
         return refusal.budget_held(record, worst)

@@ -30,7 +30,7 @@ class Reservations(list[Reservation]):
     @property
     def soft_budgets(self) -> list[SoftBudget]:
         """Return the soft budgets that are spent."""
-        return [made.soft_budget for made in self if made.soft_budget is not None]
+        return [entry.soft_budget for entry in self if entry.soft_budget is not None]
 
     def settle(self, cost: int | None, tokens: int | None) -> None:
         """Replace every reservation by the real cost and tokens."""
@@ -78,7 +78,7 @@ class Limiter:
 
     async def _search(self, digest: str) -> Rights | None:
         """Look a key up."""
-        asked = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         rights = await self._book.find(digest)
         if rights is None or rights.key.revoked is not None or rights.key.is_expired(rights.wall):
             self._records.pop(digest, None)
@@ -87,7 +87,7 @@ class Limiter:
             raise Refused(refusal.expired(rights.key))
         if rights.key.team is not None and rights.team is None:
             raise CnllmError(f"the store has no team {rights.key.team}")
-        self._records[digest] = (asked, rights)
+        self._records[digest] = (start, rights)
         return rights
 
     async def admit(self, digest: str, rights: Rights) -> list[Flight]:
@@ -115,15 +115,15 @@ class Limiter:
 
         `tokens` is its estimated length as it counts for the key, `team_tokens` as it counts for the team.
         """
-        made = Reservations()
+        reservations = Reservations()
         try:
             for (name, record), count in zip(_holders(digest, rights), (tokens, team_tokens), strict=False):
-                made.append(await self._worker(name, record).reserve(worst, count))
+                reservations.append(await self._worker(name, record).reserve(worst, count))
         except BaseException as error:
-            made.release()
+            reservations.release()
             self._forget(digest, error)
             raise
-        return made
+        return reservations
 
     def _forget(self, digest: str, error: BaseException) -> None:
         """Forget a record where its key or team is known to be revoked: a new team may soon have the name."""

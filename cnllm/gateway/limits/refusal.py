@@ -84,13 +84,13 @@ def too_large(record: KeyRecord, tokens: int) -> Refusal:
 
 def budget_spent(record: KeyRecord, worst: WorstCase, unspent: int, wall: float) -> Refusal:
     """Return the refusal of a request that may cost more than is left, at a time since 1970."""
-    left = format_units(max(0, unspent))
+    amount = format_units(max(0, unspent))
     period, seconds, until = record.periods.get(worst.currency or ""), float(_BUDGET_SECONDS), ""
     if period is not None:
         end = period_bounds(period, record.time_zone, wall)[1]
         seconds, until = max(1.0, end - wall), f" until {_time(end, record)}"
     message = (
-        f"the budget of the {_name(record)} has {left} {worst.currency} left{until}, and this request may cost "
+        f"the budget of the {_name(record)} has {amount} {worst.currency} left{until}, and this request may cost "
         f"{format_units(worst.cost or 0)}: lower its limit of output tokens, or ask for a higher budget"
     )
     return Refusal("budget", "insufficient_quota", message, seconds, final=True)

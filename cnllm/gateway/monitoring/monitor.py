@@ -113,15 +113,15 @@ class RequestMonitor:
             return None
         return partial(self._keep, monitor.recent, fields(entry), secrets)
 
-    def _keep(self, recent: Recent, shown: dict[str, Any], secrets: Iterable[str]) -> None:
+    def _keep(self, recent: Recent, fields: dict[str, Any], secrets: Iterable[str]) -> None:
         """Keep the request for `/ui`, without secrets."""
         plan, reply = self._plan, self._reply
         body = plan.body if plan is not None else None
         content = reply.message.to_dict() if reply is not None else None
         address = None if plan is None else f"{plan.method} {plan.url}"
-        if not shown.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
-            shown["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
-        record = record_of(shown, self.sent, to_builtins(body), address, content, secrets)
+        if not fields.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
+            fields["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
+        record = record_of(fields, self.sent, to_builtins(body), address, content, secrets)
         recent.add(self._entry.id, record)
 
 
@@ -152,12 +152,12 @@ def last_round(messages: Sequence[Message]) -> Round:
         results += [part for part in message.parts if type(part) is ToolResult]
     if not calls and not results:
         return Round()
-    answered = {result.id for result in results}
+    result_ids = {result.id for result in results}
     return Round(
         len(results),
         sum(result.error for result in results),
-        len(calls - answered),
-        len(answered - calls),
+        len(calls - result_ids),
+        len(result_ids - calls),
     )
 
 

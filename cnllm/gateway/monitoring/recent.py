@@ -84,14 +84,14 @@ class Recent:
 
 
 def record_of(
-    entry: Mapping[str, Any], sent: Any, upstream: Any, address: str | None, reply: Any, secrets: Iterable[str]
+    entry: Mapping[str, Any], body: Any, upstream: Any, address: str | None, reply: Any, secrets: Iterable[str]
 ) -> dict[str, Any]:
     """Return a record: the line of the log, both bodies and the reply, without secrets."""
     needles = tuple(secrets)
     name = {"key": hide_secrets(entry["key"], needles)} if "key" in entry else {}  # of a key, and no key
     return {
         "entry": hide_secrets(entry, needles) | name,
-        "sent": _shorten_body(hide_secrets(sent, needles)),
+        "sent": _shorten_body(hide_secrets(body, needles)),
         "upstream": _shorten_body(hide_secrets(upstream, needles)),
         "address": None if address is None else redact_url(address, needles),
         "reply": _shorten_body(hide_secrets(reply, needles)),

@@ -28,7 +28,7 @@ class Scrape(Struct):
             value
             for have, value in self.samples.get(name, ())
             if (model is None or have.get("model") == model)
-            and all(have.get(label) == wanted for label, wanted in labels.items())
+            and all(have.get(label) == text for label, text in labels.items())
         )
 
     def quantile(self, name: str, model: str | None, share: float) -> float | None:

@@ -240,8 +240,8 @@ def _carry_out(store: StateStore, calls: list[StoreCall], outcomes: dict[int, Ou
     turns = [number for number, call in enumerate(calls) if call.method == "keep_turn" and number not in outcomes]
     if turns:
         arguments = [calls[number].arguments for number in turns]
-        kept, failure = _outcome(StoreCall("keep_turns", (arguments,)), store)
-        results = iter(kept or ())
+        values, failure = _outcome(StoreCall("keep_turns", (arguments,)), store)
+        results = iter(values or ())
         outcomes.update((number, (next(results, None), failure)) for number in turns)
     for number, call in enumerate(calls):
         if number not in outcomes:

@@ -264,7 +264,7 @@ class StateStore(ABC):
         for identity, turn, call_ids, prefix in turns:
             owner, blob = identity_hash(identity), encode_turn(turn)
             items.append(Item(owner, digest_of(blob), blob, turn_keys(owner, call_ids, prefix)))
-        return [self._failed if kept is None else kept for kept in self._keep(items)]
+        return [self._failed if is_kept is None else is_kept for is_kept in self._keep(items)]
 
     @property
     def _failed(self) -> StoreFailure:
@@ -296,8 +296,8 @@ class StateStore(ABC):
         `items` are those of its output, by their ids, which `output_items` finds.
         """
         owner = identity_hash(identity)
-        kept = [Item(owner, _RESPONSE, item, [item_key(owner, item_id)]) for item_id, item in (items or {}).items()]
-        is_kept = self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *kept])[0]
+        entries = [Item(owner, _RESPONSE, item, [item_key(owner, item_id)]) for item_id, item in (items or {}).items()]
+        is_kept = self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *entries])[0]
         return self._failed if is_kept is None else is_kept
 
     def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:

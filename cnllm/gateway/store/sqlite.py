@@ -131,8 +131,8 @@ class SqliteStore(StateStore):
 
     def _keep(self, items: Sequence[Item]) -> Sequence[bool | None]:
         """Keep items in one transaction. Return for each whether it is kept; None for a failure."""
-        kept = self._run(lambda file: self._keep_all(file, items))
-        return [None] * len(items) if kept is None else kept
+        outcomes = self._run(lambda file: self._keep_all(file, items))
+        return [None] * len(items) if outcomes is None else outcomes
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         """Return key, digest and content of the items under these keys; None for a failure."""
@@ -306,15 +306,15 @@ class SqliteStore(StateStore):
     def _keep_all(self, file: DatabaseFile, items: Sequence[Item]) -> list[bool]:
         """Keep items in one transaction. Return for each whether it is kept."""
         now = self._clock()
-        kept: list[bool] = []
+        outcomes: list[bool] = []
         with file.writing() as connection:
             for item in items:
                 fits = item_size(item.blob, len(item.keys)) <= self._bounds.identity_bytes
-                kept.append(fits and self._keep_item(connection, item, now))
+                outcomes.append(fits and self._keep_item(connection, item, now))
             for owner in dict.fromkeys(item.owner for item in items):
                 self._evict(connection, owner)
             self._drop_old(connection, _OLD * len(items), now)
-        return kept
+        return outcomes
 
     def _keep_item(self, connection: sqlite3.Connection, item: Item, now: float) -> bool:
         """Keep an item. Return False where all of its keys are ambiguous."""
@@ -344,15 +344,15 @@ class SqliteStore(StateStore):
             (b"", bounds.count, bounds.bytes),
         ):
             query = "SELECT items, bytes FROM usage WHERE identity = ?"
-            items, used = connection.execute(query, (identity,)).fetchone() or (0, 0)
-            if items <= count and used <= size:
+            items, total = connection.execute(query, (identity,)).fetchone() or (0, 0)
+            if items <= count and total <= size:
                 continue
             where, values = ("identity = ?", (identity,)) if identity else ("TRUE", ())
             newest = None
             for id_, item_bytes in connection.execute(f"SELECT id, size FROM items WHERE {where} ORDER BY id", values):
-                if items <= count and used <= size:
+                if items <= count and total <= size:
                     break
-                items, used, newest = items - 1, used - item_bytes, id_
+                items, total, newest = items - 1, total - item_bytes, id_
             connection.execute(f"DELETE FROM items WHERE {where} AND id <= ?", (*values, newest))
 
     def _drop_old(self, connection: sqlite3.Connection, most: int, now: float) -> None:

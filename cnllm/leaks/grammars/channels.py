@@ -116,8 +116,8 @@ def _arguments(
             raise NotACall("an argument has no key")
         key, kind = attributes["key"], attributes.get("type")
         if kind not in (None, "string") and (found := _json_value(text, head.end(), tags.argument_end)) is not None:
-            given, position = found
-            out.append((key, given))
+            argument, position = found
+            out.append((key, argument))
             continue
         end, position, is_balanced = value_end(
             text, head.end(), tags.values, tags.value_end, is_parameter, is_balanced=is_balanced

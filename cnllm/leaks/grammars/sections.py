@@ -233,12 +233,12 @@ def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     begin, separator, _ = _markers(words)
     text = body[:ENOUGH].lstrip()
     opening = begin.find(opener)
-    named = "" if opening is None else opener[opening[1] :].strip()  # the opener may hold the beginning of the name
-    if opening is None or (named and not is_plausible_name(named)):
+    head = "" if opening is None else opener[opening[1] :].strip()  # the opener may hold the beginning of the name
+    if opening is None or (head and not is_plausible_name(head)):
         if _marker_end(begin, text, 0) is not None:
             return True
         return None if len(body) < ENOUGH and begin.pending_length(text) == len(text) else False
-    text = named + text
+    text = head + text
     separator_match = separator.find(text)
     if separator_match is not None:
         return _HEAD.match(text[: separator_match[0]]) is not None

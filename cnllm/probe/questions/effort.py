@@ -50,27 +50,27 @@ def effort(context: ProbeContext) -> Steps:
                 continue
             spelt = _tokens(nonsense.message)
             words = {level: spelt.get(word.casefold(), word) for level, word in _words(context, at).items()}
-            named = [level for level, word in words.items() if word.casefold() in spelt]
-            if len(named) < 2:
-                named = []
+            levels = [level for level, word in words.items() if word.casefold() in spelt]
+            if len(levels) < 2:
+                levels = []
                 for level, word in words.items():
                     answer = yield _at_level(context, at, word)
                     if answer.passed:
-                        named.append(level)
-            elif not _is_ordered(named, [*spelt], words):
-                named = yield from _with_length(context, at, {level: words[level] for level in named})
+                        levels.append(level)
+            elif not _is_ordered(levels, [*spelt], words):
+                levels = yield from _with_length(context, at, {level: words[level] for level in levels})
             else:
-                answer = yield _at_level(context, at, words[named[-1]])
+                answer = yield _at_level(context, at, words[levels[-1]])
                 if not answer.passed:
-                    named = []
-            if not named:  # every level is refused: so is the parameter
+                    levels = []
+            if not levels:  # every level is refused: so is the parameter
                 refused = refused or (
                     [] if "." in at else [Finding(f"params.{at}", False, "refused", nonsense.message, by=at)]
                 )
                 continue
             found = [Finding("reasoning.effort.at", at, "works", nonsense.message)]
             return found + [
-                Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in named
+                Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in levels
             ]
         if nonsense.passed:
             low = yield _at_level(context, at, _words(context, at)["low"])

@@ -39,10 +39,10 @@ def kinds(context: ProbeContext) -> Steps:
     Proof: its tokens are counted, or the endpoint takes it and refuses other kinds by name.
     """
     control = yield context.ask([Message("user", _TEXT)], why="text alone", control=True)
-    taken: list[str] = []
+    passes: list[str] = []
     counted: list[str] = []
     quotes: list[str] = []
-    asked: list[str] = []
+    tries: list[str] = []
     for kind, media in _MEDIA.items():
         if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
             continue
@@ -50,7 +50,7 @@ def kinds(context: ProbeContext) -> Steps:
         if not _has_part(context, ask, kind):
             continue
         answer = yield ask
-        asked.append(kind)
+        tries.append(kind)
         if answer.refused:
             if _FORM.search(answer.message):
                 return []
@@ -59,14 +59,14 @@ def kinds(context: ProbeContext) -> Steps:
             continue
         if not answer.passed:
             return []
-        taken.append(kind)
+        passes.append(kind)
         if reads_more(answer, control, _LEAST):
             counted.append(kind)
-    if not asked or (not quotes and counted != taken):
+    if not tries or (not quotes and counted != passes):
         return []  # everything passes, and nothing shows that it is read
-    if taken and len(asked) < len(_MEDIA):
+    if passes and len(tries) < len(_MEDIA):
         return []  # the wire has no part for the other kinds, which the model may read as well
-    return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")]
+    return [Finding("input", ["text", *passes], "works", quotes[0] if quotes else "")]
 
 
 def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:

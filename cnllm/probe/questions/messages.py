@@ -136,14 +136,14 @@ def fields(context: ProbeContext) -> Steps:
     nonsense = yield _with_last(context, context.ask(history, why="a key that does not exist"), {"zq_extra": True}, 1)
     if not nonsense.refused:
         return []
-    taken: list[str] = []
+    keys: list[str] = []
     for key in (k for k in context.candidates.message_keys if k != "name"):
         settled = hint is not None and key not in hint
         ask = context.ask(history, why=f"the key {key} of a message", control=settled or context.run == 1)
         answer = yield _with_last(context, ask, {key: _VALUES.get(key, True)}, 1)
         if answer.passed:
-            taken.append(key)
-    return [Finding("messages.fields", taken, "works", nonsense.message)] if taken else []
+            keys.append(key)
+    return [Finding("messages.fields", keys, "works", nonsense.message)] if keys else []
 
 
 @question("the beginning of a reply", "messages.prefill.set", requests=4, applies=lambda c: c.is_flat)

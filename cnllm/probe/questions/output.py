@@ -179,5 +179,5 @@ def window(context: ProbeContext) -> Steps:
     )
     if not answer.refused:
         return []
-    said = [n for n in numbers(answer.message) if isinstance(n, int) and _LEAST <= n < _MOST and n < count]
-    return [Finding("limits.context", said[0], "refused", answer.message)] if len(said) == 1 else []
+    figures = [n for n in numbers(answer.message) if isinstance(n, int) and _LEAST <= n < _MOST and n < count]
+    return [Finding("limits.context", figures[0], "refused", answer.message)] if len(figures) == 1 else []

@@ -136,8 +136,8 @@ def switch_off(context: ProbeContext) -> Steps:
     if found is not None:
         patch = found[0]
         return [Finding("reasoning.mode", "toggle", "works", by=patch), Finding("reasoning.off.set", patch, "works")]
-    said = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _ALWAYS)), None)
-    return [] if said is None else [Finding("reasoning.mode", "always", "refused", said[1].message, by=said[0])]
+    proof = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _ALWAYS)), None)
+    return [] if proof is None else [Finding("reasoning.mode", "always", "refused", proof[1].message, by=proof[0])]
 
 
 @question(
@@ -168,12 +168,12 @@ def switch_on(context: ProbeContext) -> Steps:
         own = yield from _with_own_keys(context)
         default = [Finding("reasoning.default", "off", "works")] if own is None or own.refused else []
         return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
-    said = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _NOT)), None)
-    if said is None:
+    proof = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _NOT)), None)
+    if proof is None:
         own = yield from _with_own_keys(context)
         first = next(iter(_candidates(context, context.candidates.on)), None)
-        said = (first, own) if own is not None and own.refused and first is not None else None
-    return [] if said is None else [Finding("reasoning.mode", "never", "refused", said[1].message, by=said[0])]
+        proof = (first, own) if own is not None and own.refused and first is not None else None
+    return [] if proof is None else [Finding("reasoning.mode", "never", "refused", proof[1].message, by=proof[0])]
 
 
 Switched = tuple[dict[str, Any], ProbeAnswer]
@@ -204,10 +204,10 @@ def _search(
             if answer.passed and not works(answer):
                 return None
             if not answer.passed:
-                named = [p for p in group if _is_about(answer, p)]
-                rest = [p for p in group if p not in named]
-                found = (yield from within(rest)) if named and rest else None
-                return found or (yield from one_by_one(named or group, answer))
+                hits = [p for p in group if _is_about(answer, p)]
+                rest = [p for p in group if p not in hits]
+                found = (yield from within(rest)) if hits and rest else None
+                return found or (yield from one_by_one(hits or group, answer))
         half = len(group) // 2
         found = yield from within(group[:half])
         return found or (yield from within(group[half:], is_known=True))

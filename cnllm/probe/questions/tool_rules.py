@@ -169,45 +169,45 @@ def keywords(context: ProbeContext) -> Steps:
     hint: list[str] | None = context.hint("tools.schema_drop")
     usual = _usual(context, "schema_drop", _KEYWORDS)
     refused: list[str] = []
-    left, held = list(_KEYWORDS), list[str]()
-    taken = False
+    queue, reserve = list(_KEYWORDS), list[str]()
+    has_passed = False
     quote = ""
 
     def ask(keywords: list[str], why: str = "") -> Ask:
         return _with_schema(context, _with_keywords(keywords), why or f"a schema with {', '.join(keywords)[:60]}")
 
     if hint is not None and hint != usual:  # once more what decided it
-        others = [keyword for keyword in left if keyword not in hint]
+        others = [keyword for keyword in queue if keyword not in hint]
         again = yield ask(list(hint), "a schema with the keywords that were refused")
         rest = yield ask(others, "a schema with the keywords that were taken")
         return [Finding("tools.schema_drop", hint, "refused", again.message)] if again.refused and rest.passed else []
-    while left:
-        answer = yield ask(left, "a schema with many keywords")
+    while queue:
+        answer = yield ask(queue, "a schema with many keywords")
         if not answer.refused:
-            if held and not refused:
+            if reserve and not refused:
                 return [Finding("tools.schema_drop", usual, "refused", quote)]  # the next run asks for each
-            taken = True
-            left, held = held, []
+            has_passed = True
+            queue, reserve = reserve, []
             continue
         quote = quote or answer.message
-        named = [keyword for keyword in left if _is_named(keyword, answer.message)]
-        if context.run == 1 and not held and not refused and named and set(named) <= set(usual):
-            left, held = [keyword for keyword in left if keyword not in usual], usual
+        hits = [keyword for keyword in queue if _is_named(keyword, answer.message)]
+        if context.run == 1 and not reserve and not refused and hits and set(hits) <= set(usual):
+            queue, reserve = [keyword for keyword in queue if keyword not in usual], usual
             continue  # the keywords that the wire is known to refuse come last
-        suspects = left
-        while not named and len(suspects) > 1:
+        suspects = queue
+        while not hits and len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
             answer = yield ask(half)
             suspects = half if answer.refused else suspects[len(half) :]
-        if not named:
+        if not hits:
             alone = yield ask(suspects)
             if not alone.refused:
                 return []  # it refuses their number, or what nobody knows
-            named = suspects
-        refused += named
-        left = [keyword for keyword in left if keyword not in named]
+            hits = suspects
+        refused += hits
+        queue = [keyword for keyword in queue if keyword not in hits]
     in_order = [keyword for keyword in _KEYWORDS if keyword in refused]
-    return [Finding("tools.schema_drop", in_order, "refused", quote)] if refused and taken else []
+    return [Finding("tools.schema_drop", in_order, "refused", quote)] if refused and has_passed else []
 
 
 def _is_named(keyword: str, words: str) -> bool:
@@ -351,8 +351,8 @@ def result_media(context: ProbeContext) -> Steps:
     builder = yield from earlier(context)
     if builder is None or PIXEL not in str((ask := builder.ask("a result with a picture", media=media)).body):
         return []
-    shown = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
-    picture = yield context.ask([shown], why="a picture of the user's", control=True)
+    turn = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
+    picture = yield context.ask([turn], why="a picture of the user's", control=True)
     control = yield builder.ask("an earlier call", control=True)
     if not picture.passed or not control.passed:
         return []  # the model reads no pictures at all

@@ -374,8 +374,8 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
     places = [paths.at for paths in (flags.usage, flags.error, flags.citations) if paths is not None]
     paths = [path.split(".") for at in places for path in at or ()]
     inner = [keys for keys in paths if keys[:2] == ["choices", "0"] and len(keys) > 2]
-    named = {keys[0] for keys in paths if keys not in inner}
-    plain = frozenset() if "" in named else _ANSWER_KEYS - named  # "." is the whole chunk
+    heads = {keys[0] for keys in paths if keys not in inner}
+    plain = frozenset() if "" in heads else _ANSWER_KEYS - heads  # "." is the whole chunk
     return plain, frozenset(keys[2] for keys in inner)
 
 

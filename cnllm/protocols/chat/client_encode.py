@@ -30,8 +30,8 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     if request.tools:
         body["tools"] = _tools(request.tools, flags, request.names)
         if request.choice is not None:
-            named = {"type": "function", "function": {"name": request.tool_name}}
-            body["tool_choice"] = named if request.choice == "named" else request.choice
+            target = {"type": "function", "function": {"name": request.tool_name}}
+            body["tool_choice"] = target if request.choice == "named" else request.choice
     if request.method == "json_schema" and request.schema is not None:
         schema_form = {"name": request.schema_name, **request.schema_keys, "schema": request.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema_form}

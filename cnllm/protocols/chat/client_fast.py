@@ -220,9 +220,9 @@ def _chunk_decoder(
             except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no choice, several, or no UTF-8
                 return None
             if data.service_tier != tier or data.system_fingerprint != fingerprint:
-                said = data.service_tier or tier, data.system_fingerprint or fingerprint
-                if said != (tier, fingerprint):
-                    tier, fingerprint = said
+                pair = data.service_tier or tier, data.system_fingerprint or fingerprint
+                if pair != (tier, fingerprint):
+                    tier, fingerprint = pair
                     return None
             delta_data = choice.delta
             if delta_data is None:

@@ -89,7 +89,7 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
     if paths is None:
         return None
     fields = (flags.reasoning.fields if flags.reasoning else None) or ()
-    said = (*_SAID, *fields, *paths.thoughts)
+    keys = (*_SAID, *fields, *paths.thoughts)
 
     def read(data: dict[str, Any], whole: bool) -> dict[str, Any]:
         """Translate a chunk, or with `whole` a body. Nothing in it is changed."""
@@ -98,20 +98,20 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
             return {**data, "choices": [_choice(choice, data, paths, whole=whole) for choice in found]}
         choice = _choice(found, data, paths, whole=whole)
         body = {key: value for key, value in data.items() if key != "choices"}
-        return {**body, "choices": [choice]} if type(choice) is dict and _is_answer(choice, said) else body
+        return {**body, "choices": [choice]} if type(choice) is dict and _is_answer(choice, keys) else body
 
     return read
 
 
-def _is_answer(choice: dict[str, Any], said: tuple[str, ...]) -> bool:
+def _is_answer(choice: dict[str, Any], keys: tuple[str, ...]) -> bool:
     """Whether an object that may be the only choice says anything: a chunk of usage or an error is an object, too.
 
-    `said` are the keys of messages that hold something of an answer.
+    `keys` are the keys of messages that hold something of an answer.
     """
     if choice.get("finish_reason") is not None:
         return True
     messages = [choice[key] for key in ("delta", "message") if key in choice]
-    return any(message.get(key) is not None for message in messages for key in said)
+    return any(message.get(key) is not None for message in messages for key in keys)
 
 
 def _choice(choice: Any, body: dict[str, Any], paths: _Paths, *, whole: bool) -> Any:

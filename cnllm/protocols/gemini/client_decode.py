@@ -293,19 +293,19 @@ def _citations(metadata: Any, merged: Any) -> Iterator[Piece]:
     if type(chunks) is not list:
         return
     supports = metadata.get("groundingSupports")
-    used: set[int] = set()
+    places: set[int] = set()
     for support in supports if type(supports) is list else ():
         if type(support) is not dict or type(segment := support.get("segment")) is not dict:
             continue
         indexes = support.get("groundingChunkIndices")
         for index in indexes if type(indexes) is list else ():
             if type(index) is int and 0 <= index < len(chunks) and type(chunks[index]) is dict:
-                used.add(index)
+                places.add(index)
                 quote = segment["text"] if type(segment.get("text")) is str else ""
                 start, end = segment.get("startIndex") or 0, segment.get("endIndex")
                 yield CitationPiece(chunks[index], *_page(chunks[index]), start, end, quote=quote)
     for index, chunk in enumerate(chunks if "groundingChunks" in metadata else ()):
-        if index not in used and type(chunk) is dict:
+        if index not in places and type(chunk) is dict:
             yield CitationPiece(chunk, *_page(chunk))
 
 

@@ -361,19 +361,19 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
     config = _camel(data)
     calling = _camel(config.get("functionCallingConfig"))
     mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
-    used: set[str] = set()
+    keys: set[str] = set()
     if mode == "ANY" and isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
         options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
-        used = {"mode", "allowedFunctionNames"}
+        keys = {"mode", "allowedFunctionNames"}
     elif mode == "VALIDATED" and not names:
         functions = _functions(options)
         for function in functions:
             function["strict"] = True
-        used = {"mode"} if functions else set()
+        keys = {"mode"} if functions else set()
     elif isinstance(mode, str) and mode in _CHOICES and not names and (mode != "ANY" or _functions(options)):
         options["tool_choice"] = _CHOICES[mode]
-        used = {"mode"}
-    if rest := {k: v for k, v in calling.items() if k not in used}:
+        keys = {"mode"}
+    if rest := {k: v for k, v in calling.items() if k not in keys}:
         config["functionCallingConfig"] = rest
     else:
         config.pop("functionCallingConfig", None)
@@ -419,20 +419,20 @@ def _thinking(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
     includes_thoughts = config.get("includeThoughts")
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     level = level.lower() if isinstance(level, str) else level
-    used = {"includeThoughts"}
+    keys = {"includeThoughts"}
     reasoning: Any = None
     if type(budget) is int:
         reasoning = "off" if budget == 0 else budget if budget > 0 else "on"
-        used.add("thinkingBudget")
+        keys.add("thinkingBudget")
     elif level in LEVELS:  # another word stays in the body
         reasoning = level
-        used.add("thinkingLevel")
+        keys.add("thinkingLevel")
     elif includes_thoughts is True:
         reasoning = "on"
     if reasoning is None:
         return config
     options["reasoning"] = reasoning
-    rest = {key: value for key, value in config.items() if key not in used}
+    rest = {key: value for key, value in config.items() if key not in keys}
     if reasoning != "off" and includes_thoughts is not True:
         rest["includeThoughts"] = False  # on this wire thinking does not include showing the thoughts
     return rest

@@ -45,8 +45,8 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     if request.tools:
         body["tools"] = [_tool(tool, flags, request.names) for tool in request.tools]
         if request.choice is not None:
-            named = {"type": "custom" if request.tool_name in custom else "function", "name": request.tool_name}
-            body["tool_choice"] = named if request.choice == "named" else request.choice
+            target = {"type": "custom" if request.tool_name in custom else "function", "name": request.tool_name}
+            body["tool_choice"] = target if request.choice == "named" else request.choice
     if request.method == "json_schema" and request.schema is not None:
         head = {"type": "json_schema", "name": request.schema_name, **request.schema_keys}
         body["text"] = {"format": {**head, "schema": request.schema}}

@@ -100,7 +100,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     own = frozenset(own_files)
     listed = {entry.provider for one in lists for entry in one.models}
     status: dict[str, tuple[bool, int]] = {}
-    kept, gone = Counter[str](), dict[str, list[Change]]()
+    counts, gone = Counter[str](), dict[str, list[Change]]()
     found += _find_moves(registry, lists)
     for name in names:
         model = registry.resolve(name)
@@ -114,11 +114,11 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
             judged = _weigh_changes(model, list(_apply_corrections(_differences(model, entries), own, corrects)), days)
             status[name] = _age_of(model)
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
-            kept[model.provider] += 1
+            counts[model.provider] += 1
         elif model.provider in listed and (change := _missing_model(model, days)) is not None:
             gone.setdefault(model.provider, []).append(change)
     # a list that lacks most of a provider's models does not follow that provider
-    missing = [change for provider, changes in gone.items() if kept[provider] > len(changes) for change in changes]
+    missing = [change for provider, changes in gone.items() if counts[provider] > len(changes) for change in changes]
     new = [
         Change(name, "", "new", "automatic", None, table, names_of_lists, "")
         for name, (table, names_of_lists) in new_models(registry, names, lists).items()

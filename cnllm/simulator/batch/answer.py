@@ -118,10 +118,10 @@ def _list(store: BatchStore, offer: Interface, request: BatchRequest) -> Simulat
     flags = offer.flags.list_ or BatchList()
     query = {name: values[-1] for name, values in parse_qs(urlsplit(request.target).query).items()}
     start = query.pop(flags.parameter or "after", None)
-    wanted = next((int(value) for name, value in query.items() if _is_size(name) and value.isdecimal()), _PAGE)
+    size = next((int(value) for name, value in query.items() if _is_size(name) and value.isdecimal()), _PAGE)
     jobs = [finish(store, job) for job in store.jobs(offer.model.provider)]
     described = [describe_job(job, store.clock(), request.base_url) for job in jobs]
-    return _json(describe_page(offer, described, start, max(1, page_size(request.headers) or wanted)))
+    return _json(describe_page(offer, described, start, max(1, page_size(request.headers) or size)))
 
 
 def _is_size(name: str) -> bool:
@@ -392,10 +392,10 @@ def _set_counts(out: dict[str, Any], job: SimulatedJob, phase: Phase) -> None:
     """Set the counts of rows at the paths that the flags and the wire name."""
     form = job.offer.form
     paths = (job.offer.flags.job or BatchJob()).finished or ()
-    named = {path: next((w for w in ("expir", "cancel", "fail", "err") if w in path), "served") for path in paths}
-    for path, word in named.items():
+    words = {path: next((w for w in ("expir", "cancel", "fail", "err") if w in path), "served") for path in paths}
+    for path, word in words.items():
         keys = {"expir": ["expired"], "cancel": ["cancelled"], "served": ["served"]}.get(word, ["refused"])
-        if word == "fail" and not {"expir", "cancel"} & set(named.values()):
+        if word == "fail" and not {"expir", "cancel"} & set(words.values()):
             keys += ["expired", "cancelled"]
         set_value(out, path, sum(job.counts.get(key, 0) for key in keys))
     if form.total is not None:

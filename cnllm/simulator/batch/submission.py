@@ -52,15 +52,15 @@ def read_submission(
     faults = read_job_faults(headers)
     if faults.invalid:
         problems.insert(0, RowProblem("invalid_request", "This failure was asked for.", faults.invalid))
-    kept = dict(body)
+    rest = dict(body)
     if flags.rows is not None:
-        kept.pop(flags.rows.partition(".")[0], None)
+        rest.pop(flags.rows.partition(".")[0], None)
     mark = get(body, flags.mark) if flags.mark is not None else None
     return SimulatedJob(
         id=store.new_id(offer.form.prefix),
         offer=offer,
         created=store.clock(),
-        body=kept,
+        body=rest,
         headers=dict(headers),
         rows=tuple(rows),
         faults=faults,

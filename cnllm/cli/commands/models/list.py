@@ -130,10 +130,10 @@ def list_(
         stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
     elif not rows:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
-        if (meant := _family_model(text)) is not None:
-            provider = meant.partition("/")[0]
+        if (model_name := _family_model(text)) is not None:
+            provider = model_name.partition("/")[0]
             stdio.print_line(
-                f"  it stands for {meant}; all models of the provider: cnllm models list --provider {provider}"
+                f"  it stands for {model_name}; all models of the provider: cnllm models list --provider {provider}"
             )
         elif (close := _similar(text, [*listing.models, *itertools.chain(*listing.short.values())])) is not None:
             stdio.print_line(f"  did you mean {close}?")
