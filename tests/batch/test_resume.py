@@ -273,7 +273,7 @@ def test_a_line_with_a_lower_bound_counts_for_the_most_that_it_can_cost(tmp_path
     """A crash came between the line and the state."""
     half = reply("re: p0", prompt_tokens_details={"cached_tokens": 4})  # type: ignore[arg-type]
     if not is_bounded:
-        del half["usage"]["completion_tokens"], half["usage"]["total_tokens"]
+        del half["usage"]["prompt_tokens"], half["usage"]["total_tokens"]
     source, out = rows(tmp_path, prompts(1)), tmp_path / "out.jsonl"
     with stub(rule=lambda prompt, server: (200, half, {})) as server:
         first = run(server, tmp_path, source, flags=PRICE)
