@@ -123,7 +123,7 @@ class Admission:
         is_in_file = identity in access.limited
         if self._book is None or not (is_in_file or KEY.fullmatch(key)):
             return None
-        rights = await self.limiter.find(identity)
+        rights = await self.limiter.find(identity, is_known=is_in_file)
         if rights is None or (rights.key.is_in_file and not is_in_file):
             return None
         return Caller(identity, rights)

@@ -194,11 +194,11 @@ class Counting(AsyncKeyBook):
         self.begins: Callable[[], object] | None = None  # it is called while an operation is under way
         self.meets: Callable[[], object] | None = None  # it is called between a grant and those who wait for it
 
-    async def find(self, digest: str) -> Rights | None:
+    async def find(self, digest: str, *, is_known: bool = False) -> Rights | None:
         self.searches += 1
         if self.fails:
             raise CnllmError("the store is away")
-        return await super().find(digest)
+        return await super().find(digest, is_known=is_known)
 
     async def update(self, digest: str, operation: Operation) -> Grant:
         self.operations += 1

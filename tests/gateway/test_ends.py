@@ -21,9 +21,11 @@ import pytest
 
 from cnllm import AsyncClient
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.limits.keys import Rights
+from cnllm.gateway.limits.limiter import Limiter
 from cnllm.gateway.server import running
 
-from .limits_support import book_with, cny, in_use, sqlite_url
+from .limits_support import Counting, book_with, cny, code_of, in_use, run, sqlite_url
 from .support import KEY, Answer, Upstream, registry_for, say
 from .test_http import BODIES, PATHS, serving
 
@@ -239,10 +241,14 @@ def test_the_log_goes_on_in_the_file_at_its_path(tmp_path: Path) -> None:
         assert log.stat().st_mode & 0o777 == 0o600
 
 
-def status(url: str, key: str) -> int:
+def answer(url: str, key: str) -> httpx.Response:
     body: dict[str, Any] = BODIES["openai-chat"]
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.post(url + PATHS["openai-chat"], json=body, headers=headers, timeout=30).status_code
+    return httpx.post(url + PATHS["openai-chat"], json=body, headers=headers, timeout=30)
+
+
+def status(url: str, key: str) -> int:
+    return answer(url, key).status_code
 
 
 def test_another_file_of_keys_at_the_path_is_the_one_that_counts(tmp_path: Path) -> None:
@@ -289,6 +295,45 @@ def test_a_file_of_keys_that_has_gone_lets_nobody_pass(tmp_path: Path) -> None:
         assert f"requests of keys with limits are refused: {path} has gone" in process.stderr.read()
         assert book.uses()[0].calls >= 1
         book.close()
+
+
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_a_key_that_the_store_has_lost_is_not_called_wrong(tmp_path: Path, *, is_in_file: bool) -> None:
+    """A client with a wrong key asks its user for another one. This key is right, and the store fails."""
+    store, file = sqlite_url(tmp_path), tmp_path / "keys"
+    book, key, _ = book_with(store, rpm=100)
+    if is_in_file:
+        key = "sk-of-a-file-0123456789"
+    file.write_text("sk-of-a-file-0123456789 --name filed --rpm 100\n")
+    with serving("--simulate", "--store", store, "--keys-file", str(file)) as (process, url):
+        assert status(url, key) == 200
+        book.close()
+        with contextlib.closing(sqlite3.connect(book.path)) as connection, connection:  # type: ignore[attr-defined]
+            connection.execute("DELETE FROM keys")
+        until(lambda: status(url, key) == 503)
+        for _ in range(200):  # more than an address may send of wrong keys
+            refused = answer(url, key)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+            assert "the store of the gateway's keys fails" in refused.json()["error"]["message"]
+        assert status(url, f"{key}x") == 401
+        if is_in_file:
+            process.send_signal(signal.SIGHUP)  # it writes the keys of the file again
+            until(lambda: status(url, key) == 200)
+        process.terminate()
+        assert process.stderr is not None
+        assert "requests of keys with limits are refused: the store has lost a key" in process.stderr.read()
+
+
+def test_a_store_that_loses_a_key_while_it_is_used_does_not_call_it_revoked(tmp_path: Path) -> None:
+    book, _, digest = book_with(sqlite_url(tmp_path), rpm=100)
+
+    async def steps(limiter: Limiter, rights: Rights, counting: Counting) -> None:
+        with contextlib.closing(sqlite3.connect(book.path)) as connection, connection:  # type: ignore[attr-defined]
+            connection.execute("DELETE FROM keys")
+        assert (await code_of(limiter.admit(digest, rights))).startswith("keys_unavailable: ")
+
+    run(sqlite_url(tmp_path), digest, steps)
+    book.close()
 
 
 def test_a_folder_of_metrics_that_was_removed_stops_no_request_and_no_process(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Operation(Struct, array_like=True):
 
 
 class Grant(Struct, array_like=True):
-    """The answer to a worker. `state` is "ok", "revoked", "expired", or "lost" where its lease had expired.
+    """The answer to a worker. `state` is "ok", "revoked", "expired", "unknown", or "lost" where its lease had expired.
 
     `money` has the currency, the units granted, and the units of the budget that are not spent, those on lease
     included. The windows are there where the need did not fit into them.
@@ -117,7 +117,9 @@ def update(account: Account, record: KeyRecord | None, operation: Operation, now
     elif lease.number == operation.number:
         return lease.grant
     _report(account, lease, operation, now)
-    if record is None or record.revoked is not None:
+    if record is None:
+        grant = Grant("unknown", now)
+    elif record.revoked is not None:
         grant = Grant("revoked", now)
     elif record.is_expired(wall):
         grant = Grant("expired", now)

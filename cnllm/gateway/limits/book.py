@@ -76,9 +76,21 @@ class AsyncKeyBook:
         self._generation = generation()
         self._warned = -_WARN_SECONDS
 
-    async def find(self, digest: str) -> Rights | None:
-        """Return the rights of a key by its digest; None for an unknown one."""
-        return await self._run(self._book.find, digest)
+    async def find(self, digest: str, *, is_known: bool = False) -> Rights | None:
+        """Return the rights of a key by its digest; None for an unknown one.
+
+        Raises `CnllmError` also where the store has lost a key that `is_known`, or the team of a key.
+        """
+
+        def find() -> Rights | None:
+            rights = self._book.find(digest)
+            if rights is None and is_known:
+                raise CnllmError(f"the store has lost a key: {digest[:12]}…")
+            if rights is not None and rights.team is None and rights.key.team is not None and not rights.key.revoked:
+                raise CnllmError(f"the store has no team {rights.key.team}")
+            return rights
+
+        return await self._run(find)
 
     async def update(self, digest: str, operation: Operation) -> Grant:
         """Carry out an operation of a worker; see `KeyBook.update`."""

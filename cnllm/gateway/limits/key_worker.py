@@ -370,8 +370,8 @@ class KeyWorker:
         if grant.state == "lost":
             self._begin_anew(operation)
             return
-        if grant.state in ("revoked", "expired"):
-            self._refuse_all(refusal.revoked() if grant.state == "revoked" else refusal.expired(self.record))
+        if grant.state != "ok":
+            self._refuse_all(_refusal_of(grant.state, self.record))
             return
         self._unspent.update({currency: unspent for currency, _, unspent in grant.money})
         self._wall = grant.wall
@@ -475,3 +475,13 @@ class KeyWorker:
             self._start()
             assert self._task is not None
             await asyncio.wait([self._task])
+
+
+def _refusal_of(state: str, record: KeyRecord) -> Refusal:
+    """Return the refusal of a key that the store does not let pass."""
+    match state:
+        case "revoked":
+            return refusal.revoked()
+        case "expired":
+            return refusal.expired(record)
+    return refusal.unavailable()

@@ -59,34 +59,33 @@ class Limiter:
         self._workers: dict[str, KeyWorker] = {}
         self._ticks: asyncio.Task[None] | None = None
 
-    async def find(self, digest: str) -> Rights | None:
+    async def find(self, digest: str, *, is_known: bool = False) -> Rights | None:
         """Return the rights of a key; None for one that is unknown or revoked.
 
-        Raises `Refused` for one that has expired, and where nobody knows.
+        Raises `Refused` for one that has expired, and where nobody knows: also of a key that `is_known`, such as one of
+        a file, and that the store has lost.
         """
         entry = self._records.get(digest)
         if entry is not None and asyncio.get_running_loop().time() - entry[0] < _RECORD_SECONDS:
             return entry[1]
         search = self._searches.get(digest)
         if search is None:
-            search = self._searches[digest] = asyncio.ensure_future(self._search(digest))
+            search = self._searches[digest] = asyncio.ensure_future(self._search(digest, is_known))
             search.add_done_callback(lambda _: self._searches.pop(digest, None))
         try:
             return await asyncio.shield(search)
         except CnllmError:
             raise Refused(refusal.unavailable()) from None
 
-    async def _search(self, digest: str) -> Rights | None:
-        """Look a key up."""
+    async def _search(self, digest: str, is_known: bool) -> Rights | None:
+        """Look a key up. No key is ever removed: one that this process has seen and the store has not is lost."""
         start = asyncio.get_running_loop().time()
-        rights = await self._book.find(digest)
+        rights = await self._book.find(digest, is_known=is_known or digest in self._records)
         if rights is None or rights.key.revoked is not None or rights.key.is_expired(rights.wall):
             self._records.pop(digest, None)
             if rights is None or rights.key.revoked is not None:
                 return None
             raise Refused(refusal.expired(rights.key))
-        if rights.key.team is not None and rights.team is None:
-            raise CnllmError(f"the store has no team {rights.key.team}")
         self._records[digest] = (start, rights)
         return rights
 

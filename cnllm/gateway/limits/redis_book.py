@@ -166,7 +166,7 @@ class RedisBook:
             while True:
                 now, wall, account, data, record = self._open(digest)
                 if record is None:
-                    return Grant("revoked")
+                    return Grant("unknown")
                 grant = update(account, record, operation, now, wall)
                 if self._exchange(keys=[PREFIX], args=[digest, data, _encode(account)]) == 1:
                     return grant

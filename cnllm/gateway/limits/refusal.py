@@ -137,7 +137,7 @@ def expired(record: KeyRecord) -> Refusal:
 
 def unavailable() -> Refusal:
     """Return the refusal of all requests while the limits cannot be checked."""
-    message = "the gateway cannot reach the store of its keys, so no limit can be checked; try again in 2 seconds"
+    message = "the store of the gateway's keys fails, so no limit can be checked; try again in 2 seconds"
     return Refusal("unavailable", "keys_unavailable", message, 2.0)
 
 

@@ -170,7 +170,7 @@ class SqliteBook:
                     connection.execute("REPLACE INTO accounts VALUES (?, ?)", (digest, _encode(account)))
                 return grant
 
-        return self._run(work) or Grant("revoked")
+        return self._run(work) or Grant("unknown")
 
     def close(self) -> None:
         """Close the file. A later call opens it again."""
