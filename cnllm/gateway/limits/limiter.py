@@ -70,14 +70,14 @@ class Limiter:
             return entry[1]
         search = self._searches.get(digest)
         if search is None:
-            search = self._searches[digest] = asyncio.ensure_future(self._search(digest, is_known))
+            search = self._searches[digest] = asyncio.ensure_future(self._search(digest, is_known=is_known))
             search.add_done_callback(lambda _: self._searches.pop(digest, None))
         try:
             return await asyncio.shield(search)
         except CnllmError:
             raise Refused(refusal.unavailable()) from None
 
-    async def _search(self, digest: str, is_known: bool) -> Rights | None:
+    async def _search(self, digest: str, *, is_known: bool) -> Rights | None:
         """Look a key up. No key is ever removed: one that this process has seen and the store has not is lost."""
         start = asyncio.get_running_loop().time()
         rights = await self._book.find(digest, is_known=is_known or digest in self._records)
