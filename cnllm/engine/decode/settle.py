@@ -203,6 +203,7 @@ def build_reply(
     usage = collector.usage
     is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
     is_partial = is_cut or usage.output is None or bool(collector.invalid_counts)
+    limit = most_output(plan, collector.flags, is_partial=is_partial)
     cost = collector.meter.cost(
         usage,
         collector.created,
@@ -212,7 +213,7 @@ def build_reply(
         thought=bool(usage.reasoning or collector.parts.thought),
         is_cut=is_cut,
         invalid=collector.invalid_counts,
-        most_output=most_output(plan, collector.flags, is_partial=is_partial),
+        most_output=limit,
     )
     return Reply(
         text="".join(collector.parts.text),
