@@ -289,6 +289,7 @@ def _record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
 
 @exact
 def _billionths(amount: Decimal) -> int:
+    """Return an amount in billionths of its unit."""
     return round(amount * _BILLION)
 
 
