@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import os
+import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
-__all__ = ["AsyncClosing", "Closing", "at_exit", "close_with_loop"]
+__all__ = ["AsyncClosing", "Closing", "at_exit", "close_with_loop", "unwind_on_signals"]
 
 
 class Closing:
@@ -62,3 +65,26 @@ def at_exit(action: Callable[[], object]) -> Callable[[], None]:
             finalizer.cancel()
 
     return cancel
+
+
+@contextmanager
+def unwind_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave a block as Ctrl-C does, so that it ends what it began, and then end the process.
+
+    For the main thread. A block that has turned the echo of a terminal off turns it on again.
+    """
+    received: list[int] = []
+
+    def leave(number: int, frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if received:
+            os.kill(os.getpid(), received[0])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import sys
 
 import pytest
 
@@ -204,3 +207,29 @@ def test_the_list_names_the_variables_that_are_set_and_no_value(machine: Machine
     empty = machine.run("keys", "list")
     assert "no keys are stored" in empty.err
     assert "OPENAI_API_KEY" in empty.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no terminal of this kind")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_prompt_for_a_key_leaves_the_terminal_as_it_was(
+    machine: Machine, number: signal.Signals
+) -> None:
+    import pty
+    import termios
+
+    pid, master = pty.fork()
+    if pid == 0:  # the terminal is that of the program, as a shell's is
+        command = machine.command("keys", "set", "HOME_TEST_KEY")
+        os.execvpe(command[0], command, {**machine.env, "TERM": "xterm"})
+    try:
+        seen = b""
+        while b"HOME_TEST_KEY" not in seen:
+            seen += os.read(master, 1024)
+        while termios.tcgetattr(master)[3] & termios.ECHO:  # the prompt may stand before the echo is turned off
+            assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        os.kill(pid, number)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == -number
+        assert termios.tcgetattr(master)[3] & termios.ECHO
+    finally:
+        os.close(master)

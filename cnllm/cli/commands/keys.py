@@ -16,6 +16,7 @@ from cnllm.cli.output.table import table
 from cnllm.cli.output.usage import usage_line
 from cnllm.config import keys as store
 from cnllm.config.redact import looks_secret
+from cnllm.system.closing import unwind_on_signals
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -187,7 +188,9 @@ def path() -> None:
 
 def _read_value(variable: str) -> str:
     if sys.stdin.isatty():
-        value: str = click.prompt(translate(f"Key for {variable}"), prompt_suffix=colon(), hide_input=True, err=True)
+        question = translate(f"Key for {variable}")
+        with unwind_on_signals():
+            value: str = click.prompt(question, prompt_suffix=colon(), hide_input=True, err=True)
         return value
     try:
         return stdio.read_stdin(sys.stdin.buffer, 1 << 20, "stdin").decode("utf-8-sig").strip()
