@@ -52,11 +52,14 @@ def test_flags_without_a_source_are_listed(machine: Machine) -> None:
 def test_old_sources_are_listed(machine: Machine) -> None:
     done = machine.run("registry", "check", "--older", "999")
     assert (done.status, done.err) == (0, "sources older than 999 days: 1\n")
-    assert done.out.splitlines()[1].split()[:3] == [OLD, "1000", "docs"]
+    day, age, kind = done.out.splitlines()[1].split()[:3]
+    assert (day, kind) == (OLD, "docs")
+    assert age in ("1000", "1001"), "a day may begin while the tests run"
     (row,) = machine.run("registry", "check", "--older", "999", "--json").json()
-    assert (row["source"], row["days"], row["backs"]) == ("https://example.org/a/page/about/limits", 1000, ["limits"])
-    done = machine.run("registry", "check", "--older", "1000")
-    assert (done.status, done.out, done.err) == (0, "", "sources older than 1000 days: 0\n")
+    assert (row["source"], row["backs"]) == ("https://example.org/a/page/about/limits", ["limits"])
+    assert row["days"] in (1000, 1001)
+    done = machine.run("registry", "check", "--older", "1001")
+    assert (done.status, done.out, done.err) == (0, "", "sources older than 1001 days: 0\n")
     machine.run("registry", "check", "--older", "-1").fails(2, "--older")
 
 
