@@ -233,24 +233,23 @@ class Markers:
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        starts: Iterable[int] | None = None
         if len(text) - start > _LONG and self._chars:
             if self._first.match(text, start) and (found := self.match(text, start)) is not None:
                 return found
-            count = sum(text.count(char, start) for char in self._chars)
-            if not self._needles or count * _TRY <= len(self._needles) * (len(text) - start):
-                starts = self._starts(text, start)
-            elif (start := self._skip(text, start)) < 0:
-                return None
-        if starts is None:
+            starts = self._starts(text, start)
+        else:
             starts = (first.start() for first in self._first.finditer(text, start))
-        for start in starts:  # without one, nothing is compiled
-            if (found := self.match(text, start)) is not None:
+        for at in starts:  # without one, nothing is compiled
+            if (found := self.match(text, at)) is not None:
                 return found
         return None
 
-    def _starts(self, text: str, start: int) -> list[int]:
-        """Return the positions of the few characters in a long text that begin a marker."""
+    def _starts(self, text: str, start: int) -> Iterable[int]:
+        """Return where a marker may begin in a long text, from the first word of one on where there are many places."""
+        count = sum(text.count(char, start) for char in self._chars)
+        if self._needles and count * _TRY > len(self._needles) * (len(text) - start):
+            start = self._skip(text, start)
+            return () if start < 0 else (first.start() for first in self._first.finditer(text, start))
         positions: list[int] = []
         for char in self._chars:
             at = text.find(char, start)
