@@ -180,7 +180,7 @@ class Collector:
         """Add a note; return its event where the note is new."""
         return self.add_note(Note(code, flag, subject, did))
 
-    # ── calls ────────────────────────────────────────────────────────────────
+    # ── whole texts ──────────────────────────────────────────────────────────
 
     def compare(self, piece: WholeText) -> tuple[str, list[Event]]:
         """Compare all text of a part, or of the answer, with its pieces. Return what its end lacks, or notes."""
@@ -226,6 +226,8 @@ class Collector:
 
     def _note_difference(self, subject: str) -> list[Event]:
         return self.note("text-differs", "stream", subject, "kept as in the pieces")
+
+    # ── calls ────────────────────────────────────────────────────────────────
 
     def rename_calls(self, events: list[Event]) -> list[Event]:
         """Return events with the callers' names of the tools, and whether a call is excluded."""

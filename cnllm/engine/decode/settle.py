@@ -203,7 +203,7 @@ def build_reply(
     usage = collector.usage
     is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
     is_partial = is_cut or usage.output is None or bool(collector.invalid_counts)
-    limit = most_output(plan, collector.flags, is_partial=is_partial)
+    limit = most_output(plan, is_partial=is_partial)
     cost = collector.meter.cost(
         usage,
         collector.created,
@@ -235,10 +235,11 @@ def build_reply(
     )
 
 
-def most_output(plan: Plan, flags: Flags, *, is_partial: bool) -> int | None:
+def most_output(plan: Plan, *, is_partial: bool) -> int | None:
     """Return the tokens of output that a reply has at most; None where no limit is known.
 
     `is_partial`: not all of them are counted, so that each of several replies may have had as many.
     """
-    limit = plan.max_output or (None if flags.limits is None else flags.limits.output)
+    limits = plan.flags.limits
+    limit = plan.max_output or (None if limits is None else limits.output)
     return limit * plan.reply_count if limit is not None and is_partial else limit

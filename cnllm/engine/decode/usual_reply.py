@@ -86,7 +86,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         answered=True,
         thought=bool(usage.reasoning or message.reasoning),
         is_cut=False,
-        most_output=most_output(plan, plan.flags, is_partial=usage.output is None),
+        most_output=most_output(plan, is_partial=usage.output is None),
     )
     return Reply(
         text=message.text,
