@@ -124,7 +124,7 @@ class Controller:
         """Return the seconds until a request may be sent; None where an answer must come first."""
         if self.in_flight >= int(self.limit) or self._probing:
             return None
-        return max(0.0, self._paused_until - now, self._requests.wait(now), self._tokens.wait(now))
+        return max(self.pause(now), self._requests.wait(now), self._tokens.wait(now))
 
     def pause(self, now: float) -> float:
         """Return the seconds until the end of the pause after a refusal, or that a header asks for; 0 without one."""

@@ -81,12 +81,9 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         parts.append(f"{progress.failed:,} failed")
     if vendor is None:  # else nothing of this run is on its way
         waiting = progress.waiting or 0
-        if waiting > 1:
-            parts.append(f"refused for {duration(waiting)}, waiting")
-        if progress.pause > 1:
-            parts.append(f"next request in {duration(progress.pause)}")
-        if waiting <= 1 and progress.pause <= 1:
-            parts.append(f"{_rate(progress.rate)}/s")
+        waits = [f"refused for {duration(waiting)}, waiting"] if waiting > 1 else []
+        waits += [f"next request in {duration(progress.pause)}"] if progress.pause > 1 else []
+        parts += waits or [f"{_rate(progress.rate)}/s"]
     if progress.cost is not None:
         cost = f"{progress.cost:.2f}"
         if progress.projected is not None:
