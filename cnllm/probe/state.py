@@ -189,7 +189,7 @@ class ProbeState:
             visible = len((answer.text + answer.reasoning).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
             written = max(_ANSWER, visible) if usage.output is None else usage.output
             self.spent += self._cost(read, written)
-        elif may_cost:  # nobody knows: the endpoint may have served it
+        elif may_cost:
             self.spent += self._cost(size // _BYTES_PER_TOKEN, _ANSWER)
 
     def is_alive(self) -> bool:
@@ -249,7 +249,7 @@ class ProbeState:
 
 
 def _may_cost(ask: Ask, response: RawResponse) -> bool:
-    """Whether the endpoint may ask money for a request that brought no reply."""
+    """Whether a request that brought no reply may cost something: the endpoint may have answered it."""
     if ask.body is None:
         return False
     return response.status < 300 if response.error is None else response.error.meaning.charged is not False

@@ -80,7 +80,8 @@ def unwind_on_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    handlers = {number: signal.signal(number, leave) for number in numbers}
+    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one
+    handlers = {number: signal.signal(number, leave) for number in active}
     try:
         yield
     finally:
