@@ -23,6 +23,7 @@ from cnllm import AsyncClient
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.limits.keys import Rights
 from cnllm.gateway.limits.limiter import Limiter
+from cnllm.gateway.limits.sqlite_book import book_path
 from cnllm.gateway.server import running
 
 from .limits_support import Counting, book_with, cny, code_of, in_use, run, sqlite_url
@@ -301,6 +302,7 @@ def test_a_file_of_keys_that_has_gone_lets_nobody_pass(tmp_path: Path) -> None:
 def test_a_key_that_the_store_has_lost_is_not_called_wrong(tmp_path: Path, *, is_in_file: bool) -> None:
     """A client with a wrong key asks its user for another one. This key is right, and the store fails."""
     store, file = sqlite_url(tmp_path), tmp_path / "keys"
+    path = book_path(store.removeprefix("sqlite:"))
     book, key, _ = book_with(store, rpm=100)
     if is_in_file:
         key = "sk-of-a-file-0123456789"
@@ -308,7 +310,7 @@ def test_a_key_that_the_store_has_lost_is_not_called_wrong(tmp_path: Path, *, is
     with serving("--simulate", "--store", store, "--keys-file", str(file)) as (process, url):
         assert status(url, key) == 200
         book.close()
-        with contextlib.closing(sqlite3.connect(book.path)) as connection, connection:  # type: ignore[attr-defined]
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM keys")
         until(lambda: status(url, key) == 503)
         for _ in range(200):  # more than an address may send of wrong keys
@@ -325,10 +327,11 @@ def test_a_key_that_the_store_has_lost_is_not_called_wrong(tmp_path: Path, *, is
 
 
 def test_a_store_that_loses_a_key_while_it_is_used_does_not_call_it_revoked(tmp_path: Path) -> None:
+    path = book_path(sqlite_url(tmp_path).removeprefix("sqlite:"))
     book, _, digest = book_with(sqlite_url(tmp_path), rpm=100)
 
     async def steps(limiter: Limiter, rights: Rights, counting: Counting) -> None:
-        with contextlib.closing(sqlite3.connect(book.path)) as connection, connection:  # type: ignore[attr-defined]
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM keys")
         assert (await code_of(limiter.admit(digest, rights))).startswith("keys_unavailable: ")
 
