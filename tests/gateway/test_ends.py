@@ -242,10 +242,11 @@ def test_the_log_goes_on_in_the_file_at_its_path(tmp_path: Path) -> None:
         assert log.stat().st_mode & 0o777 == 0o600
 
 
-def answer(url: str, key: str) -> httpx.Response:
+def answer(url: str, key: str, client: Any = httpx) -> httpx.Response:
     body: dict[str, Any] = BODIES["openai-chat"]
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.post(url + PATHS["openai-chat"], json=body, headers=headers, timeout=30)
+    response: httpx.Response = client.post(url + PATHS["openai-chat"], json=body, headers=headers, timeout=30)
+    return response
 
 
 def status(url: str, key: str) -> int:
@@ -313,10 +314,11 @@ def test_a_key_that_the_store_has_lost_is_not_called_wrong(tmp_path: Path, *, is
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM keys")
         until(lambda: status(url, key) == 503)
-        for _ in range(200):  # more than an address may send of wrong keys
-            refused = answer(url, key)
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-            assert "the store of the gateway's keys fails" in refused.json()["error"]["message"]
+        with httpx.Client() as client:
+            for _ in range(200):  # more than an address may send of wrong keys
+                refused = answer(url, key, client)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+                assert "the store of the gateway's keys fails" in refused.json()["error"]["message"]
         assert status(url, f"{key}x") == 401
         if is_in_file:
             process.send_signal(signal.SIGHUP)  # it writes the keys of the file again
