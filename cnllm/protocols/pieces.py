@@ -22,6 +22,7 @@ __all__ = [
     "LISTS",
     "REFUSAL",
     "REFUSED",
+    "WORDS",
     "Annotations",
     "CallEnd",
     "CallPieces",
@@ -217,7 +218,7 @@ class Fault(Struct, frozen=True):
 class Mark(Struct, frozen=True):
     """A fact about the reply."""
 
-    fact: Literal["answered", "refused", "ended", "another"]
+    fact: Literal["answered", "refused", "ended", "another", "words"]
 
 
 ANSWERED: Final = Mark("answered")
@@ -230,6 +231,8 @@ ENDED: Final = Mark("ended")
 """The word or the event came with which the wire ends a reply."""
 ANOTHER: Final = Mark("another")
 """Another reply begins in the same stream."""
+WORDS: Final = Mark("words")
+"""The object is no part of a reply, and has a sentence: it may be an error in words."""
 
 Piece = (
     TextPiece

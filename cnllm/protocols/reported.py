@@ -36,6 +36,7 @@ __all__ = [
     "number_text",
     "other_counts",
     "read_finish",
+    "sentence_of",
 ]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
@@ -133,8 +134,12 @@ def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
             return data
         if name in ("type", "status") and type(value) is str and value.lower() in ("error", "failed"):
             return data
-    has_sentence = any(value and key_name(key) in _SENTENCES for key, value in data.items())
-    return data if has_sentence and has_error_status(data) else None
+    return data if sentence_of(data) and has_error_status(data) else None
+
+
+def sentence_of(data: dict[str, Any]) -> Any:
+    """Return the sentence for people in an object, as errors have one; None where there is none."""
+    return next((value for key, value in data.items() if value and key_name(key) in _SENTENCES), None)
 
 
 def is_error(value: Any) -> bool:

@@ -133,7 +133,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "prompt-blocked": "the endpoint blocked the prompt",
         "choice-dropped": "the endpoint sent more than one candidate: the first is the reply",
         "item-repeated": "an item came once more after it was complete: what it adds is not read",
-        "odd-chunk": "a chunk of the stream is not an object and was skipped",
+        "odd-chunk": "a chunk of the stream is no object, or holds nothing of a reply, and was skipped",
         "unreadable-chunk": "a chunk of the stream cannot be read: the reply is not whole",
         "text-differs": "the whole text, at its end, is another than its pieces; a gap in them makes the reply cut",
         "second-reply": "another reply begins in the stream; it is not read, and the first one ends there",

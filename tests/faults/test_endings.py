@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cases import each
 from client.peer import DONE, delta, frame
 
 import cnllm
 from cnllm import engine
 
-from .honest import closed
+from .honest import came, closed
 from .streams import REASONING, TEXT, WIRES, Wire, named
 
 UNKNOWN = ["streaming", "generating", "继续", "not yet", "0"]
@@ -412,12 +413,24 @@ def test_an_object_that_says_that_it_is_an_error_is_one_on_every_wire(wire: Wire
         assert DIED in str(error)
 
 
+@each("place", ["choice", "delta", "message", "delta with text"])
 @each("error", [DIED, {"message": DIED}, [DIED]])
-def test_the_error_of_a_choice_is_an_error_in_any_form(error: Any) -> None:
-    broken = frame({"choices": [{"index": 0, "delta": {}, "error": error}]})
-    reply, raised, _ = read(WIRES[CHAT].model(), delta(content="half") + broken + delta(finish="stop") + DONE)
+def test_the_error_of_a_choice_is_an_error_in_any_form(error: Any, place: str) -> None:
+    inner = {"choice": {"error": error, "delta": {}}, "delta with text": {"delta": {"content": "!", "error": error}}}
+    choice = {"index": 0, **inner.get(place, {place: {"error": error}})}
+    content = delta(content="half", finish=None) * 3 + frame({"choices": [choice]}) + delta(finish="stop") + DONE
+    reply, raised, _ = read(WIRES[CHAT].model(), content)
     assert isinstance(raised, cnllm.EndpointError)
-    assert (reply.text, reply.finish, DIED in str(raised)) == ("half", "error", True)
+    assert (reply.finish, DIED in str(raised)) == ("error", True)
+    assert reply.text.startswith("half" * 3)
+
+
+def test_the_error_of_a_whole_message_is_an_error() -> None:
+    message = {"role": "assistant", "content": "half", "error": {"message": DIED}}
+    content = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    model = WIRES[CHAT].model()
+    with pytest.raises(cnllm.EndpointError, match=DIED):
+        engine.parse_response(model, 200, {}, content, plan=engine.build_request(model, "Hi"))
 
 
 @each(
@@ -450,10 +463,42 @@ def test_a_line_of_a_stream_that_is_no_field_is_noted(wire: Wire, text: bytes) -
     assert ("unreadable-chunk", text.decode().strip()) in [(note.code, note.said) for note in reply.notes]
 
 
-@each("text", [b"data: upstream error: timeout\n\n", b"upstream connect error\n\n", b"<html>502</html>\n\n"])
+PLAIN = {
+    "words": b"data: upstream error: timeout\n\n",
+    "a line": b"upstream connect error\n\n",
+    "a page": b"<html>502</html>\n\n",
+    "a text of JSON": b'data: "upstream died"\n\n',
+    "a message": b'data: {"message": "upstream died", "request_id": "r1"}\n\n',
+    "a list of texts": b'data: ["upstream died"]\n\n',
+}
+
+
+@each("text", lambda: PLAIN.values(), ids=PLAIN)
 def test_a_marker_behind_a_plain_text_proves_no_end(text: bytes) -> None:
     reply, raised, _ = read(WIRES[CHAT].model(), delta(content="half") + text + DONE)
     assert isinstance(raised, cnllm.StreamCut)
     assert (reply.text, reply.finish) == ("half", "cut")
     reply, raised, _ = read(WIRES[CHAT].model(), delta(content="whole") + text + delta(finish="stop") + DONE)
     assert (raised, reply.text, reply.finish) == (None, "whole", "stop")
+
+
+@each("marker", [b"[DONE]", b"[done]", b'"[DONE]"', b" [Done] "])
+@each("end", [b"\n\n", b"\n", b""])
+def test_the_end_marker_counts_however_it_is_written(marker: bytes, end: bytes) -> None:
+    reply, raised, _ = read(WIRES[CHAT].model(), delta(content="whole") + b"data: " + marker + end)
+    assert (raised, reply.text, reply.finish, [note.code for note in reply.notes]) == (
+        None,
+        "whole",
+        "stop",
+        ["unknown-model"],
+    )
+
+
+@each("wire", lambda: [WIRES[CHAT], WIRES[GEMINI]], ids=str)
+def test_all_chunks_in_a_list_are_read(wire: Wire) -> None:
+    events = [event for event in wire.events if event != DONE]
+    chunks = [json.loads(event.partition(b"data: ")[2]) for event in events]
+    pairs = [chunks[at : at + 2] for at in range(0, len(chunks), 2)]
+    reply, raised, _ = read(wire.model(), b"".join(map(frame, pairs)) + DONE)
+    assert raised is None
+    assert came(reply) == came(read(wire.model(), wire.content)[0])

@@ -83,6 +83,7 @@ class Collector:
         self.ended = self.answered = self.refused = False
         self.has_another = False  # another reply begins in the same stream
         self.has_gap = False  # pieces of the text are missing
+        self.has_words = False  # data came that is no chunk: it may be an error in words
         self.has_uncounted = False  # pieces came after the last counts that include the output
         self.has_output_count = False  # such counts came with the last pieces
         self.fault: Any = None
@@ -107,6 +108,7 @@ class Collector:
                     self.refused = self.refused or fact == "refused"
                     self.ended = self.ended or fact == "ended"
                     self.has_another = self.has_another or fact == "another"
+                    self.has_words = self.has_words or fact == "words"
                 case FinishWord(word, kind):
                     # Of several the worst counts.
                     if FINISH_RANKS.get(kind, 0) >= FINISH_RANKS.get(self.finish_kind, 0):

@@ -25,6 +25,7 @@ __all__ = [
     "SseParser",
     "detect_mode",
     "is_complete",
+    "is_end_marker",
     "short_text",
 ]
 
@@ -194,7 +195,7 @@ class SseParser:
             if not line.startswith(b"data:"):
                 return []
             data = [*data, line[5:]]
-        return [b"\n".join(data)] if data and data[-1].strip() == b"[DONE]" else []
+        return [b"\n".join(data)] if data and is_end_marker(data[-1]) else []
 
     def _strip_bom(self, chunk: bytes) -> bytes:
         """Remove a BOM from the first bytes."""
@@ -318,13 +319,18 @@ def detect_mode(head: bytes, *, at_end: bool = False) -> str | None:
     return "whole"
 
 
+def is_end_marker(data: bytes) -> bool:
+    """Whether data marks the end of a stream: `[DONE]`, in any case, perhaps written as a text of JSON."""
+    text = data.strip(b' \t\r\n"')
+    return len(text) == len(b"[DONE]") and text.upper() == b"[DONE]"
+
+
 def is_complete(data: bytes) -> bool:
     """Whether data is a whole chunk or the end marker, although its blank line is missing."""
-    text = data.strip()
-    if text == b"[DONE]":
+    if is_end_marker(data):
         return True
     try:
-        decode_lenient(text)
+        decode_lenient(data.strip())
     except NotJson:
         return False
     return True
@@ -443,7 +449,7 @@ class JsonLines:
 
     def closing_event(self) -> list[bytes]:
         """Return an unfinished line that is `[DONE]`, which ends the stream. Otherwise nothing."""
-        if self._size > _MAX_END_MARKER or b"".join(self._pieces).strip() != b"[DONE]":
+        if self._size > _MAX_END_MARKER or not is_end_marker(b"".join(self._pieces)):
             return []
         return [self._take()]
 

@@ -22,6 +22,7 @@ from cnllm.engine.decode.framing import (
     SseParser,
     detect_mode,
     is_complete,
+    is_end_marker,
     short_text,
 )
 from cnllm.engine.decode.reply_builder import reply_builder
@@ -99,7 +100,6 @@ class StreamParser:
         self._raw: list[Any] | None = [] if keep_raw else None
         self.done = False
         self._damaged = False
-        self._has_plain_text = False  # data that is no JSON: it may be an error in words
         self._has_end_marker = False
         self._has_resumed = False  # the answer went on after a finish reason
         self._full_reads = 0
@@ -217,7 +217,7 @@ class StreamParser:
         if type(data) is ErrorData:
             self._read_error(data, out)
             return
-        if data.strip() == b"[DONE]":
+        if is_end_marker(data):
             self._finish(out, marker=True)
             return
         try:
@@ -225,11 +225,18 @@ class StreamParser:
         except NotJson as error:
             self._note_unreadable(data, error, out)
             return
-        if type(decoded) is list and len(decoded) == 1:
-            decoded = decoded[0]  # some servers put each object into a list
-        if type(decoded) is not dict:
-            out += self._collected.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
+        if type(decoded) is dict:
+            self._read_chunk(decoded, data, out)
             return
+        for item in decoded if type(decoded) is list else [decoded]:  # some servers put the objects into a list
+            if type(item) is not dict:
+                self._collected.has_words = self._collected.has_words or (type(item) in (str, list) and bool(item))
+                out += self._collected.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
+            elif not self.done:
+                self._read_chunk(item, data, out)
+
+    def _read_chunk(self, decoded: dict[str, Any], data: bytes, out: list[Event]) -> None:
+        """Read an object in the data of an event."""
         if type(data) is NamedData and "type" not in decoded:
             decoded["type"] = data.name
         if self._raw is not None:
@@ -298,7 +305,7 @@ class StreamParser:
             self._damaged = True  # a part of the reply cannot be read
             did = f"skipped: {error}; the reply is incomplete"
         else:
-            self._has_plain_text = True
+            self._collected.has_words = True
             did = "skipped: not JSON"
         out += self._collected.note("unreadable-chunk", "stream", short_text(data), did)
 
@@ -419,8 +426,8 @@ class StreamParser:
         terminator = self._flags.stream.terminator if self._flags.stream else None
         if self._collected.ended and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
             return True
-        # Some gateways mark the end of a reply that broke off; incomplete arguments or a plain text reveal it.
-        return marker and not builder.has_torn_arguments and not self._has_plain_text
+        # Some gateways mark the end of a reply that broke off; incomplete arguments or words reveal it.
+        return marker and not builder.has_torn_arguments and not self._collected.has_words
 
     def close(self) -> Reply:
         """Return the reply.

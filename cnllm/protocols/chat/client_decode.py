@@ -18,6 +18,7 @@ from cnllm.protocols.pieces import (
     ENDED,
     FINISH_RANKS,
     REFUSAL,
+    WORDS,
     CallEnd,
     CallPieces,
     CitationPiece,
@@ -39,9 +40,11 @@ from cnllm.protocols.reported import (
     is_error,
     number_text,
     read_finish,
+    sentence_of,
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
+from cnllm.types.checks import short_text
 from cnllm.types.media import as_media
 from cnllm.types.tools import custom_arguments
 
@@ -103,6 +106,9 @@ class ChatDecoder:
         if has_more:
             if (fault := find_chat_fault(data, flags)) is not None:
                 out.append(Fault(fault))
+            elif not (choices or whole) and (sentence := sentence_of(data)):
+                did = "skipped: it holds nothing of a reply"
+                out += (WORDS, Note("odd-chunk", "stream", short_text(sentence), did))
             for key in EXTRA_KEYS:
                 if type(value := data.get(key)) in (str, dict) and value:
                     out.append(ExtraPiece(key, value))
@@ -151,8 +157,7 @@ class ChatDecoder:
             for tokens in (logprobs.get("content"), logprobs.get("refusal")):
                 if type(tokens) is list:
                     out.append(ExtraPiece("logprobs", tokens))
-        if (broken := choice.get("error")) and is_error(broken):
-            out.append(Fault(broken if type(broken) is dict else choice))
+        out += _faults(choice)
         word = choice.get("finish_reason")
         if word is not None and (finish := read_finish(word, self._flags)) is not None:
             if self._open_inputs:
@@ -166,7 +171,7 @@ class ChatDecoder:
 
     def _repeat(self, message: dict[str, Any], out: list[Piece], *, is_last: bool) -> None:
         """Decode what the deltas before lack of a message beside the last one."""
-        keys = ["annotations", "images"]
+        keys = ["annotations", "error", "images"]
         if not self._has_reasoning:
             keys += self._fields
         if not self._has_calls:
@@ -207,6 +212,7 @@ class ChatDecoder:
 
     def _delta(self, message: dict[str, Any], out: list[Piece], *, whole: bool, is_repeat: bool) -> None:
         """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
+        out += _faults(message)
         has_reasoning = False
         for field in self._fields:
             value = message.get(field)
@@ -309,6 +315,12 @@ def _is_empty(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta")
     has_delta = type(delta) is dict and any(value for key, value in delta.items() if key != "role")
     return not (has_delta or choice.get("message") or choice.get("text"))
+
+
+def _faults(data: dict[str, Any]) -> Iterator[Piece]:
+    """Give the error in a choice, a delta or a message."""
+    if (broken := data.get("error")) and is_error(broken):
+        yield Fault(broken if type(broken) is dict else data)
 
 
 def _sources(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:

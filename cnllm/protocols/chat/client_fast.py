@@ -23,7 +23,7 @@ from cnllm.types import Usage
 __all__ = ["fast_decoder", "usual_reader"]
 
 _CALL_KEYS = frozenset({"id", "index", "type", "function"})
-_RARE_KEYS = ("refusal", "function_call", "annotations", "images", "audio")
+_RARE_KEYS = ("refusal", "function_call", "annotations", "images", "audio", "error")
 _USUAL_KEYS = ("service_tier", "system_fingerprint")
 """Keys beside the choices that many endpoints repeat in each chunk."""
 _NO_USAGE = Usage()
@@ -150,8 +150,8 @@ def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
     choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
     delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
     top_fields = {path[0] for path in keys} - {"choices"} | {*EXTRA_KEYS} - {*_USUAL_KEYS}
-    rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
-    rare_delta = ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields))
+    rare_choice = {"error", "finish_reason", "logprobs", "message", "text"} | choice_fields
+    rare_delta = ("annotations", "audio", "error", "function_call", "images", "refusal", *sorted(delta_fields))
     try:
         return _chunk_decoder(reasoning_fields, rare_delta, tuple(sorted(rare_choice)), tuple(sorted(top_fields)))
     except ValueError:  # msgspec takes no quote, backslash or control character in a name
