@@ -256,6 +256,7 @@ class Wire(Struct, frozen=True):
     `takes_medium(media, flags)` tells whether a medium can be written at all, `takes_name(media, in_result)` whether
     its name can be, `in_result` for one in the result of a call. `file_parts` are the wire's own types of content parts
     that may name a file stored at the endpoint. `media_roles`: whose messages may hold media, beside results of tools.
+    `is_chunk(data)` tells whether an object is a chunk of a stream, and no whole reply.
     `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
     the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
@@ -289,6 +290,7 @@ class Wire(Struct, frozen=True):
     takes_name: Callable[[Media, bool], bool] = lambda media, in_result: True
     file_parts: frozenset[str] = frozenset()
     media_roles: frozenset[str] = frozenset(["user"])
+    is_chunk: Callable[[dict[str, Any]], bool] = lambda data: False
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
     count_paths: tuple[str, ...] = ()

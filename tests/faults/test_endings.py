@@ -499,6 +499,7 @@ def test_all_chunks_in_a_list_are_read(wire: Wire) -> None:
     events = [event for event in wire.events if event != DONE]
     chunks = [json.loads(event.partition(b"data: ")[2]) for event in events]
     pairs = [chunks[at : at + 2] for at in range(0, len(chunks), 2)]
-    reply, raised, _ = read(wire.model(), b"".join(map(frame, pairs)) + DONE)
+    content = b"".join([b"data: " + json.dumps(pair).encode() + b"\n\n" for pair in pairs])
+    reply, raised, _ = read(wire.model(), content + DONE)
     assert raised is None
     assert came(reply) == came(read(wire.model(), wire.content)[0])

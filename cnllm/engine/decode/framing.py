@@ -24,6 +24,7 @@ __all__ = [
     "NamedData",
     "SseParser",
     "detect_mode",
+    "has_json_lines",
     "is_complete",
     "is_end_marker",
     "short_text",
@@ -334,6 +335,12 @@ def is_complete(data: bytes) -> bool:
     except NotJson:
         return False
     return True
+
+
+def has_json_lines(body: bytes) -> bool:
+    """Whether a body is a stream of objects, one a line: its first line is a whole object, and more lines follow."""
+    line, _, rest = body.removeprefix(BOM).strip(BLANK).partition(b"\n")
+    return bool(rest) and line[:1] == b"{" and is_complete(line)
 
 
 def short_text(data: bytes) -> str:

@@ -21,6 +21,7 @@ from cnllm.engine.decode.framing import (
     NamedData,
     SseParser,
     detect_mode,
+    has_json_lines,
     is_complete,
     is_end_marker,
     short_text,
@@ -316,16 +317,17 @@ class StreamParser:
         if self.done:
             return []
         out: list[Event] = []
-        if self._mode == "":
-            head = b"".join(self._head)
-            self._mode = self._detect_mode(head, at_end=True) or "whole"
-            if self._mode == "sse":
+        if self._mode != "sse":
+            body = b"".join(self._head)
+            self._mode = self._mode or self._detect_mode(body, at_end=True) or "whole"
+            if self._status < 300 and (self._mode == "sse" or has_json_lines(body)):
+                self._mode = "sse"
                 self._begin_events()
-                out += self._feed_counted(head)
-        if self._mode == "whole":
-            self._read_whole(b"".join(self._head), out)
-            self._head = []
-        elif not self.done:
+                out += self._feed_counted(body)
+            else:
+                self._read_whole(body, out)
+                self._head = []
+        if self._mode == "sse" and not self.done:
             torn = self._framing.is_torn
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
@@ -376,14 +378,12 @@ class StreamParser:
             decoded = decode_lenient(body)
         except NotJson:
             decoded = None
-            if (lines := _json_lines(body)) is not None:
-                self._mode = "sse"
-                for line in lines:
-                    if not self.done:
-                        self._read_event(line, out)
-                return
         if type(decoded) is not dict:
             self._collected.fault = endpoint_errors.read_fault(self._status, self._headers, body, self._flags)
+            return
+        if wire(self._collected.model.protocol).is_chunk(decoded):
+            self._mode = "sse"  # the first line of a stream, behind which nothing came
+            self._read_chunk(decoded, body, out)
             return
         self._collected.whole = True
         self._collected.raw = decoded
@@ -469,13 +469,6 @@ class StreamParser:
                 hint="try again",
                 reply=replace(error.reply, finish="cut"),
             ) from None
-
-
-def _json_lines(body: bytes) -> list[bytes] | None:
-    """Return the lines of a body that is a stream of objects, one a line; None where it is something else."""
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    is_stream = len(lines) > 1 and lines[0].lstrip()[:1] == b"{" and all(map(is_complete, lines[:2]))
-    return lines if is_stream else None
 
 
 def parse_response(

@@ -1,7 +1,7 @@
 """Register the client side of OpenAI chat completions."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.chat.client_decode import ChatDecoder
+from cnllm.protocols.chat.client_decode import ChatDecoder, is_chunk
 from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
 from cnllm.protocols.chat.client_fast import fast_decoder, usual_reader
 from cnllm.types.media import media_kind
@@ -16,6 +16,7 @@ WIRE = Wire(
     fast_decoder=fast_decoder,
     usual_reader=usual_reader,
     ordered=False,
+    is_chunk=is_chunk,
     proof="word",
     takes_medium=takes_medium,
     takes_name=lambda media, in_result: media_kind(media) == "file",

@@ -48,7 +48,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.media import as_media
 from cnllm.types.tools import custom_arguments
 
-__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_chat_fault"]
+__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_chat_fault", "is_chunk"]
 
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
@@ -308,6 +308,13 @@ class ChatDecoder:
 def _is_only_choice(choices: Any) -> TypeGuard[list[dict[str, Any]]]:
     """Whether a chunk has the choice with index 0 and no other one, as most chunks."""
     return type(choices) is list and len(choices) == 1 and type(choices[0]) is dict and choices[0].get("index") == 0
+
+
+def is_chunk(data: dict[str, Any]) -> bool:
+    """Whether an object is a chunk of a stream: its choices have deltas, and no message."""
+    choices = data.get("choices")
+    first = choices[0] if type(choices) is list and choices else None
+    return type(first) is dict and type(first.get("delta")) is dict and first.get("message") is None
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:
