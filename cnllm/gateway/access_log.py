@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -114,8 +115,15 @@ class _Lines(logging.Handler):
         self._lost = 0
         self._is_torn = False  # the last line has no end
 
+    def _look(self) -> None:
+        """Look at the end of a file: another process may have torn the last line there. A pipe tells nobody."""
+        with contextlib.suppress(OSError):
+            os.lseek(self._descriptor, -1, os.SEEK_END)
+            self._is_torn = os.read(self._descriptor, 1) != b"\n"
+
     def _write(self, line: str) -> bool:
         """Write a line, whole lines of other processes before and after it. Return whether it is whole."""
+        self._look()
         data = f"\n{line}\n" if self._is_torn else f"{line}\n"
         content = data.encode("utf-8", "backslashreplace")
         self._is_torn = os.write(self._descriptor, content) < len(content)

@@ -284,9 +284,12 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
 def open_log(path: str | os.PathLike[str]) -> int:
     """Open a file for lines at its end, and make it as `open_private` does where there is none. Raises `OSError`.
 
-    It may be a pipe. Writes fail where it is full, and so does this where nobody reads it: they do not wait.
+    Its end can be read, too, if the user may read it. It may be a pipe: then writes fail where it is full, and so does
+    this where nobody reads it. They do not wait.
     """
-    return open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _WITHOUT_WAIT)
+    is_read = not os.path.exists(path) or (os.path.isfile(path) and os.access(path, os.R_OK))
+    mode = os.O_RDWR if is_read else os.O_WRONLY
+    return open_private(path, mode | os.O_APPEND | os.O_CREAT | _WITHOUT_WAIT)
 
 
 # ── Bounds and places ────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -19,6 +20,7 @@ import pytest
 
 import cnllm
 from cnllm.errors import CnllmError
+from cnllm.gateway.access_log import LineHandler
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds
 from cnllm.gateway.server import running
@@ -293,6 +295,17 @@ def test_a_log_on_a_full_disk_costs_one_line(tmp_path: Path) -> None:
     assert len(lines) == 1, lines
     assert "No space left" in lines[0]
     assert "log" in lines[0]
+
+
+def test_a_line_that_another_process_tore_is_joined_by_none(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    handler = LineHandler(str(log))
+    for line in ('{"id": 1}', '{"id": 2}'):
+        with log.open("a") as file:  # as a worker does whose line finds no place on the disk
+            file.write('{"id": ')
+        handler.emit(logging.LogRecord("", logging.INFO, "", 0, line, (), None))
+    handler.emit(logging.LogRecord("", logging.INFO, "", 0, '{"id": 3}', (), None))
+    assert log.read_text() == '{"id": \n{"id": 1}\n{"id": \n{"id": 2}\n{"id": 3}\n'
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
