@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 
 from .support import Upstream, say
 from .test_http import serving
+from .test_store_redis import Server
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
 
@@ -74,8 +76,26 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_no_request_is_lost(tmp_path: Path, workers: int) -> None:
-    files = Files(tmp_path)
-    both = f"{OLD}\n{NEW}"
+    require_no_loss(tmp_path, NEW, "--workers", str(workers))
+
+
+def test_no_request_of_a_key_with_limits_is_refused_meanwhile(tmp_path: Path) -> None:
+    """The connections to the server of the keys are those of the requests that run."""
+    pytest.importorskip("redis", reason="the package redis is not installed")
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    server = Server(tmp_path)
+    server.start()
+    try:
+        require_no_loss(tmp_path, f"{NEW} --name new --rpm 1000000", "--store", server.url)
+    finally:
+        server.stop()
+
+
+def require_no_loss(folder: Path, line: str, *options: str) -> None:
+    """Require that clients whose key has this line in the file are answered while a gateway reads its files."""
+    files = Files(folder)
+    both = f"{OLD}\n{line}"
     files.write("zai/glm-4.7", both)
     stop = threading.Event()
     statuses: list[int] = []
@@ -91,7 +111,7 @@ def test_no_request_is_lost(tmp_path: Path, workers: int) -> None:
         except (httpx.HTTPError, AssertionError) as error:
             faults.append(error)
 
-    with files.serving("--workers", str(workers)) as (process, url):
+    with files.serving(*options) as (process, url):
         threads = [threading.Thread(target=client, args=(number % 2 == 0,)) for number in range(4)]
         for thread in threads:
             thread.start()

@@ -183,17 +183,25 @@ def serve(context: click.Context, /, **params: Any) -> None:
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
 
+    @contextlib.contextmanager
+    def own_book() -> Iterator[KeyBook | None]:
+        """Open the book once more: requests that run go on with theirs when this one is closed."""
+        book = None if params["no_key"] else open_book(url)
+        with contextlib.nullcontext() if book is None else contextlib.closing(book):
+            yield book
+
     def read() -> GatewayFiles:
         registry = Registry.load()
         untrusted = {} if params["simulate"] else untrusted_models(registry)
-        free, limits = _file_keys(keys_file, key_book)
+        with own_book() as book:
+            free, limits = _file_keys(keys_file, book)
         return GatewayFiles(registry, (*keys, *free), untrusted, limits)
 
     def keep(limits: Mapping[str, KeyRecord]) -> None:
-        if key_book is not None and limits:
-            for key, record in limits.items():
-                key_book.add(digest(key), record)
-            key_book.close()
+        with own_book() as book:
+            if book is not None:
+                for key, record in limits.items():
+                    book.add(digest(key), record)
 
     def make(settings: GatewayFiles) -> Gateway:
         from cnllm.gateway.asgi import Gateway
@@ -368,8 +376,6 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], dict[
             keys.append(key)
     if not keys and not limited:
         raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
-    if book is not None:
-        book.close()  # so that each worker opens its own file
     return keys, limited
 
 
