@@ -35,6 +35,7 @@ from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
 from cnllm.gateway.monitoring.updates import METRICS
 from cnllm.gateway.server import running
 
+from .store_support import program
 from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, registry_for, say
 from .test_http import serving
 from .test_keys_http import COST, MODELS, setting
@@ -300,6 +301,48 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
     assert list(folder.iterdir()) == []
 
 
+FULL_DISK = """
+import json, logging, os, resource, sys
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder = sys.argv[1]
+from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.prometheus import Metrics
+lines = []
+class Lines(logging.Handler):
+    def emit(self, record):
+        lines.append(record.getMessage())
+logging.getLogger("cnllm.gateway").addHandler(Lines())
+def count(first, last):
+    for number in range(first, last):
+        entry = Entry("req_1", "POST", "/", status=200, verb="generate", protocol="openai-chat", finish="stop")
+        entry.first = entry.tokens_per_second = 1.0
+        metrics.count(entry, "here/" + "模" * 80 + str(number))
+def sizes():
+    return {name: os.stat(os.path.join(folder, name)).st_size for name in os.listdir(folder)}
+metrics = Metrics()
+count(0, 40)
+before = sizes()
+ends = {name: os.lseek(os.open(os.path.join(folder, name), os.O_RDONLY), 0, os.SEEK_HOLE) for name in before}
+resource.setrlimit(resource.RLIMIT_FSIZE, (max(before.values()), max(before.values())))
+count(40, 400)
+content, _ = metrics.exposition("")
+print(json.dumps([before, ends, max(sizes().values()), lines, content.decode()]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_HOLE"), reason="this system does not tell holes of files")
+def test_a_disk_that_is_full_costs_counts_and_no_process(tmp_path: Path) -> None:
+    """The files of the metrics are in memory, and the system ends a process that writes where the disk has no place."""
+    process = program(FULL_DISK, str(tmp_path))
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    sizes, ends, largest, lines, content = json.loads(out)
+    assert sizes == ends, "the files have holes"
+    assert max(sizes.values()) == largest > 64 * 1024
+    assert len(lines) == 1, lines
+    assert "the metrics lack some requests" in lines[0]
+    assert parse_scrape(content, 0.0).sum("cnllm_requests_total", None) > 40
+
+
 # ── rounds ────────────────────────────────────────────────────────────────────
 def test_only_the_last_round_of_a_conversation_counts() -> None:
     user = {"role": "user", "content": "Hi"}
@@ -515,6 +558,18 @@ def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
         assert recent.find(ids[8]) is not None
         assert recent.find("*") is None
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit of a file's size")
+def test_a_request_that_finds_no_place_on_the_disk_leaves_nothing_there(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys\nfrom cnllm.gateway.monitoring.recent import Recent\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nrecent = Recent(sys.argv[1])\n"
+        "recent.add('req_1', {'entry': 'x' * 5000})\nrecent.add('req_2', {'entry': 'x'})"
+    )
+    process = program(code, str(tmp_path))
+    assert process.communicate(timeout=60)[1] == ""
+    assert [path.name.partition("-")[2] for path in tmp_path.iterdir()] == ["req_2.json"]
 
 
 def test_without_metrics_there_is_no_page_of_them() -> None:

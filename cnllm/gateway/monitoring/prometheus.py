@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +26,10 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _HISTOGRAMS = frozenset(name for name, metric in METRICS.items() if metric.kind == "histogram")
 _WARN_SECONDS = 60.0  # between two lines about counts that cannot be written
+_PREFIXES = {"counter": "counter", "histogram": "histogram", "gauge": "gauge_livesum"}
+"""The beginnings of the names that `prometheus-client` gives its files, by the kind of their metrics."""
+_FILE_BYTES = 64 * 1024  # of a file at first; it doubles each time
+_VALUE_BYTES = 128  # of a value in such a file beside its labels: a number, a time, the name of a bucket
 _MOST = 4096  # sets of labels of one metric: a registry with more models counts the others together
 
 _log = logging.getLogger("cnllm.gateway")
@@ -59,6 +66,8 @@ class Metrics:
                 os.makedirs(os.environ[FOLDER], exist_ok=True)
                 _log.warning("the folder of the metrics was removed, and with it the counts of all processes")
             for name, metric in METRICS.items():
+                if self._is_shared and not metric.labels:
+                    _take_space(name, ())
                 make = getattr(prometheus_client, metric.kind.title())
                 self._metrics[name] = make(name, metric.help, metric.labels, registry=registry, **metric.options)
             self._metrics["cnllm_workers"].set(1)
@@ -104,7 +113,10 @@ class Metrics:
         child = self._children.get((name, labels))
         if child is None:
             has_place = len(self._children) < _MOST
-            child = self._metrics[name].labels(*(labels if has_place else ("other",) * len(labels)))
+            known = labels if has_place else ("other",) * len(labels)
+            if self._is_shared:
+                _take_space(name, known)
+            child = self._metrics[name].labels(*known)
             if has_place:
                 self._children[name, labels] = child
         return child
@@ -122,7 +134,8 @@ class Metrics:
             if self._is_shared:
                 registry = CollectorRegistry()
                 multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            self._flush()
+            with self._warning():
+                self._flush()
             encode, media_type = choose_encoder(accept)
             return encode(registry), media_type
         except (OSError, ValueError) as error:
@@ -148,6 +161,31 @@ def shared_folder() -> Iterator[None]:
         if os.getpid() == parent:  # a child has a copy of this block
             os.environ.pop(FOLDER, None)
             shutil.rmtree(folder, ignore_errors=True)  # ours: made above
+
+
+def _take_space(name: str, labels: tuple[str, ...]) -> None:
+    """Make the file of a metric longer where it has no space for a set of labels. Raises `OSError`.
+
+    `prometheus-client` would leave holes there, and the system ends a process that writes to one on a full disk.
+    """
+    metric = METRICS[name]
+    values = len(metric.options["buckets"]) + 2 if name in _HISTOGRAMS else 1
+    need = values * (len(json.dumps([name, metric.labels, labels, metric.help])) + _VALUE_BYTES)
+    path = os.path.join(os.environ[FOLDER], f"{_PREFIXES[metric.kind]}_{os.getpid()}.db")
+    with open(path, "a+b", buffering=0) as file:  # ours: a file of the metrics of this process
+        length = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if int.from_bytes(file.read(4), sys.byteorder) + need <= length:
+            return
+        more = max(length, _FILE_BYTES)
+        try:
+            if file.write(bytes(more)) < more:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        except OSError:
+            file.truncate(length)  # ours: what was added above
+            if not length:  # a file without its length cannot be read
+                os.unlink(path)  # ours: made above
+            raise
 
 
 def drop_process(pid: int) -> None:

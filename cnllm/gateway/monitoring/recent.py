@@ -46,9 +46,13 @@ class Recent:
         with contextlib.suppress(OSError):  # a full disk must not stop a request
             path = self._folder / f"{time.time_ns():020d}-{id}.json"
             part = path.with_suffix(".part")
-            with open(part, "wb", opener=open_private) as file:  # ours: a folder that the gateway made for this run
-                file.write(data)
-            os.replace(part, path)  # ours: the same folder
+            try:
+                with open(part, "wb", opener=open_private) as file:  # ours: a folder that the gateway made for this run
+                    file.write(data)
+                os.replace(part, path)  # ours: the same folder
+            except OSError:
+                part.unlink(missing_ok=True)  # ours: the same folder
+                raise
             for old in self._files()[self._most :]:
                 old.unlink(missing_ok=True)  # ours: the same folder
 

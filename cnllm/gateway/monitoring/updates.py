@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -49,7 +49,7 @@ class Metric(Struct, frozen=True):
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    options: dict[str, object] = {}
+    options: dict[str, Any] = {}
 
 
 Update = tuple[str, tuple[str, ...], float]
