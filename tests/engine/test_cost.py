@@ -201,6 +201,22 @@ def test_tokens_beyond_the_input_and_the_output_are_missing(usage: Usage, at_mos
         assert cost.at_most * 1_000_000 == (at_most or 7)
 
 
+@each(
+    "usage, at_most",
+    [
+        (Usage(100, 10, 120), 100 * 1 + 10 * 2 + 10 * 2),  # no longer than the first tier
+        (Usage(100, 10, 1_110), (100 + 10) * 10 + 1_000 * 10),  # they may be input, which is long then
+        (Usage(2_000, 10, 2_020), (2_000 + 10) * 10 + 10 * 10),
+    ],
+)
+def test_tokens_beyond_the_input_may_make_it_long(usage: Usage, at_most: int) -> None:
+    price = priced(input=1.0, output=2.0, tiers=[{"above": 1_000, "input": 10.0, "output": 10.0}])
+    for cost in (cost_of(usage, price), plain_cost(usage, price)):
+        assert cost is not None
+        assert cost.missing == ("uncounted",)
+        assert cost.at_most == Decimal(at_most) / 1_000_000
+
+
 def test_writes_for_an_hour_beyond_all_writes_are_missing() -> None:
     price = priced(input=1.0, output=1.0, cache_write=2.0, cache_write_1h=4.0)
     for usage in (Usage(100, 10, cache_write_1h=50), Usage(100, 10, cache_write=20, cache_write_1h=50)):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -237,6 +237,10 @@ def add_tokens(total: CostSum, usage: Usage, price: Price, created: float | None
         total.miss(f"service {facts.service}", None)
         return
     sums = [_token_sum(usage, rates, price, facts) for rates in tables]
+    has_times = len({found.amount for found in sums}) > 1
+    if charged is not None and (extra := uncounted_tokens(usage)):  # it may be input, and decide about the length
+        tables = possible_rates(price, facts.service, charged + extra, created)
+        sums += [_token_sum(usage, rates, price, facts) for rates in tables]
     low = min(sums, key=lambda found: found.amount)
     total.amount += low.amount * facts.factor
     mosts = [None if found.rest is None else found.amount + found.rest for found in sums]
@@ -244,7 +248,7 @@ def add_tokens(total: CostSum, usage: Usage, price: Price, created: float | None
     for found in sums:
         for name in found.missing:
             total.miss(name, _ZERO)
-    if any(found.amount != low.amount for found in sums):
+    if has_times:
         total.miss("hours" if price.off_peak else "promotion", _ZERO)
     if len(known) < len(mosts) or total.rest is None:
         total.rest = None
@@ -268,7 +272,8 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
             total.amount += tokens * exact_rate(rate)
     total.amount /= MILLION
     if extra := uncounted_tokens(usage):
-        total.miss("uncounted", extra * exact_rate(max(filter(_is_rate, rates.values()), default=0)) / MILLION)
+        known: list[float] = [rate for name in RATES if _is_rate(rate := rates.get(name))]
+        total.miss("uncounted", extra * exact_rate(max(known)) / MILLION if known else None)
     _miss_invalid(total, usage, rates, price, facts)
     if facts.is_cut or usage.output is None or "output" in facts.invalid:
         rates_of_output = [rate for name in ("output", "output_thinking") if (rate := rates.get(name)) is not None]
@@ -332,7 +337,7 @@ def uncounted_tokens(usage: Usage) -> int:
     )
 
 
-def _is_rate(value: Any) -> bool:
+def _is_rate(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float)
 
 
