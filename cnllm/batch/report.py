@@ -226,12 +226,17 @@ class Tally:
 
 
 class VendorProgress(Struct, frozen=True):
-    """Jobs that are not finished, their rows, and how many are served. `word` is the vendor's for their state."""
+    """Jobs that are not finished, their rows, and how many are served. `word` is the vendor's for their state.
+
+    `waiting` is why nothing is sent for `pause` seconds; empty between two questions about the jobs.
+    """
 
     jobs: int
     rows: int
     served: int
     word: str = ""
+    waiting: str = ""
+    pause: float = 0.0
 
 
 class Progress(Struct, frozen=True, kw_only=True):

@@ -415,7 +415,7 @@ class BatchSession:
             total=total,
             left=rest / rate if rest is not None and rate > 0 else None,
             projected=projected,
-            vendor=vendor if vendor is not None and vendor.jobs else None,
+            vendor=vendor if vendor is not None and (vendor.jobs or vendor.waiting) else None,
         )
 
     def _whole_cap(self, tally: Tally, counts: Mapping[int, int]) -> str | None:

@@ -39,7 +39,15 @@ from cnllm.types.policy import Timeouts
 if TYPE_CHECKING:
     from cnllm.client.call_record import CallRecorder
 
-__all__ = ["Interrupted", "SessionParts", "UnreadableAnswer", "VendorConnection", "VendorContext", "delay_of"]
+__all__ = [
+    "Interrupted",
+    "SessionParts",
+    "UnreadableAnswer",
+    "VendorConnection",
+    "VendorContext",
+    "delay_of",
+    "failure_reason",
+]
 
 _TIMEOUTS = Timeouts(first_byte=600.0, idle=120.0)  # a vendor checks a file of hundreds of megabytes before it answers
 _ATTEMPTS = 6
@@ -60,7 +68,7 @@ class VendorConnection:
     """The connection to one interface with one key.
 
     `probe` is any request to the endpoint. `out` is the output: what is fetched is kept beside it while it is read.
-    `sleep(seconds)` waits, and raises where the run is stopped.
+    `sleep(seconds, reason)` waits, and raises where the run is stopped.
     """
 
     def __init__(
@@ -70,7 +78,7 @@ class VendorConnection:
         transport: Any,
         key: str | None,
         out: Path,
-        sleep: Callable[[float], Awaitable[object]],
+        sleep: Callable[[float, str], Awaitable[object]],
     ) -> None:
         self.batch = batch
         self.probe = probe
@@ -109,7 +117,7 @@ class VendorConnection:
             except (TransportError, EndpointError) as error:
                 if not error.meaning.again or tries >= _ATTEMPTS:
                     raise
-                await self.sleep(delay_of(error, tries))
+                await self.sleep(delay_of(error, tries), failure_reason(error))
 
     async def _send(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
         """Return the body of an answer, or write it to a file. Raises `EndpointError` for a refusal."""
@@ -143,6 +151,13 @@ class VendorConnection:
         """Close the connections."""
         if hasattr(self._transport, "aclose"):
             await self._transport.aclose()
+
+
+def failure_reason(error: CnllmError) -> str:
+    """Return why a request is sent again."""
+    if isinstance(error, EndpointError):
+        return f"the vendor answered HTTP {error.status}"
+    return f"no answer came from the vendor ({type(error).__name__})"
 
 
 def decode_answer(plan: Plan, content: bytes) -> Any:

@@ -26,7 +26,7 @@ from cnllm.batch.vendor.codec import (
     submit_plan,
     upload_plan,
 )
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of, failure_reason
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
@@ -225,7 +225,7 @@ async def _submit_part(
             return found
         if tries >= _ATTEMPTS or not error.meaning.again:
             raise _NotSubmitted(error)
-        await exchange.sleep(delay_of(error, tries))
+        await exchange.sleep(delay_of(error, tries), failure_reason(error))
 
 
 async def _upload(exchange: VendorConnection, part: JobPart, rows: list[bytes]) -> str:
@@ -298,7 +298,7 @@ async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[
         wait = min(part.created + delay - start, delay)  # the clock may have been set back
         if wait <= 0 or is_last:
             break
-        await exchange.sleep(wait)
+        await exchange.sleep(wait, f"looking for the job of {part.size:,} rows")
     return None
 
 
@@ -326,7 +326,9 @@ async def _is_of_part(exchange: VendorConnection, part: JobPart, job: VendorJob)
     tries = 0
     while job.state == "pending":
         tries += 1
-        await exchange.sleep(min(60.0, 0.5 * 1.5**tries))
+        await exchange.sleep(
+            min(60.0, 0.5 * 1.5**tries), f"waiting for job {job.id}, which may be that of {part.size:,} rows"
+        )
         job = await exchange.poll(job.id) or job
     if job.state == "failed":
         return False

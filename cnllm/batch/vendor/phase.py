@@ -6,6 +6,7 @@ A run that is stopped leaves its jobs at the vendor. The next one polls them bef
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -20,7 +21,14 @@ from cnllm.batch.report import Tally, VendorProgress
 from cnllm.batch.rows import InputRow
 from cnllm.batch.settings import BatchSettings
 from cnllm.batch.vendor.codec import VendorJob, poll_plan
-from cnllm.batch.vendor.exchange import Interrupted, SessionParts, UnreadableAnswer, VendorConnection, VendorContext
+from cnllm.batch.vendor.exchange import (
+    Interrupted,
+    SessionParts,
+    UnreadableAnswer,
+    VendorConnection,
+    VendorContext,
+    failure_reason,
+)
 from cnllm.batch.vendor.interface import discounted_model, discounted_price, require_interface
 from cnllm.batch.vendor.outbox import Outbox
 from cnllm.batch.vendor.parts import JobPart
@@ -67,6 +75,8 @@ class VendorPhase:
         self.stopped: tuple[str, str] | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._pause = ("", 0.0)  # why nothing is sent, and until when, by the monotonic clock
+        self._failure = ""  # why the last question about a job has no answer
         self._open: list[JobPart] = []
         self._jobs: dict[int, VendorJob] = {}  # the last that was heard of each part
 
@@ -76,7 +86,15 @@ class VendorPhase:
         jobs = [self._jobs.get(part.number) for part in self._open]
         served = sum(min(job.finished or 0, part.size) for job, part in zip(jobs, self._open, strict=True) if job)
         words = {job.word for job in jobs if job is not None}
-        return VendorProgress(len(self._open), sum(part.size for part in self._open), served, ", ".join(sorted(words)))
+        reason, end = self._pause
+        return VendorProgress(
+            jobs=len(self._open),
+            rows=sum(part.size for part in self._open),
+            served=served,
+            word=", ".join(sorted(words)),
+            waiting=reason,
+            pause=max(0.0, end - time.monotonic()),
+        )
 
     def interrupt(self) -> None:
         """Submit nothing more, and poll no longer. The second time, wait for no answer either."""
@@ -119,13 +137,16 @@ class VendorPhase:
             key = key_for(self._probe, registry)
         return VendorConnection(self._batch, self._probe, transport, key, settings.out, self._sleep)
 
-    async def _sleep(self, seconds: float) -> None:
-        """Wait. Raises `Interrupted` where the run is stopped."""
+    async def _sleep(self, seconds: float, reason: str) -> None:
+        """Wait, for a reason that the progress shows. Raises `Interrupted` where the run is stopped."""
+        self._pause = (reason, time.monotonic() + seconds)
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         except TimeoutError:
             return
+        finally:
+            self._pause = ("", 0.0)
         raise Interrupted
 
     async def _run(self, chunks: AsyncIterator[Sequence[InputRow]]) -> None:
@@ -166,18 +187,18 @@ class VendorPhase:
                 if self._stop_if_asked():
                     return
             if self._open:
-                await self._exchange.sleep(pause)
+                await self._exchange.sleep(pause, self._failure)
                 pause = min(pause * _GROWTH, _LONGEST_POLL)
 
     async def _ask(self, part: JobPart) -> VendorJob | None:
         """Return the job of a part; None where the vendor cannot be reached now."""
         assert part.job is not None
+        self._failure = ""
         try:
             job = await self._exchange.poll(part.job)
-        except TransportError:
-            return None
-        except EndpointError as error:
-            if error.retryable:
+        except (TransportError, EndpointError) as error:
+            if isinstance(error, TransportError) or error.retryable:
+                self._failure = failure_reason(error)
                 return None
             error.hint = f"job {part.job} holds {part.size:,} rows; is it the key of the same account?"
             raise

@@ -122,7 +122,7 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
                 if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
                     undo.pop_all()
                     return results
-        await exchange.sleep(delay_of(None, tries))
+        await exchange.sleep(delay_of(None, tries), f"the results of job {job.id} are not whole yet")
 
 
 def _disk_error(out: Path, error: OSError) -> CnllmError:

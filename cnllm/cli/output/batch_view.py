@@ -13,7 +13,7 @@ from cnllm.cli.output import stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.report import Progress, Report
+    from cnllm.batch.report import Progress, Report, VendorProgress
 
 __all__ = ["BatchView", "duration", "estimate_lines", "progress_line", "report_lines"]
 
@@ -73,10 +73,7 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         share = (progress.done + progress.before + progress.failed) / max(progress.total, 1)
         parts[0] = f"{progress.done + progress.before:,}/{progress.total:,} done {share:.0%}"
     if (vendor := progress.vendor) is not None:
-        jobs = f"{vendor.jobs} job{'s' if vendor.jobs > 1 else ''}"
-        parts.append(
-            f"{jobs} at the vendor: {vendor.served:,}/{vendor.rows:,}" + (f" {vendor.word}" if vendor.word else "")
-        )
+        parts += _vendor_parts(vendor)
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if vendor is None:  # else nothing of this run is on its way
@@ -96,6 +93,17 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         if len(line) + len(part) + 3 <= width:
             line += f" · {part}"
     return line[:width]
+
+
+def _vendor_parts(vendor: VendorProgress) -> Iterator[str]:
+    """Yield where the jobs of a vendor are, and what is waited for beside them."""
+    if vendor.jobs:
+        jobs = f"{vendor.jobs} job{'s' if vendor.jobs > 1 else ''}"
+        yield f"{jobs} at the vendor: {vendor.served:,}/{vendor.rows:,}" + (f" {vendor.word}" if vendor.word else "")
+    if vendor.waiting:
+        yield vendor.waiting
+        if vendor.pause > 1:
+            yield f"next request in {duration(vendor.pause)}"
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from cli.support import KEY, Done, Machine
 
+import cnllm
+from cnllm import Registry
+from cnllm.batch.report import Progress
+from cnllm.cli.output.batch_view import progress_line
+
 from .support import ROWS, SHAPES, Vendor, answers, arguments, configure, inputs, vendor
 
 FILE, INLINE = "openai/gpt-4.1-mini", "anthropic/claude-haiku-4-5"
@@ -99,6 +104,28 @@ def test_a_submission_without_an_answer_is_looked_for_and_not_repeated(tmp_path:
         assert (done.status, server.count("submit", "received"), server.count("call")) == (0, 1, 0), done
         assert server.count("list") >= 1
     complete(tmp_path)
+
+
+@pytest.mark.parametrize("step", ["upload", "submit", "poll", "results"])
+def test_a_line_says_what_a_run_waits_for(tmp_path: Path, step: str) -> None:
+    machine, seen = Machine(tmp_path), list[str]()
+
+    def show(moment: Progress) -> None:
+        seen.append(progress_line(moment, 200))
+        if "next request in" in seen[-1]:
+            raise KeyboardInterrupt
+
+    with vendor() as server:
+        configure(machine, server, FILE, f"status=503;retry-after=300;step={step}")
+        registry = Registry.load(machine.config / "providers.toml")
+        out = tmp_path / "out.jsonl"
+        with pytest.raises(KeyboardInterrupt):
+            cnllm.batch.run(
+                ["Say 1"], FILE, out=out, vendor_batch=True, registry=registry, api_keys=(KEY,), on_progress=show
+            )
+    jobs = "1 job at the vendor: 0/1" if step == "poll" else "1 job at the vendor: 1/1" if step == "results" else ""
+    assert jobs in seen[-1]
+    assert "the vendor answered HTTP 503 · next request in 5 min 00 s" in seen[-1]
 
 
 def test_a_results_file_that_breaks_off_is_fetched_again(tmp_path: Path) -> None:
