@@ -25,7 +25,7 @@ from cnllm.leaks import grammars
 from cnllm.leaks.candidates import BlockResult, FilterOutput, read_block
 from cnllm.leaks.grammars import JsonScan, ParsedCall
 from cnllm.leaks.inline import InlineLine
-from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_in_code, stands_alone, tag_end
+from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_mentioned, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers
 
@@ -83,6 +83,7 @@ class LeakFilter:
         self._is_plain = False  # the next marker begins no block
         self._refused_end = 0  # markers before it are text: they belong to a block that was given up
         self._text_openers: dict[str, InlineLine] = {}  # the closers of openers that are text → the line of the opener
+        self._text_closers: tuple[str, ...] = ()  # what closes the last tag of reasoning that was text
         self._is_cut = False
         self._ends: Markers | None = None  # the closing tags of the reasoning that is open
         self._leak: Markup | None = None
@@ -238,18 +239,20 @@ class LeakFilter:
     # ── tags of reasoning ─────────────────────────────────────────────────────
 
     def _is_tag_text(self, text: str, end: int, *, final: bool) -> bool | None:
-        """Whether the tag that ends at `end` is text, because it stands in code; None if more text is needed."""
-        if self._tracker.follows_tick or self._tracker.is_quoted:
+        """Whether the tag that ends at `end` is text, because it is in code or quoted; None if more text is needed."""
+        tracker = self._tracker
+        if tracker.follows_tick or tracker.is_quoted or tracker.is_in_element:
             return True
-        ticks = self._tracker.open_ticks
-        return is_in_code(text[end:], ticks, final=final) if ticks else False
+        return is_mentioned(tracker.near, text[end:], tracker.open_ticks, final=final)
 
     def _read_tag(self, tag: str, text: str, end: int, *, is_text: bool) -> str:
         """Read a tag at the start of a text. Return the text behind it."""
-        if is_text:
+        closing = self._tags[tag]
+        if is_text or (not closing and tag in self._text_closers):
+            if not (self._tracker.follows_tick or self._tracker.is_quoted):
+                self._text_closers = closing
             self._output.add_text(text[:end])
             return text[end:]
-        closing = self._tags[tag]
         if closing:
             self._ends = Markers.copy(closing)
             self._output.add(BlockResult("", []))  # the white space around it counts once

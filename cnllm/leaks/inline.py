@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["ATOM", "FAR", "SUSPECT", "InlineBlock", "InlineLine", "ParagraphTracker"]
+__all__ = ["ATOM", "FAR", "SUSPECT", "InlineBlock", "InlineLine", "ParagraphTracker", "open_end", "quotes_next"]
 
 ATOM = "\ufffc"  # the object replacement character
 _DEEPEST = 64  # elements
@@ -90,6 +90,11 @@ class ParagraphTracker:
         return bool(self._marks or self._elements)
 
     @property
+    def is_in_element(self) -> bool:
+        """Whether an HTML element is open that quotes whatever follows."""
+        return any(quotes_unclosed for _, _, quotes_unclosed in self._elements)
+
+    @property
     def has_undecided(self) -> bool:
         """Whether a block waits for a closing mark."""
         return bool(self._undecided)
@@ -135,9 +140,7 @@ class ParagraphTracker:
 
     def _is_quoted_now(self, position: int) -> bool:
         """Whether a block is quoted whatever follows: in a quoting element, or right behind an opening mark."""
-        if any(quotes_unclosed for _, _, quotes_unclosed in self._elements):
-            return True
-        return any(opening == self._count + position - 1 for opening, _ in self._marks.values())
+        return self.is_in_element or any(opening == self._count + position - 1 for opening, _ in self._marks.values())
 
     def _read_tag(self, match: re.Match[str], text: str, next_block: int) -> None:
         """Open or close an HTML element."""
@@ -196,6 +199,33 @@ class ParagraphTracker:
         """Decide all blocks: no open mark will be closed."""
         self._marks.clear()
         self._decide_blocks()
+
+
+def quotes_next(text: str) -> bool:
+    """Whether a paragraph that begins so quotes what stands next, whatever follows."""
+    block = InlineBlock(InlineLine())
+    ParagraphTracker().read_paragraph(text + ATOM, [block], raw=False)
+    return block.is_quoted is True
+
+
+def open_end(text: str) -> str:
+    """Return the end of the last HTML element or comment that a paragraph leaves open; "" where none is open."""
+    spans, names = _code_spans(text), list[str]()
+    start = 0
+    while (match := _TOKEN.search(text, start)) is not None:
+        start = match.end()
+        name = (match["name"] or "").lower()
+        if match["ticks"]:
+            start = spans.get(match.start(), start)
+        elif match["comment"]:
+            start = text.find("-->", start) + 1
+            if not start:
+                return "-->"
+        elif name and not match["close"]:
+            names.append(name)
+        elif name in names:
+            del names[len(names) - 1 - names[::-1].index(name) :]
+    return f"</{names[-1]}" if names else ""
 
 
 def _has_word_spaces(char: str) -> bool:

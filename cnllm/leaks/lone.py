@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cnllm.leaks.inline import SUSPECT, open_end, quotes_next
 from cnllm.leaks.markers import Markers
 
-__all__ = ["LOOKAHEAD", "LOOKBEHIND", "TagRun", "is_in_code", "joining_space", "stands_alone", "tag_end"]
+__all__ = ["LOOKAHEAD", "LOOKBEHIND", "TagRun", "is_mentioned", "joining_space", "stands_alone", "tag_end"]
 
 LOOKBEHIND = 64  # characters of white space before a block that count
 LOOKAHEAD = 256  # characters behind a marker that decide whether a block begins, or whether the marker stands alone
@@ -21,7 +22,9 @@ _TAG_SO_FAR = re.compile(
 )
 _SPACE = re.compile(r"\s*")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
-_CODE_SPAN = 2048  # characters over which a code span may reach
+_SPAN = 2048  # characters over which a code span may reach
+_AROUND = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "*": "*", "_": "_"}
+"""Marks that show, right around a tag, that it is only mentioned."""
 
 
 def tag_end(text: str, start: int, end: int, *, final: bool) -> int | None:
@@ -105,16 +108,37 @@ def stands_alone(
     return not prose
 
 
-def is_in_code(text: str, ticks: int, *, final: bool) -> bool | None:
-    """Whether a code span that so many backticks began ends in the text behind it; None if more text is needed."""
-    window = text[:_CODE_SPAN]
-    span = next((run.start() for run in re.finditer("`+", window) if len(run[0]) == ticks), None)
-    paragraph = _PARAGRAPH_END.search(window)
-    if paragraph is not None and (span is None or paragraph.start() < span):
-        return False
-    if span is not None and (final or span + ticks < len(window)):
+def is_mentioned(before: str, text: str, ticks: int, *, final: bool) -> bool | None:
+    """Whether a tag between two texts is only mentioned; None if more text is needed.
+
+    `before` is the end of its paragraph, `ticks` is the number of backticks that may have begun a code span there. A
+    tag is mentioned right behind an opening quotation mark, in brackets or between stars of its own, and in a code
+    span, an HTML element or a comment that ends in the text behind it.
+    """
+    if (bare := before.rstrip()).endswith(("«", "‹")):  # French puts a space behind them
+        before = bare
+    if ((before and SUSPECT.match(before, len(before) - 1)) or "|" in before) and quotes_next(before):
         return True
-    return None if not final and len(text) < _CODE_SPAN else span is not None
+    if (closer := _AROUND.get(before[-1:])) is not None:
+        if not text and not final:
+            return None
+        if text.startswith(closer):
+            return True
+    ends = [rf"(?<!`)`{{{ticks}}}(?!`)"] if ticks else []
+    ends += [re.escape(end)] if "<" in before and (end := open_end(before)) else []
+    return _ends_behind(text, re.compile("|".join(ends), re.IGNORECASE), final=final) if ends else False
+
+
+def _ends_behind(text: str, end: re.Pattern[str], *, final: bool) -> bool | None:
+    """Whether what is open before a text ends in its first paragraph; None if more text is needed."""
+    window = text[:_SPAN]
+    found = end.search(window)
+    paragraph = _PARAGRAPH_END.search(window)
+    if paragraph is not None and (found is None or paragraph.start() < found.start()):
+        return False
+    if found is not None and (final or found.end() < len(window)):
+        return True
+    return None if not final and len(text) < _SPAN else found is not None
 
 
 def joining_space(before: str, gap: str) -> str:

@@ -18,6 +18,7 @@ __all__ = ["InlineBlock", "QuoteTracker"]
 _ENDS = ".!?…。！？"
 _TICKS = re.compile("`+")
 _MAX_UNREAD = 1024  # texts
+_NEAR = 256  # characters of a paragraph that show whether a tag behind them is only mentioned
 _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
@@ -92,6 +93,23 @@ class QuoteTracker:
                 run = match.end() - match.start()
                 self._ticks = run if self._ticks == 0 else 0 if run == self._ticks else self._ticks
         return self._ticks
+
+    @property
+    def is_in_element(self) -> bool:
+        """Whether the next text stands in an HTML element of an earlier paragraph that quotes."""
+        return self._inline.is_in_element
+
+    @property
+    def near(self) -> str:
+        """The end of the paragraph before the next text."""
+        pieces: list[str] = []
+        left = _NEAR
+        for piece in reversed(self._paragraph):
+            if left <= 0:
+                break
+            pieces.append(piece[-left:])
+            left -= len(piece)
+        return "".join(reversed(pieces))
 
     def add_block(self) -> InlineBlock:
         """Add a block of markup at this position, which nothing quotes so far."""

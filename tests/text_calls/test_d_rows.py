@@ -7,6 +7,7 @@ from cases import each
 
 import cnllm
 
+from .quotations import QUOTED
 from .support import answers, called, plan, read, told, tool, wire
 
 
@@ -116,6 +117,56 @@ def test_D3_tags_go_from_anywhere_else_on_every_model(model: str, text: str, sta
         assert told(events)[:2] == (stands, thought)
         stray = [note for note in reply.notes if note.code == "tag-stripped"]
         assert [f"({len(note.said)} characters)" in note.did for note in stray] == [True] * (not thought)
+
+
+MENTIONS = [
+    *("straight marks", "curly marks", "German marks", "guillemets", "guillemets with spaces", "Swedish marks"),
+    *("corner marks", "full marks", "single marks", "book marks", "code", "code with a class", "code over lines", "q"),
+    *("samp", "blockquote over lines", "a table of HTML", "a comment in a line", "a table without edges"),
+]
+
+
+@each("way", MENTIONS)
+def test_D3_a_tag_that_is_only_mentioned_is_text(way: str) -> None:
+    for tags in ("<think>", "</think>", "<think>Hm.</think>", "<think>\nHm.</think>"):
+        text = QUOTED[way].replace("B", tags)
+        for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+            _, reply = answers("zai/glm-4.7", wire(pieces))
+            assert (reply.text, reply.reasoning) == (text, ""), pieces
+            assert not reply.notes
+
+
+@each(
+    "text",
+    [
+        "The (<think>) tag opens and (</think>) closes.",
+        "**<think>** opens, **</think>** closes.",
+        "标签（<think>）和【</think>】。",
+        'He writes "<think>\n\nHm.\n</think>" first.',
+    ],
+)
+def test_D3_a_tag_with_a_mark_on_both_sides_is_text(text: str) -> None:
+    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+        _, reply = answers("zai/glm-4.7", wire(pieces))
+        assert (reply.text, reply.reasoning) == (text, ""), pieces
+
+
+@each(
+    "text, stands",
+    [
+        ('"Yes."<think>Hm.</think> No.', '"Yes." No.'),
+        ('He said "yes" <think>Hm.</think> and "no".', 'He said "yes" and "no".'),
+        ("他说“好”。<think>Hm.</think>“不”。", "他说“好”。“不”。"),
+        ("Run <code>x</code>. <think>Hm.</think> Blue.", "Run <code>x</code>. Blue."),
+        ("The <kbd> key. <think>Hm.</think> Blue.", "The <kbd> key. Blue."),
+        ("(Red. <think>Hm.</think>)", "(Red. )"),
+        ("x (<think>Hm.</think>) y", "x () y"),
+    ],
+)
+def test_D3_a_tag_behind_a_quotation_is_a_tag(text: str, stands: str) -> None:
+    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+        _, reply = answers("zai/glm-4.7", wire(pieces))
+        assert (reply.text, reply.reasoning) == (stands, "Hm."), pieces
 
 
 @each("model", MODELS)
