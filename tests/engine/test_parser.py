@@ -469,6 +469,12 @@ def test_chunks_with_no_blank_lines_at_all_are_read(plain: cnllm.Model, done: bo
     assert read(plain, stream).said.text == "a"
 
 
+@each("blank", ["data:", "data: ", "data:\ndata:", "data:\u00a0"])
+def test_an_event_with_blank_data_says_nothing(plain: cnllm.Model, blank: str) -> None:
+    stream = f"{blank}\n\n".encode() + sse(delta(content="a"), finish())
+    assert read(plain, stream).said == read(plain, sse(delta(content="a"), finish())).said
+
+
 @each("word", ["data source is down", "event store failed", "identity check failed", "retry later"])
 def test_a_plain_sentence_instead_of_a_reply_is_the_error(plain: cnllm.Model, word: str) -> None:
     error = read(plain, word.encode()).error

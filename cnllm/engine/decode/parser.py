@@ -292,10 +292,12 @@ class StreamParser:
         self._fast_kinds = set()
 
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
-        """Note data that is no JSON.
+        """Note data that is no JSON. Blank data say nothing.
 
         Data of several lines may be several chunks without the blank line between them: each line is read then.
         """
+        if not (text := short_text(data)):
+            return
         lines = data.split(b"\n")
         if len(lines) > 1:
             for line in lines:
@@ -308,7 +310,7 @@ class StreamParser:
         else:
             self._collected.has_words = True
             did = "skipped: not JSON"
-        out += self._collected.note("unreadable-chunk", "stream", short_text(data), did)
+        out += self._collected.note("unreadable-chunk", "stream", text, did)
 
     # ── end ──────────────────────────────────────────────────────────────────
 
