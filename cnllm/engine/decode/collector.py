@@ -98,7 +98,7 @@ class Collector:
             match piece:
                 case Head(id, model, created):
                     if self.id is None and type(id) is str:
-                        self.id = _replace_surrogates(id) or None
+                        self.id = self.calls.reply_id = _replace_surrogates(id) or None
                     if self.reported_model is None and type(model) is str:
                         self.reported_model = _replace_surrogates(model) or None
                     if self.created is None and type(created) in (int, float):
@@ -252,27 +252,8 @@ class Collector:
     def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
-        self.calls.reply_id = self.id
-        events = self.rename_calls(self.calls.feed(_replace_surrogates(items), whole=whole))
+        events = self.calls.feed(_replace_surrogates(items), whole=whole)
         return events, self.calls.all[count:]
-
-    def finish_calls(self) -> list[Event]:
-        """End the last call; return the events of what waited for it."""
-        return self.rename_calls(self.calls.finish())
-
-    def announce_call(self) -> list[Event]:
-        """Return the beginning of the last call where it has no arguments so far, because a part begins."""
-        out: list[Event] = []
-        self.calls.announce_last(out)
-        return self.rename_calls(out)
-
-    def start_call(self, call: CallBuilder) -> list[Event]:
-        """Add a call that was found in a text; return the events of its beginning."""
-        out: list[Event] = []
-        self.calls.reply_id = self.id
-        self.calls.add(call)
-        self.calls.start(call, out)
-        return self.rename_calls(out)
 
     def end_part(self) -> list[Event]:
         """End the last part; return the events that this allows."""
@@ -285,9 +266,7 @@ class Collector:
         """Return the events of what came besides the texts: calls, sources and other data."""
         out: list[Event] = []
         for call in self.calls.all:
-            if call.started:
-                self.calls.start(call, out)
-        out = self.rename_calls(out)
+            out += self.calls.start(call) if call.started else []
         out += map(CitationAdded, self.citations.all)
         return [*out, ExtraAdded(dict(self.extra))] if self.extra else out
 

@@ -258,7 +258,8 @@ class ReplyBuilder:
         """
         self.collected.has_uncounted = True
         if type(kind) is int:
-            return self._call_events(self.collected.calls.go_on(kind, pieces))
+            events = self.collected.calls.go_on(kind, pieces)
+            return events if self._answer is None else self._answer.events(events)
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
         if in_reasoning in self._undecided and self._deltas is not None:
             self._deltas.skip(pieces, in_reasoning=in_reasoning)
@@ -318,7 +319,8 @@ class ReplyBuilder:
         elif type(item) is CallBuilder:
             if self.collected.parts.is_ordered:
                 self._next_part(self._part_kind(item), item, out)
-            out += self._call_events(self.collected.start_call(item))
+            self.collected.calls.add(item)
+            out += self._call_events(self.collected.calls.start(item))
         elif type(item) is Restart:
             self._restart(item, out)
         elif type(item) is Note:
@@ -355,6 +357,7 @@ class ReplyBuilder:
 
     def _call_events(self, events: list[Event]) -> list[Event]:
         """Return the events of calls for the reader."""
+        events = self.collected.rename_calls(events)
         return events if self._answer is None else self._answer.events(events)
 
     def _part_kind(self, call: CallBuilder) -> PartKind:
@@ -377,7 +380,7 @@ class ReplyBuilder:
     def _next_part(self, kind: PartKind, data: Any, out: list[Event]) -> None:
         """Begin a part behind what has arrived."""
         if self.collected.parts.kind == "call" and kind != "call":
-            out += self._call_events(self.collected.announce_call())
+            out += self._call_events(self.collected.calls.announce_last())
         if kind != "text":
             self._flush_stops(out)
         if self.is_idle:
@@ -410,7 +413,7 @@ class ReplyBuilder:
         out: list[Event] = []
         collector, calls = self.collected, self._calls
         if collector.calls.all:
-            out += self._call_events(collector.finish_calls())
+            out += self._call_events(collector.calls.finish())
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(proven=proven):
                 self._push(item, at, out)

@@ -106,11 +106,9 @@ class AnswerCall(Stage):
             out.append(Restarted())
             if parts.thought:
                 out.append(ReasoningDelta("".join(parts.thought)))
-            again: list[Event] = []
             for call in collector.calls.all:
                 if call.started and call.at in self._indexes:
-                    collector.calls.start(call, again)
-            out += self.events(collector.rename_calls(again))
+                    out += self.events(collector.rename_calls(collector.calls.start(call)))
         parts.gather_text()
 
     def settle(self, settled: ReplyDecision, out: list[Event]) -> ReplyDecision:

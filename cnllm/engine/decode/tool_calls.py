@@ -187,19 +187,18 @@ class CallCollector:
         at = call.at
         return [ToolCallDelta(at, piece) for piece in pieces]
 
-    def start(self, call: CallBuilder, out: list[Event]) -> None:
+    def start(self, call: CallBuilder) -> list[Event]:
         """Announce a call whose name is known, with the arguments that came before the name."""
         if not call.started:
             call.started = True
             self.identify(call)
-        out.append(ToolCallStart(call.at, call.call_id, call.name))
-        if call.pieces and not call.waits:
-            out.append(ToolCallDelta(call.at, call.raw))
+        begin = ToolCallStart(call.at, call.call_id, call.name)
+        return [begin, ToolCallDelta(call.at, call.raw)] if call.pieces and not call.waits else [begin]
 
-    def announce_last(self, out: list[Event]) -> None:
+    def announce_last(self) -> list[Event]:
         """Announce the last call where it has no arguments so far, because another call or part begins."""
-        if self.all and not self.all[-1].started and self.all[-1].name_size:
-            self.start(self.all[-1], out)
+        is_silent = bool(self.all) and not self.all[-1].started and self.all[-1].name_size > 0
+        return self.start(self.all[-1]) if is_silent else []
 
     def end(self, index: Any, *, is_whole: bool) -> None:
         """Set whether the wire says that the last call with this index is whole."""
@@ -221,7 +220,7 @@ class CallCollector:
         self._release(len(self.all), out)
         for call in self.all:
             if not call.started and call.name_size:
-                self.start(call, out)
+                out += self.start(call)
             elif not call.call_id:
                 self.identify(call)
         return out
@@ -241,7 +240,7 @@ class CallCollector:
         call = None if whole else self._find(index, id, name, piece)
         if call is None:
             call = CallBuilder(index)
-            self.announce_last(out)
+            out += self.announce_last()
             self.add(call)
             self._open[index] = call
         elif call.size and piece.lstrip()[:1] == "{" and call.is_complete() and call.repeats(piece):
@@ -260,7 +259,7 @@ class CallCollector:
             elif self._waiting:
                 self._release(call.at, out)
             if not call.started and call.name_size:
-                self.start(call, out)
+                out += self.start(call)
             elif call.started and delivered:
                 out.append(ToolCallDelta(call.at, delivered))
 
