@@ -47,36 +47,22 @@ class _Channel:
         """
         if self.mode == "incremental":
             return text
-        match self.mode:
-            case "cumulative":
-                return self._snapshot(text)
-            case "either":
-                return self._either(text)
-            case _:
-                return self._infer_mode(text)
+        return self._infer_mode(text) if self.mode is None else self._snapshot(text)
 
     def _snapshot(self, text: str) -> str:
-        last = self._last
-        whole, text = text, _without_half(text)
-        if self._sizes is not None:
-            if not (last.startswith(text) or text.startswith(last)):
-                return self._take_deltas(whole)
-            self._sizes = [*self._sizes, len(text)] if len(self._sizes) < _MAX_DOUBTED else None
-        self.half = whole[len(text) :]  # the next snapshot has the whole character
-        if last.startswith(text):
-            return ""
-        self._last = text
-        return text[len(last) :] if text.startswith(last) else text
-
-    def _either(self, text: str) -> str:
-        assert self._sizes is not None
         last, safe = self._last, _without_half(text)
-        if last and not safe.startswith(last):
-            return self._take_deltas(text)
-        self.half = text[len(safe) :]
+        repeats = self.mode == "cumulative" and last.startswith(safe)
+        if self._sizes is not None:
+            if not (repeats or safe.startswith(last)):
+                return self._take_deltas(text)
+            self._sizes.append(len(safe))
+            if self.mode == "cumulative" and len(self._sizes) > _MAX_DOUBTED:
+                self._sizes = None
+        self.half = text[len(safe) :]  # the next snapshot has the whole character
+        if repeats:
+            return ""
         self._last = safe
-        self._sizes.append(len(safe))
-        return safe[len(last) :]
+        return safe[len(last) :] if safe.startswith(last) else safe
 
     def _take_deltas(self, text: str) -> str:
         """Take the pieces so far, and a text that contradicts that they were snapshots, for deltas."""
