@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.stage import Item, Restart, Stage, removal
 from cnllm.engine.decode.tool_calls import CallBuilder
@@ -107,7 +109,7 @@ class AnswerTags(Stage):
                 return len(text)
             if any(tag.startswith(text[position:]) for tag in self._closers):
                 return start
-        return len(text) - max((_overlap(text[position:], tag) for tag in self._closers), default=0)
+        return len(text) - _overlap(text[position:], self._closers)
 
 
 class StopTexts(Stage):
@@ -141,17 +143,9 @@ class StopTexts(Stage):
         if type(item) is not TextPiece:
             return [item]
         text = self.pending + item.text
-        size = self._waiting_size(text)
+        size = _overlap(text, self._stops)
         self.pending, self.is_idle = text[len(text) - size :], size == 0
         return [TextPiece(text[: len(text) - size])] if size < len(text) else []
-
-    def _waiting_size(self, text: str) -> int:
-        """Return how many characters at the end of a text may begin a stop text."""
-        for size in range(min(len(self._stops[0]), len(text)), 0, -1):
-            end = text[-size:]
-            if any(stop.startswith(end) for stop in self._stops):
-                return size
-        return 0
 
     def flush(self) -> list[Item]:
         """Return the text that waits: the answer goes on behind it."""
@@ -178,11 +172,10 @@ def _removal(tag: str) -> Note:
     return Note("tag-stripped", "reasoning.answer_tags", tag, removal(tag, "it stands around the answer"))
 
 
-def _overlap(text: str, tag: str) -> int:
-    """Return how many characters at the end of a text may begin a tag."""
-    sizes = range(min(len(tag) - 1, len(text)), 0, -1)
-    return next((size for size in sizes if text.endswith(tag[:size])), 0)
-
+def _overlap(text: str, markers: Sequence[str]) -> int:
+    """Return how many characters at the end of a text may begin one of some markers."""
+    sizes = range(min(max(map(len, markers)), len(text)), 0, -1)
+    return next((size for size in sizes if any(marker.startswith(text[-size:]) for marker in markers)), 0)
 
 def _skip_space(text: str, position: int) -> int:
     """Return the position behind white space."""
