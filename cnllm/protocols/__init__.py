@@ -8,10 +8,11 @@ of a protocol between the two.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +22,20 @@ from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Message, Part, Reply, Request, Seal, ToolCall, Usage
+from cnllm.types import (
+    Event,
+    ExtraAdded,
+    Finished,
+    Media,
+    Message,
+    Part,
+    Reply,
+    Request,
+    Seal,
+    ToolCall,
+    Usage,
+    UsageSeen,
+)
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.tools import Function, WebSearch
 
@@ -32,6 +46,7 @@ __all__ = [
     "PROTOCOLS",
     "EncodeInput",
     "FastDecoder",
+    "Frames",
     "Recall",
     "ServerCodec",
     "ServerStream",
@@ -83,24 +98,53 @@ def _load(protocol: str, module: str, name: str) -> Any:
     return getattr(import_module(f"cnllm.protocols.{folder}.{module}"), name)
 
 
-class ServerStream(Protocol):
-    """An encoder of one stream. Each frame is (event name or None, data as JSON or as bytes)."""
+Frames = list[tuple[str | None, Any]]
+"""Frames of a stream. Each is (event name or None, data as JSON or as bytes)."""
 
-    def expect_input(self, tokens: int) -> None:
-        """Set an estimate of the request's tokens, before the first frame; most protocols count at the end only."""
 
-    def begin(self) -> list[tuple[str | None, Any]]:
+class ServerStream(ABC):
+    """An encoder of one stream. The counts and the data about the reply come before its end, and most stand there.
+
+    `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.extra: dict[str, Any] = {}
+        self.input_tokens: int | None = None
+
+    def begin(self) -> Frames:
         """Return the frames before the first event."""
         return []
 
-    def event(self, event: Event) -> list[tuple[str | None, Any]]:
+    def event(self, event: Event) -> Frames:
         """Return the frames of one event; `Finished` is the last and ends the stream."""
+        match event:
+            case UsageSeen():
+                self.usage = event.usage
+                return []
+            case Finished(finish="error" | "cut"):
+                return []  # an incomplete reply gets no end frame
+            case Finished():
+                return self.end(event)
+            case ExtraAdded(extra=extra):
+                self.extra |= extra
+        return self.write(event)
+
+    @abstractmethod
+    def write(self, event: Event) -> Frames:
+        """Return the frames of an event in the middle."""
+
+    @abstractmethod
+    def end(self, event: Finished) -> Frames:
+        """Return the frames that end the stream."""
 
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return the bytes of deltas that continue the open part or a call; None where each has to be an `event`."""
         return None
 
-    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+    @abstractmethod
+    def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""
 
 

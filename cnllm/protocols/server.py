@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
+from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
 from cnllm.protocols.reply_notes import foreign_blocks
@@ -321,7 +321,7 @@ class StreamWriter:
             raise checks.wrong_type("seal", seal, "a function or None")
         self._encoder = codec.stream(id, model, _checked_request(request))
         if input_tokens is not None:
-            self._encoder.expect_input(int(input_tokens))
+            self._encoder.input_tokens = int(input_tokens)
         self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal, strict=strict)
         self._takes_media = codec.takes_media
         self._protocol = str.__str__(protocol)
@@ -452,7 +452,7 @@ def _checked_error(status: int, message: str, code: str | None) -> tuple[int, st
     return int(status), replace_surrogates(str.__str__(message)), code
 
 
-def _encode_frames(frames: list[tuple[str | None, Any]]) -> bytes:
+def _encode_frames(frames: Frames) -> bytes:
     """Return frames as bytes."""
     if len(frames) == 1:
         return sse_frame(*frames[0])

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import ServerStream, write_texts
+from cnllm.protocols import Frames, ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
 from cnllm.protocols.reply_fields import citation_fields, is_refusal, select_keys, stream_id, with_counts
@@ -34,7 +34,6 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
     Usage,
-    UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
@@ -176,6 +175,7 @@ class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         head = {"id": stream_id(id, PREFIX), "object": "chat.completion.chunk"}
         self._head = {**head, "created": int(time.time()), "model": model}
         self._before, self._after = self._around_delta()
@@ -184,20 +184,18 @@ class StreamEncoder(ServerStream):
         self._arguments: dict[int, ArgumentReader] = {}  # of calls of functions that have none so far
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
-        self._usage: Usage | None = None
-        self._extra: dict[str, Any] = {}
 
     def _around_delta(self) -> list[bytes]:
         """Return the bytes before and behind the delta of a chunk."""
         empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
         return empty.rsplit(b'"":""', 1)
 
-    def begin(self) -> list[tuple[str | None, Any]]:
+    def begin(self) -> Frames:
         """Return the frames before the first event."""
         return [self._chunk({"role": "assistant", "content": ""})]
 
-    def event(self, event: Event) -> list[tuple[str | None, Any]]:
-        """Return the frames of one event."""
+    def write(self, event: Event) -> Frames:
+        """Return the frames of an event in the middle."""
         match event:
             case TextDelta() | ReasoningDelta():
                 return [self._text_chunk(type(event), event.text)]
@@ -206,11 +204,10 @@ class StreamEncoder(ServerStream):
             case BlockEnd(part=Media() as part):
                 return [self._chunk(keys)] if (keys := media_keys([part])) else []
             case ExtraAdded(extra=extra):
-                self._extra |= extra
                 self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
                 delta = select_keys(extra, ("annotations",))
-                logprobs = _logprobs(extra, _field(self._extra))
+                logprobs = _logprobs(extra, _field(self.extra))
                 return [self._chunk(delta, logprobs=logprobs)] if delta or logprobs is not None else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
@@ -220,13 +217,6 @@ class StreamEncoder(ServerStream):
                 return self._call_piece(event.index, event.text)
             case ToolCallEnd():
                 return self._end_call(event.index, event.call)
-            case UsageSeen():
-                self._usage = event.usage
-                return []
-            case Finished(finish="error" | "cut"):
-                return []  # an incomplete reply gets no end frame
-            case Finished():
-                return self._end(_reason(event.finish, event.raw, self._extra))
         return []
 
     def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
@@ -240,7 +230,7 @@ class StreamEncoder(ServerStream):
         head = {"index": event.index, "id": event.id, "type": kind}
         return self._chunk({"tool_calls": [{**head, kind: {"name": event.name, key: ""}}]})
 
-    def _call_piece(self, index: int, text: str) -> list[tuple[str | None, Any]]:
+    def _call_piece(self, index: int, text: str) -> Frames:
         """Return the frames of a piece of a call's arguments."""
         if (arguments := self._arguments.get(index)) is not None:
             piece = arguments.feed(text)
@@ -253,7 +243,7 @@ class StreamEncoder(ServerStream):
         piece = reader.feed(text)
         return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": piece}}]})] if piece else []
 
-    def _end_call(self, index: int, call: ToolCall) -> list[tuple[str | None, Any]]:
+    def _end_call(self, index: int, call: ToolCall) -> Frames:
         """Return the frames of what the pieces of a call lack."""
         reader = self._inputs.get(index)
         if reader is None:
@@ -266,10 +256,10 @@ class StreamEncoder(ServerStream):
         rest = reader.end(call)
         return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": rest}}]})] if rest else []
 
-    def _end(self, finish: str) -> list[tuple[str | None, Any]]:
+    def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
-        out = [self._chunk({}, finish)]
-        if self._sends_usage and self._usage is not None and (usage := _usage(self._usage, self._extra)) is not None:
+        out = [self._chunk({}, _reason(event.finish, event.raw, self.extra))]
+        if self._sends_usage and (usage := _usage(self.usage, self.extra)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 
@@ -290,7 +280,7 @@ class StreamEncoder(ServerStream):
         if type(key) is int:
             before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key)
             return before, b"}}]%b" % self._after
-        field = "reasoning_content" if key is ReasoningDelta else _field(self._extra)
+        field = "reasoning_content" if key is ReasoningDelta else _field(self.extra)
         return b'%b"%b":' % (self._before, field.encode()), self._after
 
     def _chunk(
@@ -300,6 +290,6 @@ class StreamEncoder(ServerStream):
         choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish}
         return None, {**self._head, "choices": [choice if logprobs is None else {**choice, "logprobs": logprobs}]}
 
-    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+    def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""
         return [(None, openai_error(status, message, code))]

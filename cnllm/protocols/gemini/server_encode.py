@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import ServerStream
+from cnllm.protocols import Frames, ServerStream
 from cnllm.protocols.reply_fields import select_keys
 from cnllm.types import (
     BlockEnd,
@@ -28,7 +28,6 @@ from cnllm.types import (
     ToolCall,
     ToolCallEnd,
     Usage,
-    UsageSeen,
 )
 from cnllm.types.parts import seal_data
 
@@ -215,15 +214,15 @@ class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks. A call is sent when it is complete: the protocol has no pieces of one."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         self._head = _head(model, id)
-        self._usage: Usage | None = None
         self._citations: list[Citation] = []
         self._texts: list[str] = []
-        self._extra: dict[str, Any] = {}
+        self._tokens: list[Any] = []  # log probabilities
         self._has_unread = False  # whether a call was left out because its arguments cannot be read
 
-    def event(self, event: Event) -> list[tuple[str | None, Any]]:
-        """Return the frames of one event."""
+    def write(self, event: Event) -> Frames:
+        """Return the frames of an event in the middle."""
         match event:
             case TextDelta():
                 self._texts.append(event.text)
@@ -232,6 +231,9 @@ class StreamEncoder(ServerStream):
                 return [self._chunk({"text": event.text, "thought": True})]
             case BlockEnd():
                 return self._end_part(event.part)
+            case ExtraAdded(extra=extra):
+                self._tokens += extra.get("logprobs", ())
+                return []
             case CitationAdded():
                 self._citations.append(event.citation)
                 return []
@@ -239,26 +241,18 @@ class StreamEncoder(ServerStream):
                 wire = _part(call)
                 self._has_unread = self._has_unread or wire is None
                 return [] if wire is None else [self._chunk(wire)]
-            case UsageSeen():
-                self._usage = event.usage
-                return []
-            case ExtraAdded(extra=extra):
-                tokens = [*self._extra.get("logprobs", ()), *extra.get("logprobs", ())]
-                self._extra |= {**extra, "logprobs": tokens}
-                return []
-            case Finished(finish="error" | "cut"):
-                return []  # an incomplete reply gets no end frame
-            case Finished(finish="stop" | "tool_calls") if self._has_unread:
-                return []  # a client would miss the call that was left out
-            case Finished():
-                candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
-                usage = {} if self._usage is None else _usage(self._usage, self._extra)
-                candidate |= _about_candidate(self._citations, "".join(self._texts), self._extra)
-                head = {**select_keys(self._extra, _OF_REPLY), **self._head}
-                return [(None, {"candidates": [candidate], **usage, **head})]
         return []
 
-    def _end_part(self, part: Part) -> list[tuple[str | None, Any]]:
+    def end(self, event: Finished) -> Frames:
+        """Return the frame that ends the stream; none where a client would miss a call that was left out."""
+        if self._has_unread and event.finish in ("stop", "tool_calls"):
+            return []
+        candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
+        candidate |= _about_candidate(self._citations, "".join(self._texts), {**self.extra, "logprobs": self._tokens})
+        head = {**select_keys(self.extra, _OF_REPLY), **self._head}
+        return [(None, {"candidates": [candidate], **_usage(self.usage, self.extra), **head})]
+
+    def _end_part(self, part: Part) -> Frames:
         """Return the frame of the data that the deltas lack: a seal, on a part without text, or a whole part."""
         if type(part) in (Text, Reasoning):
             part = msgspec.structs.replace(part, text="")
@@ -269,6 +263,6 @@ class StreamEncoder(ServerStream):
         """Return one chunk."""
         return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
 
-    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+    def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""
         return [(None, write_error(status, message, code))]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import ServerStream, write_texts
+from cnllm.protocols import Frames, ServerStream, write_texts
 from cnllm.protocols.client_tools import ArgumentReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import select_keys, stream_id, with_counts
@@ -16,7 +16,6 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
-    ExtraAdded,
     Finished,
     Opaque,
     Part,
@@ -30,7 +29,6 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
     Usage,
-    UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.lenient_json import JsonPieces, decode_arguments
@@ -58,7 +56,6 @@ _KINDS = {
 }
 
 Block = dict[str, Any]
-Frames = list[tuple[str | None, Any]]
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -179,11 +176,9 @@ class StreamEncoder(ServerStream):
     """
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         self._id = stream_id(id, _PREFIX)
         self._model = model
-        self._usage = Usage()
-        self._extra: dict[str, Any] = {}
-        self._input_tokens: int | None = None
         self._open = ""  # the type of the open block
         self._place = -1
         self._calls: dict[int, list[str]] = {}  # input of calls without a block so far, by the call's index
@@ -196,10 +191,6 @@ class StreamEncoder(ServerStream):
         self._late: list[Event] = []  # that wait for the end of a block that stays open
         self._citations: list[Citation] = []  # that wait for a block of text
 
-    def expect_input(self, tokens: int) -> None:
-        """Set an estimate of the request's tokens, which stands in the first frame."""
-        self._input_tokens = tokens
-
     def begin(self) -> Frames:
         """Return the frames before the first event."""
         message: dict[str, Any] = {
@@ -210,12 +201,12 @@ class StreamEncoder(ServerStream):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(Usage(input=self._input_tokens), {}),
+            "usage": _usage(Usage(input=self.input_tokens), {}),
         }
         return [("message_start", {"type": "message_start", "message": message})]
 
-    def event(self, event: Event) -> Frames:
-        """Return the frames of one event."""
+    def write(self, event: Event) -> Frames:
+        """Return the frames of an event in the middle."""
         if self._current is not None and isinstance(event, _BLOCKS) and (self._late or not self._can_close()):
             self._late.append(event)
             return []
@@ -240,18 +231,6 @@ class StreamEncoder(ServerStream):
                 return self._add_input(event)
             case ToolCallEnd():
                 return self._end_call(event)
-            case UsageSeen():
-                self._usage = event.usage
-                return []
-            case ExtraAdded(extra=extra):
-                self._extra |= extra
-                return []
-            case Finished(finish="error" | "cut"):
-                return []  # an incomplete reply gets no end frame
-            case Finished(finish="stop" | "tool_calls") if self._has_unread:
-                return []  # a client would take the last call for a whole one
-            case Finished():
-                return self._end(event)
         return []
 
     def _frame(self, kind: str, **data: Any) -> tuple[str | None, Any]:
@@ -347,7 +326,7 @@ class StreamEncoder(ServerStream):
     def _write_late(self) -> Frames:
         """Return the frames of the events that waited."""
         late, self._late = self._late, []
-        return [frame for event in late for frame in self.event(event)]
+        return [frame for event in late for frame in self.write(event)]
 
     def _open_call(self) -> Frames:
         """Open the first waiting call."""
@@ -382,14 +361,16 @@ class StreamEncoder(ServerStream):
             out += self._open_call()
         return out
 
-    def _end(self, event: Finished) -> Frames:
-        """Return the frames that end the stream."""
-        stop = self._extra.get("stop_sequence")
-        about = select_keys(self._extra, _ABOUT)
+    def end(self, event: Finished) -> Frames:
+        """Return the frames that end the stream; none where a client would take the last call for a whole one."""
+        if self._has_unread and event.finish in ("stop", "tool_calls"):
+            return []
+        stop = self.extra.get("stop_sequence")
+        about = select_keys(self.extra, _ABOUT)
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
-        delta = {"stop_reason": _reason(event.finish, event.raw, self._extra), "stop_sequence": stop, **about}
-        usage = _usage(self._usage, self._extra)
-        if self._usage.input is None:
+        delta = {"stop_reason": _reason(event.finish, event.raw, self.extra), "stop_sequence": stop, **about}
+        usage = _usage(self.usage, self.extra)
+        if self.usage.input is None:
             usage["input_tokens"] = None  # the number of `message_start` holds on
         delta_frame = self._frame("message_delta", delta=delta, usage=usage, **outside)
         out = self._open_all_calls()

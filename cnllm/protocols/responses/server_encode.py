@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.protocols import ServerStream
+from cnllm.protocols import Frames, ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import citation_fields, is_refusal, reply_id, select_keys, stream_id
@@ -32,8 +32,6 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    Usage,
-    UsageSeen,
 )
 from cnllm.types.media import media_kind
 from cnllm.types.parts import seal_data
@@ -211,6 +209,7 @@ class StreamEncoder(ServerStream):
     """The encoder of one reply's events. An item ends when its event says so, perhaps after the next one began."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         id = stream_id(id, _PREFIX)
         self._id = id.removeprefix(_PREFIX)
         self._tools = _client_tools(request)
@@ -222,27 +221,24 @@ class StreamEncoder(ServerStream):
         self._offset = 0  # characters in the messages before it
         self._calls: dict[int, _OpenItem] = {}
         self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
-        self._usage: Usage = Usage()
-        self._extra: dict[str, Any] = {}
         self._citations: list[Citation] = []  # that wait for a message
 
-    def begin(self) -> list[Frame]:
+    def begin(self) -> Frames:
         """Return the frames before the first event."""
         created = self._frame("response.created", response=self._resource)
         return [created, self._frame("response.in_progress", response=self._resource)]
 
-    def event(self, event: Event) -> list[Frame]:
-        """Return the frames of one event; `Finished` ends the stream."""
+    def write(self, event: Event) -> Frames:
+        """Return the frames of an event in the middle."""
         if self._last_text is not None and type(event) in _CONTENT:
             text, self._last_text = self._last_text, None
-            return [*self._block(text), *self.event(event)]
+            return [*self._block(text), *self.write(event)]
         match event:
             case TextDelta():
                 return self._piece("message", event.text)
             case ReasoningDelta():
                 return self._piece("reasoning", event.text)
             case ExtraAdded(extra=extra):
-                self._extra |= extra
                 return self._write_logprobs(extra["logprobs"]) if "logprobs" in extra else []
             case CitationAdded():
                 self._citations.append(event.citation)
@@ -260,15 +256,9 @@ class StreamEncoder(ServerStream):
                 return self._call_piece(call_item, event.text)
             case ToolCallEnd() if (call_item := self._calls.get(event.index)) is not None:
                 return self._end_call(call_item, event.call)
-            case UsageSeen():
-                self._usage = event.usage
-            case Finished(finish="error" | "cut"):
-                return []  # an incomplete reply gets no end frame
-            case Finished():
-                return self._end(event)
         return []
 
-    def error(self, status: int, message: str, code: str | None) -> list[Frame]:
+    def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""
         error = {"code": code or failure_code(status), "message": message}
         output = [item_state.item for item_state in self._items if item_state.done]
@@ -283,24 +273,24 @@ class StreamEncoder(ServerStream):
 
     # ── parts ─────────────────────────────────────────────────────────────────
 
-    def _piece(self, kind: str, text: str) -> list[Frame]:
+    def _piece(self, kind: str, text: str) -> Frames:
         """Return the frames of a piece of text or reasoning."""
-        out: list[Frame] = []
+        out: Frames = []
         last = self._items[-1] if self._items else None
         if last is None or last.kind != kind or last.done:
             out, last = self._open_item(kind)
         last.pieces.append(text)
-        if kind == "message" and is_refusal(self._extra):
+        if kind == "message" and is_refusal(self.extra):
             return [*out, self._item_frame("response.refusal.delta", last, content_index=0, delta=text)]
         if kind == "message":
             delta = self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])
             return [*out, delta, *(self._write_citations() if self._citations else ())]
         return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
 
-    def _write_logprobs(self, tokens: list[Any]) -> list[Frame]:
+    def _write_logprobs(self, tokens: list[Any]) -> Frames:
         """Return the frame of the tokens of the last message: they come after their text."""
         last = self._message
-        if last is None or is_refusal(self._extra):
+        if last is None or is_refusal(self.extra):
             return []
         last.logprobs += tokens
         if last.done:  # the final response has the item with them
@@ -309,12 +299,12 @@ class StreamEncoder(ServerStream):
             return []
         return [self._item_frame("response.output_text.delta", last, content_index=0, delta="", logprobs=tokens)]
 
-    def _write_citations(self, *, late: bool = False) -> list[Frame]:
+    def _write_citations(self, *, late: bool = False) -> Frames:
         """Return the frames of the sources that wait, if a message is open; `late`: also if it has ended."""
         last = self._message
         if last is None or (last.done and not late):
             return []
-        out: list[Frame] = []
+        out: Frames = []
         for citation in self._citations:
             annotation, index = _annotation(citation, self._offset), len(last.annotations)
             last.annotations.append(annotation)
@@ -328,12 +318,12 @@ class StreamEncoder(ServerStream):
             last.item = {**last.item, "content": content}
         return out
 
-    def _open_item(self, kind: str) -> tuple[list[Frame], _OpenItem]:
+    def _open_item(self, kind: str) -> tuple[Frames, _OpenItem]:
         """Begin an item of text or reasoning."""
         id = f"{self._id}_{len(self._items)}"
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
-            part = _content(Text(""), refuses=is_refusal(self._extra))
+            part = _content(Text(""), refuses=is_refusal(self.extra))
             event, fields = "response.content_part.added", {"content_index": 0, "part": part}
         else:
             item = {"type": kind, "id": f"rs_{id}", "summary": []}
@@ -342,13 +332,13 @@ class StreamEncoder(ServerStream):
         new_item = self._add(kind, item)
         return [self._item_added(new_item), self._item_frame(event, new_item, **fields)], new_item
 
-    def _block(self, part: Part, status: str = "completed") -> list[Frame]:
+    def _block(self, part: Part, status: str = "completed") -> Frames:
         """Complete a part: the first open one of its kind, or one that came in no pieces."""
-        out: list[Frame] = []
+        out: Frames = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next(iter(self._open.get(kind, ())), None)
         id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
-        item = _item(part, id, self._tools, refuses=is_refusal(self._extra))
+        item = _item(part, id, self._tools, refuses=is_refusal(self.extra))
         if item is None:
             return []
         if kind == "message" and status != "completed":
@@ -386,7 +376,7 @@ class StreamEncoder(ServerStream):
         out += [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
         return [*out, *self._item_done(open_item, item)]
 
-    def _call_piece(self, open_item: _OpenItem, text: str) -> list[Frame]:
+    def _call_piece(self, open_item: _OpenItem, text: str) -> Frames:
         """Return the frames of a piece of a call's arguments."""
         open_item.pieces.append(text)
         if open_item.kind == "function_call" and (piece := open_item.arguments.feed(text)) is not None:
@@ -395,13 +385,13 @@ class StreamEncoder(ServerStream):
             return [self._item_frame("response.custom_tool_call_input.delta", open_item, delta=piece)]
         return []
 
-    def _end_call(self, open_item: _OpenItem, call: ToolCall) -> list[Frame]:
+    def _end_call(self, open_item: _OpenItem, call: ToolCall) -> Frames:
         """End a call. One that could not be executed as it is has no event that says that its arguments are there."""
         id = f"{self._id}_{open_item.output_index}"
         item = _call_item(call, id, self._tools)
         if not self._tools.is_whole(call):
             return self._item_done(open_item, item)
-        out: list[Frame] = []
+        out: Frames = []
         if item["type"] == "function_call":
             arguments = item["arguments"]
             if rest := open_item.arguments.end(call):
@@ -414,7 +404,7 @@ class StreamEncoder(ServerStream):
             out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=item["input"]))
         return [*out, *self._item_done(open_item, item)]
 
-    def _cut_call(self, open_item: _OpenItem) -> list[Frame]:
+    def _cut_call(self, open_item: _OpenItem) -> Frames:
         """End a call that is not complete."""
         raw = "".join(open_item.pieces)
         item = {**open_item.item, "status": "incomplete"}
@@ -424,14 +414,14 @@ class StreamEncoder(ServerStream):
             item["input"] = open_item.input.text or custom_input(ToolCall("", "", None, raw))
         return self._item_done(open_item, item)
 
-    def _end(self, event: Finished) -> list[Frame]:
+    def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream. Items that are still open are incomplete."""
         end = {
             **ending(event.finish, event.raw, int(time.time())),
-            "usage": usage_counts(self._usage, self._extra),
-            **select_keys(self._extra, _ABOUT),
+            "usage": usage_counts(self.usage, self.extra),
+            **select_keys(self.extra, _ABOUT),
         }
-        out: list[Frame] = []
+        out: Frames = []
         if self._last_text is not None:
             has_call = bool(self._items) and self._items[-1] in self._calls.values()
             out += self._block(self._last_text, "completed" if has_call else end["status"])
@@ -462,7 +452,7 @@ class StreamEncoder(ServerStream):
         """Return the frame that announces an item."""
         return self._frame("response.output_item.added", output_index=open_item.output_index, item=open_item.item)
 
-    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> list[Frame]:
+    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> Frames:
         """End an item."""
         if "id" in open_item.item:  # readers know the item by its first id
             item = {**item, "id": open_item.item["id"]}
