@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-from cnllm.schemas.subschemas import children, map_children, resolve
+from cnllm.schemas.subschemas import map_children, resolve, schemas_in
 
 __all__ = ["inline_references", "is_json", "make_strict", "remove_nulls", "remove_odd_defaults", "remove_titles"]
 
@@ -56,7 +55,7 @@ def inline_references(schema: Schema) -> Schema:
     """
     defs: Schema = schema.get("$defs", {})
     expansions_left, nodes_left = _MAX_EXPANSIONS, _MAX_NODES
-    contents = {name: list(_schemas_in(node)) for name, node in defs.items()}
+    contents = {name: list(schemas_in(node)) for name, node in defs.items()}
     references = {name: {_definition(one) for one in nodes} & defs.keys() for name, nodes in contents.items()}
     remaining: set[str] = set()
 
@@ -88,15 +87,6 @@ def inline_references(schema: Schema) -> Schema:
 def _definition(node: Schema) -> str:
     """Return the name of the definition that a schema refers to."""
     return str(node.get("$ref", "")).removeprefix(_PREFIX)
-
-
-def _schemas_in(node: Any) -> Iterator[Schema]:
-    """Yield a schema, and all schemas in it."""
-    stack = [node]
-    while stack:
-        if isinstance(one := stack.pop(), dict):
-            yield one
-            stack += children(one)
 
 
 def _reachable(references: dict[str, set[str]], start: str) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["children", "json_type", "map_children", "resolve"]
+__all__ = ["children", "json_type", "map_children", "resolve", "schemas_in"]
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", type(None): "null"}
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -45,6 +45,15 @@ def children(node: dict[str, Any]) -> Iterator[Any]:
             yield from value
         elif key in _SINGLE:
             yield value
+
+
+def schemas_in(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema, and all schemas in it."""
+    stack = [node]
+    while stack:
+        if isinstance(one := stack.pop(), dict):
+            yield one
+            stack += children(one)
 
 
 def resolve(ref: Any, root: Any) -> Any:

@@ -10,7 +10,7 @@ from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
 from cnllm.registry.flags import LEVELS, Body, BudgetFlags, Flags, LimitFlags, Param, ReasoningFlags, Tools
 from cnllm.schemas.patterns import matches_whole
-from cnllm.schemas.subschemas import children
+from cnllm.schemas.subschemas import schemas_in
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
 from cnllm.simulator.violations import RequestContext, Violation
 
@@ -246,18 +246,7 @@ def _schema_violation(schema: dict[str, Any], rules: Collection[str], keywords: 
     """Return the violation of the rules of `tools.schema` and `tools.schema_drop`, or None."""
     if "root-object" in rules and (schema.get("type") != "object" or any(key in schema for key in _COMBINED)):
         return "the root must have type 'object' and no combination"
-    return next((problem for node in _nodes(schema) if (problem := _node_violation(node, rules, keywords))), None)
-
-
-def _nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield all schemas in a schema, itself first. Names of properties and values are no schemas."""
-    stack: list[Any] = [schema]
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, dict):
-            continue
-        yield node
-        stack += children(node)
+    return next((problem for node in schemas_in(schema) if (problem := _node_violation(node, rules, keywords))), None)
 
 
 def _node_violation(node: dict[str, Any], rules: Collection[str], keywords: Collection[str]) -> str | None:

@@ -42,6 +42,7 @@ from cnllm.types import (
     ToolCall,
     ToolResult,
 )
+from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import media_kind
 
 __all__ = [
@@ -193,7 +194,7 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
         parts.append(Reasoning(reply.reasoning, None if late else seal))
     if reply.text:
         parts.append(Text(reply.text, seal if late and not reply.calls else None))
-    calls = [ToolCall(c.id, c.name, _parse_arguments(c.arguments), c.arguments) for c in reply.calls]
+    calls = [ToolCall(c.id, c.name, decode_arguments(c.arguments)[0], c.arguments) for c in reply.calls]
     if calls and late:
         calls[0] = msgspec.structs.replace(calls[0], seal=seal)
     return Reply(
@@ -211,11 +212,3 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
         incomplete=[],
         registry=model.data_version,
     )
-
-
-def _parse_arguments(arguments: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

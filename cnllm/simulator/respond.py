@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
+from cnllm.schemas.work import depth
 from cnllm.simulator import chat, codec
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
 from cnllm.simulator.codec import read_request
@@ -98,7 +98,7 @@ def _bad_request(model: Model, message: str) -> SimulatedResponse:
 
 def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
     """Return why endpoints cannot read a body that is JSON; None if they can."""
-    if content.count(b"[") + content.count(b"{") > _MAX_DEPTH and _is_deep(body):
+    if content.count(b"[") + content.count(b"{") > _MAX_DEPTH and depth(body, _MAX_DEPTH + 2) > _MAX_DEPTH + 1:
         return _TOO_DEEP
     if b"\\ud" in content or b"\\uD" in content:
         try:
@@ -106,17 +106,6 @@ def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
         except UnicodeEncodeError:
             return "The body holds half of a surrogate pair."
     return None
-
-
-def _is_deep(body: Any) -> bool:
-    """Whether JSON is nested deeper than any endpoint accepts. Walks by levels, without recursion."""
-    level = [body]
-    for _ in range(_MAX_DEPTH):
-        children = (value.values() if isinstance(value, dict) else value for value in level)
-        level = [child for child in chain.from_iterable(children) if isinstance(child, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _success(model: Model, request: ParsedRequest, name: str, change: Change | None) -> SimulatedResponse:

@@ -13,6 +13,7 @@ from cnllm.registry.registry import Registry
 from cnllm.simulator.batch.store import BatchStore, Interface, JobRow, RowProblem, SimulatedJob, StoredFile
 from cnllm.simulator.faults import read_job_faults
 from cnllm.types.checks import unfit_id
+from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = ["RefusedStep", "read_submission"]
 
@@ -156,7 +157,8 @@ def _read_row(form: BatchRow, number: int, value: Any, job_model: str | None) ->
     """Return a row, or why it is none."""
     body = get(value, form.body or "body") if isinstance(value, dict) else None
     id = get(value, form.id or "custom_id") if isinstance(value, dict) else None
-    if not isinstance(id, str) or not id or not _is_text(id):
+    # Old releases of msgspec decode half of a character, which no response could hold.
+    if not isinstance(id, str) or not id or replace_surrogates(id) != id:
         return RowProblem("missing_id", f"The row has no {form.id}.", number, form.id)
     if not isinstance(body, dict):
         return RowProblem("missing_body", f"The row has no {form.body}.", number, form.body)
@@ -167,12 +169,3 @@ def _read_row(form: BatchRow, number: int, value: Any, job_model: str | None) ->
     if not isinstance(model, str) or not model:
         return RowProblem("missing_model", "The row names no model.", number, "model")
     return JobRow(id, model, body)
-
-
-def _is_text(text: str) -> bool:
-    """Whether a text has no half of a character, which old releases of msgspec decode and no response could hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
