@@ -21,6 +21,7 @@ __all__ = [
     "SEARCH",
     "Function",
     "WebSearch",
+    "arguments_of",
     "check_names",
     "custom_arguments",
     "custom_function",
@@ -159,8 +160,13 @@ def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
     return arguments, msgspec.json.encode(arguments).decode()
 
 
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """Return the arguments of a call as an object; None where they cannot be read as one."""
+    return call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
+
+
 def custom_input(call: ToolCall) -> str:
     """Return the input of a call. Arguments in another form are the input themselves."""
-    arguments = call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
+    arguments = arguments_of(call)
     value = None if arguments is None else arguments.get(_FIELD)
     return value if isinstance(value, str) else call.raw

@@ -180,8 +180,7 @@ class StreamEncoder(ServerStream):
         self._head = {**head, "created": int(time.time()), "model": model}
         self._before, self._after = self._around_delta()
         self._custom = custom_tools(request)
-        self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
-        self._arguments: dict[int, ArgumentReader] = {}  # of calls of functions that have none so far
+        self._readers: dict[int, InputReader | ArgumentReader] = {}  # of custom tools, and functions without arguments
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
 
@@ -221,40 +220,35 @@ class StreamEncoder(ServerStream):
 
     def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
         """Return the frame that begins a call."""
-        kind, key = "function", "arguments"
-        if event.name in self._custom:
-            kind, key = "custom", "input"
-            self._inputs[event.index] = InputReader()
-        else:
-            self._arguments[event.index] = ArgumentReader()
+        is_custom = event.name in self._custom
+        kind, key = ("custom", "input") if is_custom else ("function", "arguments")
+        self._readers[event.index] = InputReader() if is_custom else ArgumentReader()
         head = {"index": event.index, "id": event.id, "type": kind}
         return self._chunk({"tool_calls": [{**head, kind: {"name": event.name, key: ""}}]})
 
     def _call_piece(self, index: int, text: str) -> Frames:
         """Return the frames of a piece of a call's arguments."""
-        if (arguments := self._arguments.get(index)) is not None:
-            piece = arguments.feed(text)
-            if arguments.is_open:
-                del self._arguments[index]
-            return [] if piece is None else [self._text_chunk(index, piece)]
-        reader = self._inputs.get(index)
-        if reader is None:
-            return [self._text_chunk(index, text)]
-        piece = reader.feed(text)
-        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": piece}}]})] if piece else []
+        reader = self._readers.get(index)
+        if isinstance(reader, InputReader):
+            return self._input_chunk(index, reader.feed(text))
+        piece = text if reader is None else reader.feed(text)
+        if reader is not None and reader.is_open:
+            del self._readers[index]
+        return [] if piece is None else [self._text_chunk(index, piece)]
+
+    def _input_chunk(self, index: int, text: str) -> Frames:
+        """Return the frame of a piece of a custom tool's input, unless it is empty."""
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": text}}]})] if text else []
 
     def _end_call(self, index: int, call: ToolCall) -> Frames:
         """Return the frames of what the pieces of a call lack."""
-        reader = self._inputs.get(index)
-        if reader is None:
-            arguments, data = self._arguments.pop(index, None), seal_data(call.seal, PROTOCOL)
-            rest = "" if arguments is None else arguments.end(call)
-            out = [self._text_chunk(index, rest)] if rest else []
-            if data:
-                out.append(self._chunk({"tool_calls": [{"index": index, **data}]}))
-            return out
-        rest = reader.end(call)
-        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": rest}}]})] if rest else []
+        reader = self._readers.pop(index, None)
+        rest = "" if reader is None else reader.end(call)
+        if isinstance(reader, InputReader):
+            return self._input_chunk(index, rest)
+        out = [self._text_chunk(index, rest)] if rest else []
+        data = seal_data(call.seal, PROTOCOL)
+        return [*out, self._chunk({"tool_calls": [{"index": index, **data}]})] if data else out
 
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
@@ -265,7 +259,7 @@ class StreamEncoder(ServerStream):
 
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return the bytes of several deltas; None for what is read piece by piece: a custom tool's input, or null."""
-        if key in self._inputs or key in self._arguments:
+        if key in self._readers:
             return None
         before, after = self._around_text(key)
         return write_texts(b"data: %b" % before, texts, b"%b\n\n" % after)

@@ -17,10 +17,9 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.documents import decoded_text
-from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, plain_mime
 from cnllm.types.parts import SYSTEM_ROLES, seal_data
-from cnllm.types.tools import Function
+from cnllm.types.tools import Function, arguments_of
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
 
@@ -137,10 +136,7 @@ def _file(data: Any) -> dict[str, Any] | None:
 
 def _call(call: ToolCall, names: Mapping[str, str]) -> dict[str, Any]:
     """Encode a call."""
-    arguments = call.arguments
-    if arguments is None:
-        arguments = decode_arguments(call.raw)[0] or {}
-    return {**_id(call.id), "name": names.get(call.name, call.name), "args": arguments}
+    return {**_id(call.id), "name": names.get(call.name, call.name), "args": arguments_of(call) or {}}
 
 
 def _result(result: ToolResult, names: Mapping[str, str]) -> dict[str, Any]:

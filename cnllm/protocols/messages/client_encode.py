@@ -15,10 +15,9 @@ from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_parts, result_text
 from cnllm.types.documents import decoded_text
-from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import file_name, media_kind, plain_mime
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
-from cnllm.types.tools import Function
+from cnllm.types.tools import Function, arguments_of
 
 __all__ = ["encode_body"]
 
@@ -92,8 +91,8 @@ def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
         case Media():
             return _media(part)
         case ToolCall():
-            name = names.get(part.name, part.name)
-            return {"type": "tool_use", "id": part.id, "name": name, "input": _input(part), **seal_data(part.seal)}
+            call = {"id": part.id, "name": names.get(part.name, part.name), "input": arguments_of(part) or {}}
+            return {"type": "tool_use", **call, **seal_data(part.seal)}
         case ToolResult():
             return _result(part)
         case Opaque():
@@ -143,13 +142,6 @@ def _media(media: Media) -> Block:
 _PDF = "application/pdf"
 _PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DOCUMENT_KEYS = ("context", "citations")
-
-
-def _input(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call."""
-    if call.arguments is not None:
-        return call.arguments
-    return decode_arguments(call.raw)[0] or {}
 
 
 def _result(result: ToolResult) -> Block:

@@ -266,9 +266,11 @@ class StreamEncoder(ServerStream):
 
     def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
         """Open a block, unless one of its type is open."""
-        if self._open == block["type"] and not always:
-            return []
-        out = [*self._open_all_calls(), *self._close_block()]
+        return [] if self._open == block["type"] and not always else [*self._open_all_calls(), *self._start(block)]
+
+    def _start(self, block: Block) -> Frames:
+        """Open a block behind the open one."""
+        out = self._close_block()
         self._open = block["type"]
         self._place += 1
         return [*out, self._frame("content_block_start", index=self._place, content_block=block)]
@@ -332,13 +334,9 @@ class StreamEncoder(ServerStream):
         """Open the first waiting call."""
         event = self._queue.pop(0)
         input = "".join(self._calls.pop(event.index, ()))
-        out = self._close_block()
-        self._open, self._current, self._input = "tool_use", event.index, JsonPieces(input)
-        self._place += 1
         keys = seal_data(event.seal, _PROTOCOL)
-        block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **keys}
-        out.append(self._frame("content_block_start", index=self._place, content_block=block))
-        self._reader = ArgumentReader()
+        out = self._start({"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **keys})
+        self._current, self._input, self._reader = event.index, JsonPieces(input), ArgumentReader()
         if input and (text := self._reader.feed(input)) is not None:
             out.append(self._delta("input_json_delta", "partial_json", text))
         return out
@@ -356,10 +354,7 @@ class StreamEncoder(ServerStream):
 
     def _open_all_calls(self) -> Frames:
         """Open all waiting calls."""
-        out: Frames = []
-        while self._queue:
-            out += self._open_call()
-        return out
+        return [frame for _ in [*self._queue] for frame in self._open_call()]
 
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream; none where a client would take the last call for a whole one."""

@@ -23,6 +23,8 @@ _REPEATED: dict[type | tuple[type, ...], dict[str, Any]] = {
     str: dict.fromkeys(("instructions", "previous_response_id", "prompt_cache_key", "safety_identifier", "user")),
 }
 """The defaults of fields that repeat one of the request, by the type of the field."""
+_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a reply is incomplete."""
 _TOOL_FIELDS = ("description", "parameters", "strict")
 
 
@@ -87,32 +89,15 @@ def _tools(value: Any) -> list[Any]:
 
 def ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
     """Return the fields about the end of a reply, with the time if it is complete."""
-    status, details = _status(finish, raw)
+    refuses = finish == "content_filter" and raw in ("completed", "stop")  # the model itself: such a reply is complete
+    reason = None if refuses else _REASONS.get(finish)
+    status = "failed" if finish == "error" else "incomplete" if reason or finish == "cut" else "completed"
     return {
         "status": status,
         "completed_at": now if status == "completed" else None,
-        "incomplete_details": details,
+        "incomplete_details": None if reason is None else {"reason": reason},
         "error": {"code": "server_error", "message": "the model failed"} if status == "failed" else None,
     }
-
-
-def _is_refusal(finish: str, raw: str | None) -> bool:
-    """Whether the model itself refused: the endpoint reports a normal end. Such a reply is complete."""
-    return finish == "content_filter" and raw in ("completed", "stop")
-
-
-def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
-    """Return the status, and why a reply is incomplete."""
-    match finish:
-        case "length":
-            return "incomplete", {"reason": "max_output_tokens"}
-        case "content_filter" if not _is_refusal(finish, raw):
-            return "incomplete", {"reason": "content_filter"}
-        case "error":
-            return "failed", None
-        case "cut":
-            return "incomplete", None
-    return "completed", None
 
 
 def usage_counts(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:

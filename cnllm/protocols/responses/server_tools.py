@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from cnllm.protocols.client_tools import arguments_text, is_bare_input, unique_name
 from cnllm.types import ToolCall
-from cnllm.types.lenient_json import break_off, decode_arguments
-from cnllm.types.tools import custom_function, custom_input
+from cnllm.types.lenient_json import break_off
+from cnllm.types.tools import arguments_of, custom_function, custom_input
 
 __all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
 
@@ -208,18 +208,19 @@ class ClientTools:
             status = "in_progress"  # the item has no third one
         kind, prefix = _ITEMS[tool.kind]
         head = {"type": kind, "id": f"{prefix}_{id}", "status": status, "call_id": call.id}
+        own = arguments_of(call) or {}
         match tool.kind:
             case "custom":
                 input = custom_input(call) if call.raw or call.arguments else ""
                 return {**head, "name": tool.name, **namespace, "input": input}
             case "tool_search":
-                return {**head, "execution": "client", "arguments": _arguments(call)}
+                return {**head, "execution": "client", "arguments": own}
             case "local_shell":
-                return {**head, "action": _local_action(_arguments(call))}
+                return {**head, "action": _local_action(own)}
             case "shell":
-                return {**head, "action": _shell_action(_arguments(call))}
+                return {**head, "action": _shell_action(own)}
             case "apply_patch":
-                return {**head, "operation": _operation(_arguments(call))}
+                return {**head, "operation": _operation(own)}
         arguments = arguments_text(call) if status == "completed" else call.raw
         call_keys = {"call_id": call.id, "name": tool.name, **namespace, "arguments": arguments}
         return {**head, **keys, **call_keys}
@@ -254,11 +255,6 @@ def _other_keys(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in tool.items() if key in _OTHER_KEYS and value is not None and value is not False
     }
-
-
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call as an object."""
-    return call.arguments or decode_arguments(call.raw)[0] or {}
 
 
 def built_in_arguments(item: Mapping[str, Any]) -> dict[str, Any]:
