@@ -53,10 +53,10 @@ Rows = Mapping[str, Mapping[Outcome, str]]
 _CLASSES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "string": (str,),
-    "number": (float, int),
     "integer": (int,),
+    "number": (float, int),
     "array": (list,),
-    "object": (dict,),
+    "object": (dict, Mapping),
 }
 _DECODED: tuple[Outcome, ...] = ("translate", "answer")
 _ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
@@ -155,7 +155,10 @@ def require_types(body: Mapping[str, Any], fields: Fields) -> None:
         row = rows.get(name)
         if row is None or not row.types or value is None or type(value) in row.classes:  # most of them
             continue
-        if (kind := _kind(value)) in row.types or (kind == "integer" and "number" in row.types):
+        kind = next((word for word, classes in _CLASSES.items() if isinstance(value, classes)), "array")
+        if kind == "number" and value.is_integer():
+            kind = "integer"
+        if kind in row.types or (kind == "integer" and "number" in row.types):
             continue
         expected = " or ".join(map(_with_article, row.types))
         raise ValueError(f"{name}: {expected} is required, not {_with_article(kind)}")
@@ -170,16 +173,3 @@ def require_one_reply(count: Any, name: str) -> None:
     """Raise `ValueError` for a count of replies other than one: only one would come back, and all would be paid for."""
     if count is not None and count != 1:
         raise ValueError(f"{name}: a request has one reply; send it once for each reply")
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON Schema type of a value. A number without a fraction is an integer."""
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    return "object" if isinstance(value, Mapping) else "array"

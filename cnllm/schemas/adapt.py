@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -229,13 +229,11 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
     if "typed" in rules and not {"type", "anyOf", "oneOf", "allOf", "$ref"} & out.keys():
         out = _add_type(out, parent_type)
     own_type = out.get("type") if type(out.get("type")) is str else parent_type
-    same_value = map_children(
-        {k: v for k, v in out.items() if k in _SAME_VALUE}, lambda c: _adapt_node(c, rules, drop, own_type)
-    )
-    rest = map_children(
-        {k: v for k, v in out.items() if k not in _SAME_VALUE}, lambda c: _adapt_node(c, rules, drop, None)
-    )
-    return {k: same_value[k] if k in same_value else rest[k] for k in out}
+    adapted: Schema = {}
+    for key, value in out.items():
+        kind = own_type if key in _SAME_VALUE else None
+        adapted |= map_children({key: value}, partial(_adapt_node, rules=rules, drop=drop, parent_type=kind))
+    return adapted
 
 
 def _any_of_only(node: Schema) -> Schema:

@@ -23,6 +23,7 @@ __all__ = [
     "allowed_types",
     "coerce",
     "decode_json",
+    "equal",
     "finite_number",
     "item_schema",
     "named_types",
@@ -64,7 +65,7 @@ def coerce(text: str, schema: Any, root: Any) -> Any:
     for kind in _KINDS:
         if kind in allowed:
             fits, value = _read_as(kind, text, allows_string="string" in allowed)
-            if fits and (not enum_values or any(_equal(value, enum_value) for enum_value in enum_values)):
+            if fits and (not enum_values or any(equal(value, enum_value) for enum_value in enum_values)):
                 return value
     return text
 
@@ -196,7 +197,7 @@ def _enum_values(schema: Any, root: Any) -> Iterator[Any]:
     yield from choices
 
 
-def _equal(first: Any, second: Any) -> bool:
+def equal(first: Any, second: Any) -> bool:
     """Whether two values are equal in JSON: true is not 1."""
     return bool(first == second) and (type(first) is bool) == (type(second) is bool)
 

@@ -18,6 +18,7 @@ from jsonschema.exceptions import ValidationError
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import lookup_recursive_ref
 
+from cnllm.schemas.coerce import equal
 from cnllm.schemas.patterns import Pattern, compile_pattern
 from cnllm.schemas.work import canonical
 
@@ -175,8 +176,7 @@ def _is_among(validator: Any, values: Any, source: Any, instance: Any) -> bool:
     `source` is the object in the schema that holds the values: they are cached under its identity.
     """
     if len(values) <= _SHORT_ENUM and (instance is None or type(instance) in (str, bool, int)):
-        kind = bool if type(instance) is bool else None  # true is not 1
-        return any(value == instance and (type(value) is bool) is (kind is bool) for value in values)
+        return any(equal(value, instance) for value in values)
     work = validator.format_checker
     texts = work.enums.get(id(source))
     if texts is None:

@@ -363,7 +363,7 @@ def is_usual(schema: Any) -> bool:
                     if type(value) is not dict:
                         return False
                     inner += value.values()
-                elif kind is not None and not _is_valid_keyword(kind, value):
+                elif kind is not None and not _IS_VALID[kind](value):
                     return False
         if not inner:
             return True
@@ -371,26 +371,23 @@ def is_usual(schema: Any) -> bool:
     return False
 
 
-def _is_valid_keyword(kind: str, value: Any) -> bool:
-    """Whether a keyword has a value of its kind."""
-    match kind:
-        case "text":
-            return type(value) is str
-        case "reference":
-            return type(value) is str and value.isascii() and value.startswith("#/") and "%" not in value
-        case "count":
-            return type(value) is int and value >= 0
-        case "number":
-            return type(value) is int or (type(value) is float and value - value == 0)
-        case "flag":
-            return type(value) is bool
-        case "names":
-            return type(value) is list and all(type(name) is str for name in value) and len({*value}) == len(value)
-        case "types":
-            names = [value] if type(value) is str else value
-            return _is_valid_keyword("names", names) and len(names) > 0 and _TYPES.issuperset(names)
-        case "values":
-            return type(value) is list and len(value) > 0
-        case "dialect":
-            return type(value) is str and value in _DIALECTS
-    return False
+def _are_names(value: Any) -> bool:
+    """Whether a value is a list of different texts."""
+    return type(value) is list and all(type(name) is str for name in value) and len({*value}) == len(value)
+
+
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: type(value) is str,
+    "reference": lambda value: type(value) is str and value.isascii() and value.startswith("#/") and "%" not in value,
+    "count": lambda value: type(value) is int and value >= 0,
+    "number": lambda value: type(value) is int or (type(value) is float and value - value == 0),
+    "flag": lambda value: type(value) is bool,
+    "names": _are_names,
+    "types": lambda value: (
+        value in _TYPES if type(value) is str else _are_names(value) and 0 < len(value) == len(_TYPES & {*value})
+    ),
+    "values": lambda value: type(value) is list and len(value) > 0,
+    "dialect": lambda value: type(value) is str and value in _DIALECTS,
+    "rare": lambda value: False,
+}
+"""Tells by its kind whether a keyword has a valid value."""
