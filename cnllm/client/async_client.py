@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from cnllm.client.async_run import AsyncRun
-from cnllm.client.async_stream import AsyncCallRun, AsyncStream, DeferredStream
+from cnllm.client.async_stream import AsyncCallRun, AsyncStream
 from cnllm.client.base import BaseClient
 from cnllm.client.event_loop import run_in_thread
 from cnllm.client.runs import loop_stopped_error, prepare_loop
@@ -130,9 +130,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
         self, model: str | Model, messages: Messages, options: Mapping[str, Any], by: str | None = None, *, stream: bool
     ) -> AsyncStream[Any]:
         open_call = partial(self._open_call, model, messages, stream, options)
-        if has_sets(options.get("tools")):  # their servers may have to start
-            return DeferredStream(partial(run_in_thread, open_call), by)
-        return AsyncStream(open_call(), by)
+        # the servers of sets may have to start
+        return AsyncStream(partial(run_in_thread, open_call) if has_sets(options.get("tools")) else open_call(), by)
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""

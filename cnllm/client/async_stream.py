@@ -1,7 +1,4 @@
-"""One call of `AsyncClient`: the driver of its steps, and the `AsyncStream` of its events.
-
-The tools of some calls have to be fetched first, such as those of an MCP server: they are a `DeferredStream`.
-"""
+"""One call of `AsyncClient`: the driver of its steps, and the `AsyncStream` of its events."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.echo import redact_bytes
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     import anyio
 
-__all__ = ["AsyncCallRun", "AsyncStream", "DeferredStream", "single_events"]
+__all__ = ["AsyncCallRun", "AsyncStream", "single_events"]
 
 
 class AsyncCallRun(CallDriver):
@@ -158,22 +155,51 @@ class AsyncCallRun(CallDriver):
 
 
 class AsyncStream(AsyncClosing, Generic[Answer_co]):
-    """The events of one call, asynchronously; `reply` once they have been read."""
+    """The events of one call, asynchronously; `reply` once they have been read.
 
-    def __init__(self, setup: CallSetup, by: str | None = None) -> None:
-        checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
-        self._runner = AsyncCallRun(setup)
-        self._set_batches(self._runner.batches(), by)
+    Where `setup` is a function, the request is built when the stream is entered or iterated, once its tools are known.
+    """
 
-    def _set_batches(self, batches: AsyncGenerator[list[Event]], by: str | None) -> None:
-        """Set what the events are read from."""
-        self._batches = batches
+    def __init__(self, setup: CallSetup | Callable[[], Awaitable[CallSetup]], by: str | None = None) -> None:
+        self._opened: AsyncCallRun | None = None
+        self._open_call: Callable[[], Awaitable[CallSetup]] | None = None
+        self._is_left = False  # closed, perhaps before it was open
+        self._may_repeat: Callable[[], Awaitable[bool]] | None = None
+        if callable(setup):
+            self._open_call = setup
+            self._batches = self._open_batches()
+        else:
+            checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
+            self._opened = AsyncCallRun(setup)
+            self._batches = self._opened.batches()
         self._events: AsyncGenerator[Event] | None = None
         if by is not None:
             from cnllm.sentences import by_sentence_async, check_by
 
             check_by(by)
-            self._events = by_sentence_async(single_events(batches))
+            self._events = by_sentence_async(single_events(self._batches))
+
+    async def _open(self) -> AsyncCallRun:
+        """Return the driver of the call, whose request is built now if it was not before."""
+        if self._opened is None:
+            assert self._open_call is not None
+            self._opened = AsyncCallRun(await self._open_call())
+            self._opened.may_repeat = self._may_repeat
+        return self._opened
+
+    async def _open_batches(self) -> AsyncGenerator[list[Event]]:
+        runner = await self._open()
+        if not self._is_left:
+            async with aclosing(runner.batches()) as batches:
+                async for batch in batches:
+                    yield batch
+
+    @property
+    def _runner(self) -> AsyncCallRun:
+        if self._opened is None:
+            message = "the request is not built yet, because its tools are not known"
+            raise CnllmError(message, hint="enter or iterate the stream first")
+        return self._opened
 
     @property
     def plan(self) -> Plan:
@@ -195,11 +221,13 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
     @property
     def is_charged(self) -> bool:
         """Return whether an endpoint may charge what was sent for the call so far."""
-        return self._runner.is_charged
+        return self._opened is not None and self._opened.is_charged
 
     def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
         """Let `may_repeat` decide about each request beyond those whose cost is bounded before the call."""
-        self._runner.may_repeat = may_repeat
+        self._may_repeat = may_repeat
+        if self._opened is not None:
+            self._opened.may_repeat = may_repeat
 
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
@@ -217,87 +245,29 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         A task that reads it gets the error of `aclose`.
         """
         await self.aclose()
-        return self._runner.partial_reply()
+        return None if self._opened is None else self._opened.partial_reply()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._events is None:
             self._events = single_events(self._batches)
         return self._events
 
-    async def aclose(self) -> None:
-        """End the call at any point, from any task. One that reads it gets a `TransportError`, with what arrived."""
-        if cast("AsyncGeneratorType[list[Event]]", self._batches).ag_running:
-            self._runner.leave()
-            return
-        if self._events is not None:
-            await self._events.aclose()
-        await self._batches.aclose()
-        await self._runner.close()
-
-
-class DeferredStream(AsyncStream[Any]):
-    """An `AsyncStream` whose request is built when it is entered or iterated, once its tools are known."""
-
-    def __init__(self, open_call: Callable[[], Awaitable[CallSetup]], by: str | None = None) -> None:
-        self._open_call = open_call
-        self._is_open = False
-        self._is_left = False  # closed before it was open
-        self._may_repeat: Callable[[], Awaitable[bool]] | None = None
-        self._set_batches(self._open_batches(), by)
-
-    async def _open(self) -> None:
-        if not self._is_open:
-            self._runner = AsyncCallRun(await self._open_call())
-            self._runner.may_repeat = self._may_repeat
-            self._is_open = True
-
-    async def _open_batches(self) -> AsyncGenerator[list[Event]]:
-        await self._open()
-        if not self._is_left:
-            async with aclosing(self._runner.batches()) as batches:
-                async for batch in batches:
-                    yield batch
-
-    def _fail(self) -> NoReturn:
-        raise CnllmError(
-            "the request is not built yet, because its tools are not known", hint="enter or iterate the stream first"
-        )
-
-    def ask_before_repeats(self, may_repeat: Callable[[], Awaitable[bool]]) -> None:
-        """Let `may_repeat` decide about further requests; see `AsyncStream.ask_before_repeats`."""
-        self._may_repeat = may_repeat
-        if self._is_open:
-            super().ask_before_repeats(may_repeat)
-
-    @property
-    def plan(self) -> Plan:
-        """Return the request. Raise `CnllmError` before the stream is entered or iterated."""
-        return super().plan if self._is_open else self._fail()
-
-    @property
-    def is_charged(self) -> bool:
-        """Return whether an endpoint may charge what was sent; see `AsyncStream.is_charged`."""
-        return self._is_open and super().is_charged
-
-    @property
-    def reply(self) -> Reply:
-        """Return the reply, once all events have been read; see `AsyncStream.reply`."""
-        return super().reply if self._is_open else self._fail()
-
-    async def stop(self) -> Reply | None:
-        """End the call; see `AsyncStream.stop`."""
-        self._is_left = True
-        return await super().stop() if self._is_open else None
-
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
     async def aclose(self) -> None:
-        """End the call at any point; see `AsyncStream.aclose`."""
+        """End the call at any point, from any task. One that reads it gets a `TransportError`, with what arrived."""
         self._is_left = True
-        if self._is_open:
-            await super().aclose()
+        if self._opened is None:
+            return
+        if cast("AsyncGeneratorType[list[Event]]", self._batches).ag_running:
+            self._opened.leave()
+            return
+        if self._events is not None:
+            await self._events.aclose()
+        await self._batches.aclose()
+        await self._opened.close()
 
 
 async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
