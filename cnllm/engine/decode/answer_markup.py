@@ -177,6 +177,7 @@ def _overlap(text: str, markers: Sequence[str]) -> int:
     sizes = range(min(max(map(len, markers)), len(text)), 0, -1)
     return next((size for size in sizes if any(marker.startswith(text[-size:]) for marker in markers)), 0)
 
+
 def _skip_space(text: str, position: int) -> int:
     """Return the position behind white space."""
     while position < len(text) and text[position].isspace():
