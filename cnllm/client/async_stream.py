@@ -8,7 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
+from cnllm.client.call_driver import BodyPieces, CallDriver, CallSetup
 from cnllm.client.echo import redact_bytes
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
@@ -134,8 +134,8 @@ class AsyncCallRun(CallDriver):
             return error
 
     async def _read_all(self, step: ReadBody) -> Any:
-        pieces: list[bytes] = []
-        take = piece_taker(step, pieces)
+        pieces = BodyPieces(step)
+        take = pieces.take
         broken: TransportError | None = None
         try:
             async for chunk in self._body:
@@ -144,9 +144,9 @@ class AsyncCallRun(CallDriver):
         except TransportError as error:
             broken = error
         finally:
-            await self.close()
-        self._require_open()
-        return self._echo.body(pieces, broken)
+            if not pieces.is_stream:
+                await self.close()
+        return self._body_bytes(pieces, broken)
 
     async def close(self) -> None:
         body, self._body = self._body, None

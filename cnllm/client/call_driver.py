@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client.echo import Echo, redact_error
+from cnllm.client.echo import Echo, redact_bytes, redact_error
 from cnllm.client.telemetry import Recovered, Watch
 from cnllm.config import redact
+from cnllm.engine.decode.framing import BLANK, detect_mode
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
@@ -31,7 +32,7 @@ from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 if TYPE_CHECKING:
     from cnllm.client.input_checks import InputChecker
 
-__all__ = ["CallDriver", "CallSetup", "piece_taker"]
+__all__ = ["BodyPieces", "CallDriver", "CallSetup"]
 
 _CLOSED = "the call was closed before its end"
 _UNREAD = "the reply is not complete: its events were not read to their end"
@@ -122,6 +123,13 @@ class CallDriver:
         if hasattr(body, "set_read_deadline"):
             body.set_read_deadline(0)
 
+    def _body_bytes(self, pieces: BodyPieces, broken: TransportError | None) -> tuple[bytes, TransportError | None]:
+        """Return what was read of a body, without secrets, and the error that ended it."""
+        self._require_open()
+        if pieces.is_stream:
+            return redact_bytes(self._echo.needles, b"".join(pieces.all)), None
+        return self._echo.body(pieces.all, broken)
+
     def _require_open(self) -> None:
         if self._closed:
             raise TransportError(_CLOSED)
@@ -186,28 +194,37 @@ class CallDriver:
         )
 
 
-def piece_taker(step: ReadBody, pieces: list[bytes]) -> Callable[[bytes], bool]:
-    """Return a function that adds the pieces of a whole body to a list, and says whether more may be read.
+class BodyPieces:
+    """Collects the pieces of a body for a step.
 
-    It raises `IdleTimeout` where only white space and comments came for so many seconds: no bytes of a reply.
+    `is_stream`: the body turned out to be a stream of events, and this step does not read on. Where only white space
+    and comments come for too long, `take` raises `IdleTimeout`: they are no bytes of a reply.
     """
-    seconds, remaining, last = step.progress, step.most, time.monotonic()
 
-    def take(chunk: bytes) -> bool:
-        nonlocal remaining, last
-        pieces.append(chunk)
+    def __init__(self, step: ReadBody) -> None:
+        self.all: list[bytes] = []
+        self.is_stream = False
+        self._seconds, self._remaining, self._last = step.progress, step.most, time.monotonic()
+        self._head: bytes | None = b"" if step.is_reply else None  # until it is known what the body is
+
+    def take(self, chunk: bytes) -> bool:
+        """Add a piece, and return whether more may be read."""
+        self.all.append(chunk)
         now = time.monotonic()
         if not _is_chatter(chunk):
-            last = now
-        elif seconds is not None and now - last > seconds:
+            self._last = now
+        elif self._seconds is not None and now - self._last > self._seconds:
             raise IdleTimeout(
-                f"no part of the reply for {seconds:g} s, although the connection is open",
+                f"no part of the reply for {self._seconds:g} s, although the connection is open",
                 hint="raise the timeout, or ask for a shorter answer",
             )
-        remaining -= len(chunk)
-        return remaining >= 0
-
-    return take
+        self._remaining -= len(chunk)
+        if self._head is not None:
+            self._head = (self._head + chunk).lstrip(BLANK)
+            mode = detect_mode(self._head)
+            self._head = self._head.rstrip(BLANK) if mode is None else None
+            self.is_stream = mode == "sse"
+        return self._remaining >= 0 and not self.is_stream
 
 
 def _is_chatter(chunk: bytes) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Generic
 
-from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
+from cnllm.client.call_driver import BodyPieces, CallDriver, CallSetup
 from cnllm.client.echo import redact_bytes
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.effects import (
@@ -101,8 +101,8 @@ class CallRun(CallDriver):
         return None
 
     def _read_all(self, step: ReadBody) -> Any:
-        pieces: list[bytes] = []
-        take = piece_taker(step, pieces)
+        pieces = BodyPieces(step)
+        take = pieces.take
         broken: TransportError | None = None
         try:
             for chunk in self._body:
@@ -111,9 +111,9 @@ class CallRun(CallDriver):
         except TransportError as error:
             broken = error
         finally:
-            self.close()
-        self._require_open()
-        return self._echo.body(pieces, broken)
+            if not pieces.is_stream:
+                self.close()
+        return self._body_bytes(pieces, broken)
 
     def close(self) -> None:
         """Close the response."""

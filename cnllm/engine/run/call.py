@@ -18,6 +18,7 @@ from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections, retry_policy
+from cnllm.engine.run.body import is_stream, read_body, read_events
 from cnllm.engine.run.echo_search import (
     EchoFilter,
     dropped_note,
@@ -33,9 +34,7 @@ from cnllm.engine.run.effects import (
     FinalEvents,
     MayRepeat,
     Observed,
-    ReadBody,
     Send,
-    SetReadDeadline,
     Sleep,
     Steps,
     map_events,
@@ -59,7 +58,6 @@ from cnllm.types.totals import with_costs
 
 __all__ = ["Call"]
 
-_USAGE_WAIT = 2.0  # seconds in which usage may follow a finish
 _MOST_SEARCHES = 10  # steps of one reply in which a search is handed to the client
 _NO_ROOM = "the budget has no room for another request"
 _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registry sets no number
@@ -90,7 +88,7 @@ class Call:
         self._replan = replan
         self._clock = clock
         self._chance = chance
-        self._delivered = False
+        self._is_streamed = self._delivered = False  # the caller reads events; some were delivered
         self._is_nested = is_nested
         self._failed: list[Cost | None] = []  # the costs of attempts that failed and may be charged
         self._earlier: Reply | None = None  # the reply of the steps before this one
@@ -161,21 +159,11 @@ class Call:
         error.add_attempts(self._failed)
         self._failed = []
 
-    def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
-        """Return the rest of a body.
-
-        An error response counts even if its body breaks off. Raises `IdleTimeout` where the body stops in the middle.
-        """
-        body: bytes
-        body, error = yield ReadBody(self.plan.limits.reply, self._timeouts.progress)
-        if error is not None and (status < 300 or isinstance(error, IdleTimeout)):
-            error.began, error.retryable = True, False  # whatever the transport says: a reply had begun
-            raise error
-        return body
-
     def _read_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
-        """Read and parse a whole response."""
-        body = yield from self._read_body(status)
+        """Read and parse a whole response; one that comes as a stream is collected."""
+        body = yield from read_body(self.plan, status, self._timeouts.progress)
+        if is_stream(status, body):
+            return (yield from map_events(self._read_stream(status, headers, body), lambda _: []))
         if (reply := read_usual_reply(self.plan, status, body)) is not None:
             return reply
         parser = self._open_parser(status, headers)
@@ -208,6 +196,7 @@ class Call:
 
     def _answer(self) -> Steps:
         """Return the reply and deliver its events, without checks of inputs."""
+        self._is_streamed = True
         steps = self._attempts(self._read if self.plan.stream else self._deliver_whole)
         if self.plan.echo is not None:
             steps = self._search_stream(steps, self.plan.echo)
@@ -238,7 +227,9 @@ class Call:
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str]) -> Steps:
         """Read a whole response and deliver its events."""
-        body = yield from self._read_body(status)
+        body = yield from read_body(self.plan, status, self._timeouts.progress)
+        if is_stream(status, body):
+            return (yield from self._read_stream(status, headers, body))
         parser = self._open_parser(status, headers)
         events = [*parser.feed(body), *parser.end()]
         try:
@@ -252,47 +243,26 @@ class Call:
 
     def _last(self, events: Sequence[Event]) -> FinalEvents:
         """Return the effect that delivers the last events of a response."""
-        self._delivered = True
+        self._begin_delivery()
         return FinalEvents(events)
 
     def _read(self, status: int, headers: Mapping[str, str]) -> Steps:
         """Read a stream and deliver its events."""
         if status >= 300:
             return (yield from self._deliver_whole(status, headers))
+        return (yield from self._read_stream(status, headers, b""))
+
+    def _read_stream(self, status: int, headers: Mapping[str, str], begin: bytes) -> Steps:
+        """Read a stream that begins with these bytes and deliver its events."""
         parser = self._open_parser(status, headers)
-        feed = parser.feed
-        clock = self._clock
-        progress_timeout = self._timeouts.progress
-        silent_since: float | None = clock()  # since when no event came; None while events are delivered
-        has_deadline = False
-        error: TransportError | None = None
-        events: list[Event] = []
-        while True:
-            chunk = yield events
-            if type(chunk) is not bytes:
-                error = chunk
-                break
-            events = feed(chunk)
-            if events:
-                if parser.done:
-                    break
-                silent_since = None
-                self._delivered = True
-            elif parser.done:
-                break
-            elif silent_since is None:
-                silent_since = clock()
-            elif progress_timeout is not None and clock() - silent_since > progress_timeout:
-                error = IdleTimeout(
-                    f"no event for {progress_timeout:g} s, although the connection is open",
-                    hint="raise the timeout, or ask for a shorter answer",
-                )
-                break
-            if parser.finished is not has_deadline:  # an answer may go on after a finish reason
-                has_deadline = not has_deadline
-                yield SetReadDeadline(_USAGE_WAIT if has_deadline else None)
-        last = events if parser.done else parser.end(orderly=error is None)
+        last, error = yield from read_events(parser, begin, self._timeouts.progress, self._clock, self._begin_delivery)
+        if error is not None and not self.plan.stream:
+            error.began, error.retryable = True, False  # as of a whole body
         return (yield from self._end_stream(parser, last, error))
+
+    def _begin_delivery(self) -> None:
+        """Take note that events are delivered."""
+        self._delivered = self._is_streamed
 
     def _end_stream(self, parser: StreamParser, last: list[Event], transport_error: TransportError | None) -> Steps:
         """End a stream: return the reply, raise its error, or recover it where it was cut."""
@@ -300,17 +270,18 @@ class Call:
             reply = parser.close() if transport_error is None else parser.close_broken()
         except StreamCut as cut:
             last = [Finished("cut", e.raw) if type(e) is Finished else e for e in last]
-            if isinstance(transport_error, IdleTimeout):
-                transport_error.reply = cut.reply
+            own = transport_error if isinstance(transport_error, IdleTimeout) or not self.plan.stream else None
+            if own is not None:
+                own.reply = cut.reply
             if self.plan.if_cut != "error":
                 yield Observed("cut", str(transport_error or cut))
-            if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
+            if self.plan.if_cut == "again-whole" and self.plan.stream and not isinstance(cut, ReplyTooLarge):
                 return (yield from self._retry_whole(last, cut))
             yield self._last(last)
             if self.plan.if_cut == "keep" and cut.reply is not None:
                 return cut.reply
-            if isinstance(transport_error, IdleTimeout):
-                raise transport_error from cut
+            if own is not None:
+                raise own from cut
             raise cut from transport_error
         except EndpointError as error:
             if self._delivered or not error.retryable:

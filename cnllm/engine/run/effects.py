@@ -2,7 +2,7 @@
 
 Send(plan)                → (status, headers), or the TransportError that happened
 ReadBody(most, progress)  → (the rest of the body, at most one piece beyond that many bytes; the TransportError
-                            that ended it, or None)
+                            that ended it, or None); of a stream of events its beginning, and the rest stays unread
 SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
 UseTarget(number, plan)   → events that were held back; from now on requests go to this target of a route
 CheckInputs(checks)       → the verdict of each check, in their order
@@ -64,11 +64,13 @@ class Send(Struct, frozen=True):
 class ReadBody(Struct, frozen=True):
     """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess.
 
-    `progress` is the most seconds in which only white space and comments come.
+    `progress` is the most seconds in which only white space and comments come. `is_reply`: the response is no error.
+    Reading ends where such a body turns out to be a stream of events: what comes next is read piece by piece.
     """
 
     most: int
     progress: float | None = None
+    is_reply: bool = False
 
 
 class SetReadDeadline(Struct, frozen=True):
