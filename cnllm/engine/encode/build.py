@@ -143,8 +143,29 @@ def _has_input(options: Mapping[str, Any], model: Model) -> bool:
 
 
 def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
-    """Return the plan with notes before its own, unless the plan is for another wire, which has them."""
-    return replace(plan, notes=[*notes, *plan.notes]) if notes and plan.model is model else plan
+    """Return the plan with notes before its own, unless the plan is for another wire, which has them.
+
+    A note on a client's key speaks of each place that has it: of the plan's own note on the same key it needs the line
+    of the registry alone.
+    """
+    if not notes or plan.model is not model:
+        return plan
+    lines = {key: note.where for note in plan.notes if (key := _key_of(note)) is not None}
+    known = {key for note in notes if note.flag in _INSIDE and (key := _key_of(note)) in lines}
+    first = [replace(note, where=lines[key]) if (key := _key_of(note)) in known else note for note in notes]
+    return replace(plan, notes=[*first, *(note for note in plan.notes if _key_of(note) not in known)])
+
+
+_INSIDE = ("messages", "tools")
+_OF_KEYS = ("key-foreign", "cache-mark")
+
+
+def _key_of(note: Note) -> tuple[str, str] | None:
+    """Return the key that a note says was left out, with the list that it stood in; None for any other note."""
+    path, _, rest = note.said.partition(" ")
+    if note.code not in _OF_KEYS or (rest and not rest.endswith(" times)")):
+        return None
+    return note.flag.partition(".")[0], path.rpartition(".")[2]
 
 
 # ── the cache ────────────────────────────────────────────────────────────────
