@@ -353,3 +353,16 @@ def test_each_place_says_what_becomes_of_any_other_key(protocol: str) -> None:
     for place, rows in fields(protocol).request.items():
         if place == "systemInstruction" or ("[]" in place and place != "tools[]"):
             assert any(name.endswith("*") for name in rows), place
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_a_key_of_a_picture_that_moves_with_it_has_no_note(target: str) -> None:
+    picture = {"type": "input_image", "image_url": URL, "detail": "low"}
+    output = [picture, {"type": "input_text", "text": "seen"}]
+    body = items(CALL[RESPONSES], {"type": "function_call_output", "call_id": "c1", "output": output})
+    request = engine.decode_request(RESPONSES, body)
+    plan = engine.build_request(endpoint(target), request.messages, **request.options)
+    assert '"detail": "low"' in json.dumps(plan.body)
+    codes = [note.code for note in [*request.notes, *plan.notes]]
+    assert "media-moved" in codes
+    assert "key-foreign" not in codes

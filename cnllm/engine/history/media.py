@@ -189,6 +189,14 @@ def _sealed_content(result: ToolResult) -> list[Any]:
     return [block for block in content if type(block) is dict] if type(content) is list else []
 
 
+def _note_lost_blocks(result: ToolResult, media: Sequence[Media], model: Model, ledger: Ledger) -> None:
+    """Note the keys of the sealed blocks of a result that is written anew, but for those that these media have."""
+    written = find_wire(model.protocol).part_keys
+    sent = [item for medium in media for item in (medium.extra or {}).items() if written is None or item[0] in written]
+    for block in _sealed_content(result):
+        _note_lost_keys({key: value for key, value in block.items() if (key, value) not in sent}, ledger)
+
+
 def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
     """Note the keys of a file or a block that is sent in another form, which does not hold them."""
     for key, value in keys.items():
@@ -245,9 +253,10 @@ class _MediaForms:
         new_result = with_content(result, content)
         if not (has_lines or has_names) and (new_result.media, new_result.blocks) == (result.media, result.blocks):
             return result
-        for block in _sealed_content(result) if has_lines else ():  # it is written anew
-            _note_lost_keys(block, self._ledger)
-            note_lost_mark(block, self._ledger)
+        if has_lines:  # it is written anew
+            _note_lost_blocks(result, new_result.media, self._model, self._ledger)
+            for block in _sealed_content(result):
+                note_lost_mark(block, self._ledger)
         return new_result
 
     def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
@@ -393,8 +402,7 @@ def _without_result_media(message: Message, index: int, model: Model, moved: lis
         if type(part) is ToolResult and part.media:
             subject = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
             ledger.note("media-moved", "messages", subject, "put into a user message after the results")
-            for block in _sealed_content(part):
-                _note_lost_keys(block, ledger)
+            _note_lost_blocks(part, part.media, model, ledger)
             head = Text(f"From the result of {part.name or part.id}:")
             moved += _separate_texts([head, *_name_media(part.media, model)], ())
             part = replace(part, media=(), text=part.text or _SEE_NEXT)
