@@ -92,7 +92,7 @@ def kept_turn(message: Message, model: Model) -> TurnRecord | None:
         elif type(part) is ToolCall:
             if part.seal is not None:
                 parts.append(ToolCall(part.id, part.name, seal=part.seal))
-        elif type(part) is not Text:
+        elif type(part) is not Text or _is_signed(part, model.protocol):
             has_blocks = True
     return TurnRecord(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
@@ -233,18 +233,25 @@ def _may_lack_seals(message: Message, model: Model) -> bool:
 def _has_blocks(message: Message, model: Model) -> bool:
     """Whether a turn has blocks for which the model's wire has a place, such as those of tools that a vendor executes.
 
-    They go back to their author only.
+    They go back to their author only, as do the signatures of texts.
     """
     return any(
-        type(part) in _BLOCKS and part.seal is not None and part.seal.protocol == model.protocol
+        part.seal is not None
+        and part.seal.protocol == model.protocol
+        and (type(part) in _BLOCKS or _is_signed(part, model.protocol))
         for part in message.parts
     )
+
+
+def _is_signed(part: Part, protocol: str) -> bool:
+    """Whether a part is a text with a signature, which one of the protocols has."""
+    return type(part) is Text and part.seal is not None and server_codec(protocol).read_token(part) is not None
 
 
 def _with_author(message: Message, turn: TurnRecord) -> Message:
     """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
     parts = message.parts
-    if any(type(part) in _BLOCKS for part in parts):
+    if any(type(part) in _BLOCKS or _is_signed(part, turn.protocol) for part in parts):
         parts = tuple([_add_author(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 

@@ -224,6 +224,30 @@ def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:
     assert gateway.bodies[-1]["contents"][1]["parts"] == PARTS
 
 
+CALL = {"functionCall": {"name": "rain", "args": {"city": "Oslo"}}, "thoughtSignature": "Y2FsbA=="}
+SIGNED = {"text": "Rain.", "thoughtSignature": "c2lnbmVk"}
+RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "rain", "response": {"output": "wet"}}}]}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[SIGNED], [{"text": "Rain."}, {"text": "", "thoughtSignature": "c2lnbmVk"}], [SIGNED, CALL]],
+    ids=["alone", "behind", "before-a-call"],
+)
+def test_a_signature_of_a_text_goes_back_to_its_author(tmp_path: Path, parts: list[Json]) -> None:
+    reply = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    gateway = Gateway(tmp_path, replies={**REPLIES, "gem": reply})
+    user = {"role": "user", "parts": [{"text": "Rain?"}]}
+    content = gateway.post("gem", {"contents": [user]}).json()["candidates"][0]["content"]
+    assert [part["text"] for part in content["parts"] if "text" in part] == [p["text"] for p in parts if "text" in p]
+    response = gateway.post("gem", {"contents": [user, content, RESULT if CALL in parts else user]})
+    assert gateway.bodies[-1]["contents"][1]["parts"] == parts
+    assert "key-foreign" not in response.headers["x-cnllm-notes"]
+    forged = {**content, "parts": [{**part, "text": "Snow."} for part in content["parts"] if "text" in part]}
+    gateway.post("gem", {"contents": [user, forged, user]})
+    assert "thoughtSignature" not in json.dumps(gateway.bodies[-1])
+
+
 def test_a_client_without_pictures_reads_a_line_and_gets_a_note(tmp_path: Path) -> None:
     part = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
     picture = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}

@@ -27,8 +27,8 @@ TOOL_KEYS = frozenset(["response", "responseJsonSchema", "behavior"])
 """Keys of a function beside its name, description and parameters."""
 
 _PROTOCOL = "gemini"
-_GENERATED_ID = re.compile(r"call_\d+(_\d+)*")
-"""Ids that we made because the wire had none. The wire then pairs calls and results by their order."""
+_GENERATED_ID = re.compile(r"call_(?:\d+(?:_\d+)*|n[0-9a-f]{24})")
+"""Ids that we, or the gateway, made because the wire had none. The wire then pairs calls and results by their order."""
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 
 
