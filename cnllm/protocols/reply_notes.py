@@ -19,6 +19,7 @@ __all__ = ["foreign_blocks", "reply_notes"]
 
 _TRANSLATED = frozenset(["type", "id", "status", "at", "logprobs", "url", "uri", "title", "start_index", "end_index"])
 """Keys of texts and of sources whose data every protocol has in its own form, or which are about an item."""
+_CACHE_WRITE = "cache_write"
 _MOST_NAMES = 30  # of one note
 
 
@@ -37,7 +38,7 @@ def reply_notes(protocol: str, reply: Reply) -> list[Note]:
     did = f"left out: {protocol} has no place for it"
     if blocks := foreign_blocks(protocol, parts):
         notes.append(Note("block-foreign", "messages", _listing(blocks), did))
-    if keys := [*_part_keys(reply, protocol, codec), *_extra_keys(reply.extra, codec)]:
+    if keys := [*_part_keys(reply, protocol, codec), *_extra_keys(reply.extra, codec), *_cache_counts(reply, codec)]:
         notes.append(Note("key-foreign", "messages", _listing(keys), did))
     return notes
 
@@ -113,6 +114,12 @@ def _count_keys(usage: Mapping[str, Any], codec: ServerCodec) -> Iterator[str]:
         if _says(count) and not codec.takes_count(name):
             inner = [key for key in count if _says(count[key])] if type(count) is dict else []
             yield from [f"usage.{name}.{key}" for key in inner] or [f"usage.{name}"]
+
+
+def _cache_counts(reply: Reply, codec: ServerCodec) -> Iterator[str]:
+    """Yield the name of the tokens that were written to a cache, the one known count that a protocol may not have."""
+    if reply.usage.cache_write and not codec.takes_count(_CACHE_WRITE):
+        yield f"usage.{_CACHE_WRITE}"
 
 
 def _says(value: Any) -> bool:

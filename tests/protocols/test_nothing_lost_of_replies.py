@@ -16,7 +16,7 @@ from cnllm import Event, Note, Reply, engine
 from cnllm.gateway.thoughts import kept_turn
 from cnllm.protocols import PROTOCOLS
 
-from .clients import CHAT, GEMINI, RESPONSES, endpoint, tools
+from .clients import CHAT, GEMINI, MESSAGES, RESPONSES, endpoint, tools
 from .documented_replies import FIELDS, NUMBER
 from .replies import BODIES, frames, read, streamed, whole, written
 from .requests import MARK, Json, Path, put
@@ -252,3 +252,22 @@ def test_what_chunks_say_of_the_sources_is_put_together() -> None:
     assert reply.extra["groundingMetadata"] == said
     assert [source.url for source in reply.citations if source.end == 8] == ["https://a.example"]
     assert as_text(said)[1:-1] in written(GEMINI, events).decode()
+
+
+COUNTS: dict[str, tuple[Path, Json]] = {
+    CHAT: (("usage",), {"prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5}}),
+    MESSAGES: (("usage",), {"cache_read_input_tokens": 4, "cache_creation_input_tokens": 5}),
+    GEMINI: (("usageMetadata",), {"cachedContentTokenCount": 4}),
+    RESPONSES: (("usage",), {"input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5}}),
+}
+
+
+@pytest.mark.parametrize(("target", "client"), PAIRS)
+def test_each_known_count_reaches_the_client_or_a_note_names_it(target: str, client: str) -> None:
+    reply = whole(target, put(BODIES[target], *COUNTS[target]))
+    assert (reply.usage.cached, reply.usage.cache_write) == (4, None if target == GEMINI else 5)
+    seen = whole(client, engine.encode_reply(client, reply)).usage
+    named = " ".join(note.said for note in engine.reply_notes(client, reply))
+    for name in reply.usage.__struct_fields__:
+        count = getattr(reply.usage, name)
+        assert getattr(seen, name) == count or f"usage.{name}" in named, name
