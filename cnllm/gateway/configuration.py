@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -89,4 +90,5 @@ class Configuration:
                 _log.warning("the configuration stays as it was: %s%s", error, hint)
                 return False
             self._settings = self._kept = settings
+            gc.collect()  # the registry before is large, its parts refer to each other, and the collector comes late
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pty
 import select
@@ -12,11 +13,16 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+
+from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.configuration import Configuration, GatewayFiles
+from cnllm.registry import Registry
 
 from .support import Upstream, say
 from .test_http import serving
@@ -186,6 +192,29 @@ def test_an_error_changes_nothing_and_is_reported(tmp_path: Path) -> None:
         process.send_signal(signal.SIGHUP)
         assert line_of(process) == "the configuration was read again\n"
         assert ask(http, NEW).status_code == 200
+
+
+def test_no_registry_stays_in_memory_that_nobody_uses() -> None:
+    """Reloads would fill the memory: the collector comes late in a process whose start it does not look at."""
+    registries: list[weakref.ref[Registry]] = []
+
+    def read() -> GatewayFiles:
+        registry = Registry.load()
+        registries.append(weakref.ref(registry))
+        return GatewayFiles(registry, (OLD,))
+
+    def make(files: GatewayFiles) -> Gateway:
+        return Gateway(files.registry, keys=files.keys, store="memory:")
+
+    configuration = Configuration(read, make, lambda limits: None)
+    gateway = configuration.gateway()
+    gc.disable()
+    try:
+        assert configuration.reload(gateway)
+        assert configuration.reload(gateway)
+    finally:
+        gc.enable()
+    assert [registry() is not None for registry in registries] == [False, False, True]
 
 
 def test_a_worker_that_is_replaced_has_the_last_good_configuration(tmp_path: Path) -> None:
