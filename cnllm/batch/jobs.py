@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -20,13 +21,17 @@ from cnllm.types import Note
 __all__ = ["Job", "JobMaker", "RowRequest"]
 
 
+_UNFIT = (CannotSend, UnknownModel)
+"""The errors of a request that a model cannot take."""
+
+
 class RowRequest(Struct, eq=False):
     """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
 
     `prepared` is the call, until it is sent. `elsewhere` are the requests that the lanes of other models may send for
-    it. `reserved` is the most that the request can cost, in units; None is unknown; `added` is the input that was taken
-    for it to be added by the endpoint, -1 before it is estimated. `is_own_answer` says that the model of `lane` itself
-    answered, and no other lane or fallback.
+    it, `unfit` the names of the models that cannot take it. `reserved` is the most that the request can cost, in units;
+    None is unknown; `added` is the input that was taken for it to be added by the endpoint, -1 before it is estimated.
+    `is_own_answer` says that the model of `lane` itself answered, and no other lane or fallback.
     """
 
     messages: Any = None
@@ -34,6 +39,7 @@ class RowRequest(Struct, eq=False):
     lane: Lane | None = None
     prepared: Any = None
     elsewhere: Sequence[Sequence[Plan]] = ()
+    unfit: frozenset[str] = frozenset()
     identity: bytes | None = None
     added: int | None = -1
     reserved: int | None = None
@@ -52,7 +58,7 @@ class RowRequest(Struct, eq=False):
             self.prepared = lane.prepare(messages, options)
         except (TypeError, ValueError) as error:
             return str(error)
-        except (CannotSend, UnknownModel) as error:
+        except _UNFIT as error:
             return _sentence(error)
         self.identity = plan_identity(self.prepared.plan)
         return None
@@ -93,7 +99,8 @@ _MOST_MODELS = 20
 class JobMaker(Struct, eq=False):
     """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line.
 
-    `lane` prepares the requests; `others` are the lanes of other models, which may send them, too.
+    `lane` prepares the requests; `others` are the lanes of other models, which may send them, too. One of them prepares
+    a request that `lane` cannot send.
 
     `row_models` are the first models that rows name. A batch asks its own.
     """
@@ -131,23 +138,39 @@ class JobMaker(Struct, eq=False):
             if not content.options:
                 raise
             fault_text = _sentence(error)  # the options of the run alone were tried before
-        if fault_text is not None:
+        others = list(self.others)
+        if fault_text is not None and not self._prepare_elsewhere(job, others):
             return _fault(job, fault_text)
         assert job.identity is not None
         if self.cache is not None and (reply := self.cache.find(job.identity)) is not None:
             job.notes = (*content.notes, *job.prepared.plan.notes)  # the reply has those of another row
             job.outcome, job.prepared = Outcome(DONE, None, None, reply), None
         else:
-            job.elsewhere = [self._plans_at(lane, job) for lane in self.others]
+            job.elsewhere = [self._plans_at(lane, job) for lane in others]
             job.estimate(self.price)
         return job
+
+    def _prepare_elsewhere(self, job: Job, others: list[Lane]) -> bool:
+        """Whether another lane can send a row. It prepares the request; what is left of `others` was not tried."""
+        unfit = [self.lane.model.name]
+        while others:
+            lane = others.pop(0)
+            with suppress(CnllmError):
+                if job.prepare(lane, job.messages, job.options) is None:
+                    job.unfit = frozenset(unfit)
+                    return True
+            unfit.append(lane.model.name)
+        return False
 
     def _plans_at(self, lane: Lane, job: Job) -> Sequence[Plan]:
         """Return the requests that another lane may send for a row; none where it cannot send it."""
         try:
             return lane.prepare(job.messages, job.options).possible_plans()
+        except (*_UNFIT, TypeError, ValueError):
+            job.unfit |= {lane.model.name}
         except CnllmError:
-            return ()
+            pass
+        return ()
 
 
 def _sentence(error: CnllmError) -> str:

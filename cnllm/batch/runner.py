@@ -281,26 +281,42 @@ class Runner:
         if not self._budget.has_room(0):  # an answer cost more than its worst case
             self._stop("cap", self._budget.refusal(self._ready[0].reserved))
             return None
-        now, best, soonest = time.monotonic(), None, None
+        now, soonest, free = time.monotonic(), None, list[Lane]()
         for lane in self._lanes:
             if lane.closed is not None:
                 continue
             wait = lane.controller.wait(now)
             if wait == 0.0:
-                if best is None or lane.controller.in_flight < best.controller.in_flight:
-                    best = lane
+                free.append(lane)
             elif wait is not None:
                 soonest = wait if soonest is None else min(soonest, wait)
-        if best is None:
+        found = self._match(free)
+        if found is None:
             if soonest is not None:
                 self._wake_in(soonest)
             return None
-        job = self._ready.popleft()
+        job, best = found
         self._in_flight += 1
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:
             self._wake_feeder.set()
         return job, best, best.controller.send(now, job.tokens)
+
+    def _match(self, free: Sequence[Lane]) -> tuple[Job, Lane] | None:
+        """Take the first request that one of these lanes may send, and return both; None where there is none.
+
+        The run ends where all lanes are closed whose models can take a request.
+        """
+        for index, job in enumerate(self._ready if free else ()):
+            lanes = [lane for lane in free if lane.model.name not in job.unfit] if job.unfit else free
+            if lanes:
+                del self._ready[index]
+                return job, min(lanes, key=lambda lane: lane.controller.in_flight)
+            closed = [lane.closed for lane in self._lanes if lane.model.name not in job.unfit]
+            if None not in closed:
+                self._stop("endpoint", f"{closed[0]}; no other model can take line {job.row.number}")
+                return None
+        return None
 
     def _wake_in(self, seconds: float) -> None:
         """Try again after some seconds, or at an earlier time that is set."""
