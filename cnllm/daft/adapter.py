@@ -282,6 +282,8 @@ def _record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
     for name, amount in (("reasoning tokens", usage.reasoning), ("cached tokens", usage.cached)):
         if amount is not None:
             increment_counter(name, amount, attributes=attributes)
+    if reply.cost is None or not reply.cost.complete:
+        increment_counter("rows without an exact cost", attributes=attributes)
     if reply.cost is not None:
         name = f"cost in billionths of {reply.cost.currency}"
         increment_counter(name, _billionths(reply.cost.amount), attributes=attributes)

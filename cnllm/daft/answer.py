@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from pydantic import BaseModel
 
-from cnllm.types import Reply
+from cnllm.types import Cost, Reply
 
 __all__ = ["Answer", "ParsedAnswer", "answer_row", "split_format"]
 
@@ -27,10 +27,16 @@ class AnswerUsage(BaseModel):
 
 
 class AnswerCost(BaseModel):
-    """The cost of a row in units of a currency."""
+    """The cost of a row in units of a currency.
+
+    Where it is not `complete`, `amount` is a lower bound, and `at_most` is the most that it can be: null if nothing
+    bounds it.
+    """
 
     amount: float
     currency: str
+    complete: bool = True
+    at_most: float | None = None
 
 
 class AnswerToolCall(BaseModel):
@@ -79,10 +85,14 @@ def answer_row(reply: Reply[Any] | None, error: Exception | None, *, is_parsed: 
             "tool_calls": [{"name": call.name, "arguments": call.raw} for call in reply.tool_calls],
             "finish": reply.finish,
             "usage": msgspec.structs.asdict(reply.usage),
-            "cost": None
-            if reply.cost is None
-            else {"amount": float(reply.cost.amount), "currency": reply.cost.currency},
+            "cost": None if reply.cost is None else _cost_row(reply.cost),
         }
     if is_parsed:
         row["parsed"] = None if reply is None else reply.parsed
     return row
+
+
+def _cost_row(cost: Cost) -> dict[str, Any]:
+    """Return the struct of a cost as a dict."""
+    most = None if cost.at_most is None else float(cost.at_most)
+    return {"amount": float(cost.amount), "currency": cost.currency, "complete": cost.complete, "at_most": most}

@@ -192,20 +192,29 @@ def _add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) 
 def _exact(cost: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if cost is None:
         return None
-    return {**cost, "amount": Decimal(str(cost["amount"])).quantize(_DIGITS, context=_CONTEXT)}
+    amounts = {name: cost.get(name) for name in ("amount", "at_most")}
+    return {
+        **cost,
+        **{
+            name: None if amount is None else Decimal(str(amount)).quantize(_DIGITS, context=_CONTEXT)
+            for name, amount in amounts.items()
+        },
+    }
 
 
 def _kinds() -> dict[str, Any]:
     """Return the type of each column: the same in each block, whatever its rows hold."""
     import pyarrow
 
-    text, count = pyarrow.string(), pyarrow.int64()
+    text, count, money = pyarrow.string(), pyarrow.int64(), pyarrow.decimal128(38, 18)
     return {
         "text": text,
         "reasoning": text,
         "finish": text,
         "usage": pyarrow.struct([(name, count) for name in COUNTS]),
-        "cost": pyarrow.struct([("amount", pyarrow.decimal128(38, 18)), ("currency", text)]),
+        "cost": pyarrow.struct(
+            [("amount", money), ("currency", text), ("complete", pyarrow.bool_()), ("at_most", money)]
+        ),
         "error": pyarrow.struct([("type", text), ("message", text), ("status", count), ("retryable", pyarrow.bool_())]),
     }
 

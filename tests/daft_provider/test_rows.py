@@ -70,7 +70,12 @@ def test_a_whole_answer_has_what_the_reply_of_a_call_has(monkeypatch: pytest.Mon
         "tool_calls": [],
         "finish": "stop",
         "usage": {name: getattr(expected.usage, name) for name in expected.usage.__struct_fields__},
-        "cost": {"amount": float(expected.cost.amount), "currency": expected.cost.currency},
+        "cost": {
+            "amount": float(expected.cost.amount),
+            "currency": expected.cost.currency,
+            "complete": True,
+            "at_most": float(expected.cost.amount),
+        },
         "error": None,
     }
 
@@ -197,6 +202,16 @@ def test_daft_counts_tokens_cost_and_requests(server: Stub) -> None:
     assert found["total tokens"] == 450
     assert found["requests"] == 30
     assert found["cost in billionths of CNY"] == 30 * (10 * 2_000 + 5 * 8_000)  # CNY per million tokens
+
+
+def test_a_cost_that_is_a_lower_bound_says_so(server: Stub) -> None:
+    server.rule = lambda prompt, server: (200, reply("yes", cached_tokens=4), {})
+    frame = collect(["q"], return_format=cnllm.daft.Answer)
+    (found,) = frame.to_pydict()["answer"]
+    least, most = (6 * 2.0 + 5 * 8.0) / 1_000_000, (10 * 2.0 + 5 * 8.0) / 1_000_000  # the price of a cache is unknown
+    assert found["cost"] == {"amount": least, "currency": "CNY", "complete": False, "at_most": most}
+    assert counters(frame)["rows without an exact cost"] == 1
+    assert "rows without an exact cost" not in counters(collect([None], return_format=cnllm.daft.Answer))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,11 @@ import pytest
 
 import cnllm
 import cnllm.ray
-from cnllm import CnllmError, KeyMissing, Registry
+from cnllm import CnllmError, Cost, KeyMissing, Message, Registry, Reply
+from cnllm.batch.output import outcome_of_reply
+from cnllm.batch.shared.sender import result_of
+from cnllm.ray.model import _add_columns
+from cnllm.types.json_form import encode_json
 
 KEY = "sk-ray-0123456789abcdef"
 
@@ -73,3 +79,40 @@ def test_errors_pass_between_processes() -> None:
     assert (str(again), again.env, again.hint) == ("no key", ["A", "B"], "export A=…")
     refused = cnllm.RateLimited("too many", status=429, code="1302", retry_after=2.5, retryable=True)
     assert vars(pickle.loads(pickle.dumps(refused))) == vars(refused)
+
+
+def test_a_cost_that_is_a_lower_bound_says_so() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"prompt": ["exact", "bounded", "unbounded", "unknown"]})
+    costs = [
+        Cost(Decimal("0.5"), "CNY"),
+        Cost(Decimal("0.5"), "CNY", missing=("cached",), at_most=Decimal("0.75")),
+        Cost(Decimal("0.5"), "CNY", missing=("web_search",)),
+        None,
+    ]
+    results = [result_of(outcome_of_reply(_reply(cost))) for cost in costs]
+    found = _add_columns(table, json.loads(encode_json(results)), "")["cost"].to_pylist()
+    assert [cost and (cost["amount"], cost["complete"], cost["at_most"]) for cost in found] == [
+        (Decimal("0.5"), True, Decimal("0.5")),
+        (Decimal("0.5"), False, Decimal("0.75")),
+        (Decimal("0.5"), False, None),
+        None,
+    ]
+
+
+def _reply(cost: Cost | None) -> Reply[Any]:
+    return Reply(
+        text="yes",
+        reasoning="",
+        tool_calls=[],
+        finish="stop",
+        raw_finish="stop",
+        usage=cnllm.Usage(1, 1),
+        cost=cost,
+        model="m",
+        id="r",
+        notes=[],
+        message=Message.assistant("yes"),
+        incomplete=[],
+        raw=None,
+    )

@@ -324,7 +324,7 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         result |= {"text": reply.text, "reasoning": reply.reasoning, "finish": reply.finish}
         result["usage"] = {name: getattr(usage, name) for name in COUNTS}
         if reply.cost is not None:
-            result["cost"] = {"amount": reply.cost.amount, "currency": reply.cost.currency}
+            result["cost"] = {name: getattr(reply.cost, name) for name in ("amount", "currency", "complete", "at_most")}
     return result
 
 
