@@ -114,7 +114,9 @@ def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     if settings.simulate and settings.max_cost is None:
         return RequestPrice(None, None)
     known, assumed, reserved = _known_price(model.flags.price), settings.assume_price, None
-    currency = None if assumed is None else assumed.currency or settings.currency
+    if assumed is not None and assumed.currency is None:
+        assumed = replace(assumed, currency=settings.currency)
+    currency = None if assumed is None else assumed.currency
     if known is not None:
         reserved = assumed if currency == known.currency else None
         assumed, currency = known if settings.simulate else None, known.currency

@@ -199,6 +199,17 @@ def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:
         assert report.cost == 3 * ANSWER
 
 
+def test_an_assumed_price_may_have_the_currency_of_the_run(tmp_path: Path) -> None:
+    flags = "limits = { context = 8192, output = 1000 }"
+    price = Price(input=2.0, output=8.0)
+    for cap in (None, 1):
+        with stub() as server:
+            folder = tmp_path / str(cap)
+            folder.mkdir()
+            report = run(server, folder, prompts(3), flags=flags, max_cost=cap, currency="CNY", assume_price=price)
+        assert (report.done, report.cost, report.unpriced) == (3, 3 * ANSWER, 0)
+
+
 def test_an_assumed_price_replaces_no_known_one(tmp_path: Path) -> None:
     price = Price(currency="CNY", input=2000.0, output=8000.0)
     with stub() as server:

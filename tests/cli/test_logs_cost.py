@@ -99,6 +99,7 @@ def test_a_request_that_was_made_again_is_no_exact_cost(machine: Machine) -> Non
     assert isinstance(total, dict)
     assert (total["exact"], total["unknown"], total["uncounted"], total["uncounted_cached"]) == (False, 1, 1, 1)
     assert "≥ 0.000352 USD (unknown for 1 turn)" in machine.run("logs", "cost").out
+    assert "≥ 0.000352 USD" in machine.run("logs", "show").out
 
 
 def test_a_refused_step_does_not_hide_the_step_before_it(machine: Machine) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import stdout
+from cnllm.cli.output.usage import cost_text
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _facts(turn: RecordedTurn) -> Iterator[str]:
         counts = ((usage.input, "in"), (usage.output, "out"))
         yield from (f"{count} {label}" for count, label in counts if count is not None)
     if turn.cost is not None:
-        yield f"{turn.cost.amount.normalize():f} {turn.cost.currency}"
+        yield cost_text(turn.cost)
     if turn.seconds is not None:
         yield f"{turn.seconds:.1f} s"
     if turn.registry is not None:
