@@ -304,6 +304,28 @@ def test_a_tool_of_the_endpoint_without_a_known_fee_is_missing(
     assert plain.complete
 
 
+@each("start, end, fees", [(None, None, 0), (0, None, 0), (0, 2, 2), (1, None, 1)])
+def test_a_search_of_a_reply_that_broke_off_is_missing(start: int | None, end: int | None, fees: int) -> None:
+    model = Registry.load().resolve("anthropic/claude-opus-5")
+    plan = engine.build_request(model, "hi", tools=[web_search()], stream=True)
+    searches = [{} if count is None else {"server_tool_use": {"web_search_requests": count}} for count in (start, end)]
+    usage = {"input_tokens": 10, "output_tokens": 1, **searches[0]}
+    events = [
+        {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Yes"}},
+        {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 5, **searches[1]}},
+    ]
+    parser = engine.StreamParser(model, plan=plan)
+    parser.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+    with pytest.raises(StreamCut) as cut:
+        parser.close()
+    assert cut.value.reply is not None
+    cost = cut.value.reply.cost
+    assert cost is not None
+    assert "web_search" in cost.missing
+    assert (cost.amount >= fees * Decimal("0.01"), cost.at_most) == (True, None)
+
+
 @each("block, counter", [("bash_code_execution_tool_result", None), ("x", "code_execution_requests")])
 def test_code_that_the_endpoint_runs_is_missing(block: str, counter: str | None) -> None:
     model = Registry.load().resolve("anthropic/claude-opus-5")

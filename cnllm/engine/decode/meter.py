@@ -119,7 +119,7 @@ class Meter:
             add_tokens(total, reported_counts(usage, answered=answered), price, created, facts)
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
-                _add_calls(total, name, rule, calls.get(name, 0))
+                _add_calls(total, name, rule, calls.get(name, 0), is_cut=is_cut)
             computed = total.cost(price.currency)
         is_partial = is_cut or "output" in invalid
         reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
@@ -220,17 +220,20 @@ class Meter:
         calls: Sequence[ToolCall],
         parts: Sequence[Part],
         echo: str | None,
+        *,
+        is_cut: bool,
     ) -> dict[str, int | None]:
         """Return the number of paid calls of a reply by name; None is unknown.
 
         `search` are the rules of a search that was requested, `reported` the numbers that the endpoint sent, and `echo`
-        the function that stands for one search.
+        the function that stands for one search. A number of 0 that came before a reply broke off (`is_cut`) says
+        nothing of a search that was requested.
         """
         found: dict[str, int | None] = {}
         for name, rule in self._calls.items():
             is_requested = name == WEB_SEARCH and search is not None
             if name in reported:
-                found[name] = reported[name]
+                found[name] = reported[name] or (None if is_cut and is_requested else reported[name])
             elif is_requested and echo is not None:
                 found[name] = sum(call.name == echo for call in calls)
             elif rule.item is not None:
@@ -289,8 +292,8 @@ def paid_calls(flags: Flags) -> dict[str, PaidCall]:
     return calls
 
 
-def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None) -> None:
-    """Add the fees of calls."""
+def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None, *, is_cut: bool) -> None:
+    """Add the fees of calls. Of a reply that broke off there may be more of a kind that it has."""
     if number == 0 or rule.fee == 0:
         return
     if rule.fee is None or number is None:
@@ -301,6 +304,8 @@ def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None) ->
         total.miss(name, fees)
     else:
         total.amount += fees
+    if is_cut and rule.per != "request":
+        total.miss(name, None)
 
 
 def _reported_cost(counts: dict[str, Any], rules: ReportedCost, *, is_partial: bool) -> Cost | None:

@@ -208,7 +208,7 @@ def build_reply(
         usage,
         collector.created,
         collector.extra,
-        calls=collector.meter.calls(plan.search, collector.paid_calls, calls, parts, plan.echo),
+        calls=collector.meter.calls(plan.search, collector.paid_calls, calls, parts, plan.echo, is_cut=is_cut),
         answered=bool(parts),
         thought=bool(usage.reasoning or collector.parts.thought),
         is_cut=is_cut,

@@ -82,7 +82,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         usage,
         message.created,
         message.extra,
-        calls=meter.calls(None, paid, calls, parts, None),
+        calls=meter.calls(None, paid, calls, parts, None, is_cut=False),
         answered=True,
         thought=bool(usage.reasoning or message.reasoning),
         is_cut=False,
