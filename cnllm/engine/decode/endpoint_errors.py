@@ -17,7 +17,7 @@ as it is where the number says more than a 400 or a 5xx around it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -57,7 +57,6 @@ __all__ = [
     "empty_reply_error",
     "error_event_fault",
     "read_fault",
-    "request_facts",
 ]
 
 
@@ -154,13 +153,12 @@ def build_error(
     headers: Mapping[str, str],
     collector: Collector,
     reply: Reply,
-    plan: Plan | None = None,
-    facts: Callable[[], str] | None = None,
+    plan: Plan | None,
 ) -> EndpointError:
     """Return the exception for what a reply reported.
 
-    The exception carries `reply` unless it is an HTTP error, which comes before any reply. `facts` describes the
-    request, for a caller whose reasoning is missing. `plan` is the request, whose address may be wrong.
+    The exception carries `reply` unless it is an HTTP error, which comes before any reply. `plan` is the request, which
+    may lack reasoning, and whose address may be wrong.
     """
     from cnllm.engine.decode import error_body, wrong_url
 
@@ -185,7 +183,7 @@ def build_error(
     if delay is None and retryable:  # another sentence may quote the request
         delay = error_body.delay_in_text(fault.message)
     message = fault.message or _default_message(number)
-    hint = _hint(kind, collector, facts)
+    hint = _hint(kind, collector, plan)
     if hint is None and (number == 404 or collector.model.id in message) and (near := collector.model.nearest_name):
         hint = f"{collector.model.name} is in no list of its provider; did you mean {near}?"
     if plan is not None and kind in error_body.VAGUE and wrong_url.is_suspected(number, message, fault.body):
@@ -216,7 +214,7 @@ def cut_error(collector: Collector, reply: Reply) -> StreamCut:
     return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
 
 
-def empty_reply_error(status: int, collector: Collector, reply: Reply, plan: Plan | None = None) -> EndpointError:
+def empty_reply_error(status: int, collector: Collector, reply: Reply, plan: Plan | None) -> EndpointError:
     """Return the exception for a reply that is empty without a reported reason."""
     data = replace_surrogates(collector.raw if collector.whole else collector.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
@@ -307,7 +305,7 @@ def _first_line(text: str) -> str:
     return line[:_MAX_LINE]
 
 
-def _hint(kind: str, collector: Collector, facts: Callable[[], str] | None) -> str | None:
+def _hint(kind: str, collector: Collector, plan: Plan | None) -> str | None:
     """Return the hint for a kind of error; of a retired model its successor, where the model may be the cause."""
     model, status = collector.model, collector.flags.status
     retired = None
@@ -317,8 +315,8 @@ def _hint(kind: str, collector: Collector, facts: Callable[[], str] | None) -> s
     if hint is None:
         return retired
     hint = hint.replace("{provider}", model.provider)
-    if kind == "replay" and facts is not None:
-        return f"{hint}; {facts()}"
+    if kind == "replay" and plan is not None:
+        return f"{hint}; {_request_facts(plan.body, len(plan.content), plan.flags)}"
     if kind != "bad-key":
         return hint
     if not collector.flags.keys:  # `keys test` knows no key of such a provider
@@ -334,7 +332,7 @@ def _hint(kind: str, collector: Collector, facts: Callable[[], str] | None) -> s
 # ── the request that was refused ─────────────────────────────────────────────
 
 
-def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
+def _request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
     rules = flags.reasoning or ReasoningFlags()
     if "messages" not in body or form(rules) == "seal":

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.decode import endpoint_errors
-from cnllm.engine.decode.endpoint_errors import request_facts
 from cnllm.engine.decode.framing import (
     BLANK,
     BOM,
@@ -446,9 +445,7 @@ class StreamParser:
         if self._reached_limit is not None and reply.finish == "cut":
             raise ReplyTooLarge(limit=self._reached_limit, most=getattr(self._limits, self._reached_limit), reply=reply)
         if reply.finish == "error":
-            plan = self._plan
-            facts = None if plan is None else lambda: request_facts(plan.body, len(plan.content), plan.flags)
-            raise endpoint_errors.build_error(self._status, self._headers, self._collected, reply, plan, facts)
+            raise endpoint_errors.build_error(self._status, self._headers, self._collected, reply, self._plan)
         if reply.finish == "cut" and not (builder.is_empty and self._has_end_marker):
             raise endpoint_errors.cut_error(self._collected, reply)
         if builder.is_empty:
