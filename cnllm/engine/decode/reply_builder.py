@@ -164,11 +164,8 @@ class ReplyBuilder:
         assert settled is not None, "end() comes first"
         if settled.finish in ("length", "content_filter") or settled.calls or settled.incomplete or self._parts:
             return False
-        if self.collected.parts.has_content:
-            return False
-        if self._calls is not None and self._calls.has_found:
-            return False
-        return self._stops is None or not self._stops.removed
+        has_found = self._calls is not None and self._calls.has_found
+        return not has_found and (self._stops is None or not self._stops.removed)
 
     @property
     def has_torn_arguments(self) -> bool:

@@ -151,8 +151,6 @@ class CallCollector:
         """Begin a call."""
         call.at = len(self.all)
         self.all.append(call)
-        if call.id:
-            self._by_id[call.id] = call
 
     def _set_id(self, call: CallBuilder, id: str) -> None:
         """Set the wire's id of a call."""

@@ -170,7 +170,7 @@ def fit_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict
 def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
     """Return the tools in the form that the endpoint supports.
 
-    That is without `strict` or a search of tools where it has none, and with schemas in its subset of JSON Schema.
+    That is without a search of tools where it has none, and with schemas in its subset of JSON Schema.
     """
     rules = flags.tools
     if rules is None or rules.search is not True:
@@ -180,15 +180,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
         tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
     if rules is None:
         return tools
-    if (
-        rules.strict is False
-        and any(t.strict for t in tools)
-        and ledger.may_change("strict-dropped", "tools.strict", "strict tools", "sent without strict")
-    ):
-        tools = tuple(map(_without_strict, tools))
-    if rules.schema or rules.schema_drop:
-        tools = tuple(_adapt_tool(t, rules, ledger) for t in tools)
-    return tools
+    return tuple(_adapt_tool(t, rules, ledger) for t in tools) if rules.schema or rules.schema_drop else tools
 
 
 def adapt_schema(schema: Schema, rules: Tools, ledger: Ledger, subject: str) -> Schema:
