@@ -153,7 +153,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     turns = repair.separate_results(list(enumerate(messages)), ledger)
     used_roles = {message.role for message in messages}
     if "developer" in used_roles and not rules.developer:
-        turns = _rename_developer(turns, ledger)
+        turns = [(index, _as_system(message, index, ledger)) for index, message in turns]
     if target.has_media:
         turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=target.pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
@@ -180,16 +180,12 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
 # ── roles ─────────────────────────────────────────────────────────────────────
 
 
-def _rename_developer(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Return the turns with `developer`, OpenAI's name for the role, as `system`."""
-    out: list[Turn] = []
-    for index, message in turns:
-        if message.role == "developer":
-            subject = f"messages[{index}] is by developer"
-            ledger.note("role-developer", "messages.developer", subject, "sent as system")
-            message = replace(message, role="system")
-        out.append((index, message))
-    return out
+def _as_system(message: Message, index: int, ledger: Ledger) -> Message:
+    """Return a message with `developer`, OpenAI's name for the role, as `system`."""
+    if message.role != "developer":
+        return message
+    ledger.note("role-developer", "messages.developer", f"messages[{index}] is by developer", "sent as system")
+    return replace(message, role="system")
 
 
 def _has_late_system(turns: Sequence[Turn]) -> bool:

@@ -364,22 +364,20 @@ def move_calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
     Parts with an endpoint's seal stay where the endpoint put them.
     """
-    out: list[Turn] = []
-    for index, message in turns:
-        if message.role == "assistant" and ToolCall in map(type, message.parts):
-            first = next(i for i, p in enumerate(message.parts) if type(p) is ToolCall)
-            after = message.parts[first:]
-            movable = [p for p in after if type(p) in (Text, Media) and p.seal is None and has_content(p)]
-            if movable:
-                subject = f"messages[{index}] has content after its calls"
-                ledger.note(
-                    "calls-last", "messages", subject, "moved before them: results must follow the calls at once"
-                )
-                ids = set(map(id, movable))
-                rest = [p for p in after if id(p) not in ids]
-                message = replace(message, parts=(*message.parts[:first], *movable, *rest))
-        out.append((index, message))
-    return out
+    return [(index, _with_calls_last(message, index, ledger)) for index, message in turns]
+
+
+def _with_calls_last(message: Message, index: int, ledger: Ledger) -> Message:
+    parts = message.parts
+    first = next((i for i, p in enumerate(parts) if type(p) is ToolCall and message.role == "assistant"), len(parts))
+    movable = [p for p in parts[first:] if type(p) in (Text, Media) and p.seal is None and has_content(p)]
+    if not movable:
+        return message
+    did = "moved before them: results must follow the calls at once"
+    ledger.note("calls-last", "messages", f"messages[{index}] has content after its calls", did)
+    ids = set(map(id, movable))
+    rest = [p for p in parts[first:] if id(p) not in ids]
+    return replace(message, parts=(*parts[:first], *movable, *rest))
 
 
 # ── arguments ─────────────────────────────────────────────────────────────────
