@@ -6,7 +6,6 @@ declared prefill, or from another target whose reply begins with the same text. 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -98,7 +97,6 @@ class RoutedCall(Call):
         cooldown: float,
         state: CooldownState,
         on_turn: Callable[[RouteTarget, Plan, Reply | CnllmError, float | None], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_turn = on_turn
         self._first_token_seconds: float | None = None  # of the current target
@@ -106,14 +104,12 @@ class RoutedCall(Call):
         self._first_token_limit = first_token
         self._cooldown = cooldown
         self._state = state
-        self._clock = clock
         self._queue = [target for target in targets if target.obstacle is None]
         self._cooling: list[RouteTarget] = []  # tried last
         self._reasons: dict[str, str] = {}  # target → why it did not answer
         self._hint: str | None = None  # of the first target that could not be asked
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
-        self._failed_replies: list[Reply] = []  # failed attempts whose usage is known
         self._costs: list[tuple[CnllmError | None, Sequence[Cost | None]]] = []  # of failed attempts; None is unknown
         self._partial: Reply | None = None  # the first part of a reply that another call continues
         self._joined_errors: list[CnllmError] = []  # those whose replies are in it
@@ -196,8 +192,6 @@ class RoutedCall(Call):
             self._state.fail(self._target.key, max(self._cooldown, error.retry_after or 0.0) if self._cooldown else 0.0)
         else:
             self._state.succeed(self._target.key)  # it answered
-        if error.reply is not None and error.reply.usage != Usage():
-            self._failed_replies.append(error.reply)
         self._costs.append((error, error.costs))
         if isinstance(error, ContextTooLong):
             self._drop_small_windows(self._target.model)
@@ -231,9 +225,7 @@ class RoutedCall(Call):
 
     def _run(self, *, streams: bool) -> Steps:
         while True:
-            events = yield UseTarget(self._target.number, self.plan)
-            if events:
-                yield FinalEvents(events)
+            yield from self._use_target()
             self._closing = []
             self._texts = []
             try:
@@ -256,6 +248,11 @@ class RoutedCall(Call):
                 yield FinalEvents(self._closing)
             return self._add_cost(reply)
 
+    def _use_target(self) -> Generator[Effect, Any, None]:
+        """Send the next requests to the current target."""
+        if events := (yield UseTarget(self._target.number, self.plan)):
+            yield FinalEvents(events)
+
     def _take_note(self, failed: str, error: CnllmError) -> None:
         """Put into the plan of the target that takes over why it does."""
         note = Note("target-failed", "route", f"{failed}: {_reason(error)}", f"{self._target.model.name} took over")
@@ -268,14 +265,15 @@ class RoutedCall(Call):
         self._state.succeed(self._target.key)
         if self._on_turn is not None:
             self._on_turn(self._target, self.plan, reply, self._first_token_seconds)
-        if self._failed_replies:
-            reply = replace(reply, usage=total_usage([*self._failed_replies, reply]))
+        failed = [error.reply for error in self._errors if error.reply is not None and error.reply.usage != Usage()]
+        if failed:
+            reply = replace(reply, usage=total_usage([*failed, reply]))
         return with_costs(reply, self._other_costs())
 
     def _attempt(self, steps: Steps, *, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply."""
         has_others = bool(self._queue or self._cooling)
-        wait = FirstToken(self._first_token_limit, self._clock)
+        wait = FirstToken(self._first_token_limit)
         if not (streams and has_others) or self._has_content:
             wait.limit = None
         retries, answer = 0, None
@@ -322,7 +320,7 @@ class RoutedCall(Call):
             events = []
             if any(isinstance(event, _CONTENT) for event in wait.held):
                 self._has_content = True
-                self._first_token_seconds = self._clock() - wait.begin
+                self._first_token_seconds = wait.seconds()
                 events, wait.held = [*(NoteAdded(n) for n in self._new_notes), *wait.held], []
                 if wait.has_deadline:
                     yield SetReadDeadline(None)
@@ -374,9 +372,7 @@ class RoutedCall(Call):
                 reply = yield from self._prefill_reply(turn)
             # A target may have delivered more text before it failed, too: the next one goes on from there.
             while reply is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
-                events = yield UseTarget(self._target.number, self.plan)
-                if events:
-                    yield FinalEvents(events)
+                yield from self._use_target()
                 if self.plan.prefill is not None:
                     reply = yield from self._prefill_reply(turn)
                 else:
@@ -411,7 +407,7 @@ class RoutedCall(Call):
         assert self._partial is not None
         before, call = self._partial, self._call
         plan = replace(plan, corrections=0, if_cut="error", prefill=None)
-        self._call = Call(plan, retry=call._retry, timeouts=plan.timeouts, replan=call._replan, clock=self._clock)
+        self._call = Call(plan, retry=call._retry, timeouts=plan.timeouts, replan=call._replan)
         self.plan = plan
         steps, answer, retries = self._call.stream(), None, 0
         calls: list[Event] = []

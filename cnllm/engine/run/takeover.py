@@ -5,7 +5,8 @@ A reply that goes on for another one is compared with the text that was delivere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -27,19 +28,22 @@ class FirstToken:
     content lifts it. `held` are the events before the first content, so that a target that fails before leaves none.
     """
 
-    __slots__ = ("_clock", "begin", "has_deadline", "held", "limit")
+    __slots__ = ("begin", "has_deadline", "held", "limit")
 
-    def __init__(self, limit: float | None, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, limit: float | None) -> None:
         self.limit = limit
-        self.begin = clock()
+        self.begin = time.monotonic()
         self.has_deadline = False
         self.held: list[Event] = []
+
+    def seconds(self) -> float:
+        """Return the seconds since the wait began."""
+        return time.monotonic() - self.begin
 
     def remaining(self) -> float:
         """Return the seconds that are left. Call it with a limit."""
         assert self.limit is not None
-        return self.limit - (self._clock() - self.begin)
+        return self.limit - self.seconds()
 
     def limit_plan(self, plan: Plan) -> Plan:
         """Return a plan whose response begins in time. Call it with a limit."""

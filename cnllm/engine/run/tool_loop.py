@@ -91,9 +91,7 @@ class Loop:
     `plan` is the last request; it holds the rules of recovery.
     """
 
-    def __init__(
-        self, messages: Sequence[Message], rules: LoopRules, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, messages: Sequence[Message], rules: LoopRules) -> None:
         self.history, self._interrupted_count = repair.settle_calls(messages)
         self.steps: list[Step] = []
         self.reply: Reply | None = None
@@ -101,7 +99,6 @@ class Loop:
         self.cancelled = False
         self.plan: Plan | None = None
         self._rules = rules
-        self._clock = clock
         self._notes: list[Note] = []
         self._calls: list[Reply | CnllmError | None] = []  # the calls of the model in this step
         self.lost_costs: list[Cost | None] = []  # of calls that belong to no step; None is unknown
@@ -201,7 +198,7 @@ class Loop:
     # ── a step ───────────────────────────────────────────────────────────────
 
     def _step(self) -> Steps:
-        start = self._clock()
+        start = time.monotonic()
         self._notes = []
         if not self.steps and self._interrupted_count:
             self._note(
@@ -227,7 +224,7 @@ class Loop:
             reply=reply,
             calls=tuple(reply.tool_calls),
             results=results,
-            seconds=self._clock() - start,
+            seconds=time.monotonic() - start,
             notes=tuple(self._notes),
             tool_uses=self._tool_uses,
         )
