@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from cnllm.leaks import grammars
 from cnllm.leaks.candidates import BlockResult, FilterOutput, read_block
 from cnllm.leaks.grammars import JsonScan, ParsedCall
@@ -34,6 +36,31 @@ __all__ = ["BlockResult", "LeakFilter"]
 _PATIENCE = 256  # openers without a call, before the text is taken for a text about markers
 _WINDOW = 8192  # characters that are searched at once
 _MAX_INNER_CLOSERS = 64  # closers inside a value, before the filter gives a block up
+
+
+class _OpenBlock(Struct, eq=False):
+    """A block whose end has not come. `pieces` are its text so far, of a `size`; a backtick may stand before it.
+
+    `first_closer` is the end of the first closer that was taken for a part of a value, `row_end` that of the last call
+    in a row of them, `tries` counts both.
+    """
+
+    leak: Markup
+    opener: str
+    closers: Markers
+    scan: JsonScan | None
+    follows_tick: bool
+    pieces: list[str]
+    size: int
+    first_closer: int = 0
+    row_end: int = 0
+    tries: int = 0
+
+    def add(self, text: str, end: int) -> str:
+        """Add the beginning of a text; return its rest."""
+        self.pieces.append(text[:end])
+        self.size += end
+        return text[end:]
 
 
 class LeakFilter:
@@ -61,7 +88,6 @@ class LeakFilter:
         last: bool = False,
     ) -> None:
         self._quotes = quotes
-        self._follows_tick = False  # a backtick stands before the block
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._openers = tuple(self._rules)
@@ -86,21 +112,12 @@ class LeakFilter:
         self._text_closers: tuple[str, ...] = ()  # what closes the last tag of reasoning that was text
         self._is_cut = False
         self._ends: Markers | None = None  # the closing tags of the reasoning that is open
-        self._leak: Markup | None = None
-        self._opener = ""
-        self._closers: Markers | None = None
-        self._scan: JsonScan | None = None
-        self._block: list[str] = []
-        self._block_length = 0
-        self._first_closer = 0  # the end of the first closer that was taken for a part of a value
-        self._row_end = 0  # the end of the last call in a row of them
-        self._tries = 0
+        self._open: _OpenBlock | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held back, so that text without a marker can skip the filter."""
-        is_outside = self._leak is None and self._ends is None
-        return is_outside and not self._pending and self._output.is_idle
+        return self._open is None and self._ends is None and not self._pending and self._output.is_idle
 
     def skip(self, text: str) -> None:
         """Take note of text in which no marker begins, while nothing is held back."""
@@ -116,7 +133,7 @@ class LeakFilter:
     def release(self) -> list[str | BlockResult]:
         """Let the beginning of a marker through when the part of the reply that contains it ends."""
         pending, markers = self._pending, self._markers
-        if self._leak is not None or not pending:
+        if self._open is not None or not pending:
             return []
         if self._ends is not None:
             self._pending = ""
@@ -160,12 +177,12 @@ class LeakFilter:
             while rest:
                 if self._ends is not None:
                     rest = self._read_reasoning(rest, final=final and not self._input)
-                elif self._leak is not None:
-                    rest = self._read_inside(rest, final=final and not self._input)
+                elif self._open is not None:
+                    rest = self._read_inside(self._open, rest, final=final and not self._input)
                 else:
                     rest = self._read_outside(rest, blocks=blocks, final=final and not self._input)
-            if final and self._leak is not None and not self._input:
-                self._end_block()
+            if final and self._open is not None and not self._input:
+                self._end_block(self._open)
 
     # ── outside a block ───────────────────────────────────────────────────────
 
@@ -317,100 +334,87 @@ class LeakFilter:
 
     def _open_block(self, leak: Markup, text: str, end: int) -> None:
         """Begin a block with its opener."""
-        self._leak, self._opener, self._block, self._block_length = leak, text[:end], [text[:end]], end
-        self._closers = Markers.copy(tuple(leak.close))
-        self._scan = grammars.json_scan(leak, self._opener, text[end : end + LOOKAHEAD])
-        self._follows_tick = self._tracker.follows_tick and "`" not in self._opener
-        self._tries = self._first_closer = self._row_end = 0
+        scan = grammars.json_scan(leak, text[:end], text[end : end + LOOKAHEAD])
+        follows_tick = self._tracker.follows_tick and "`" not in text[:end]
+        self._open = _OpenBlock(
+            leak, text[:end], Markers.copy(tuple(leak.close)), scan, follows_tick, [text[:end]], end
+        )
 
-    def _read_inside(self, text: str, *, final: bool) -> str:
+    def _read_inside(self, block: _OpenBlock, text: str, *, final: bool) -> str:
         """Read text inside a block. Return the rest behind the block."""
-        assert self._leak is not None
-        assert self._closers is not None
+        leak, opener, closers, scan = block.leak, block.opener, block.closers, block.scan
         start = scanned = 0
-        if self._follows_tick and (tick := text.find("`")) >= 0:
-            match = self._closers.find(text)
+        if block.follows_tick and (tick := text.find("`")) >= 0:
+            match = closers.find(text)
             if match is None or tick < match[0]:  # a code span ends in it: the text describes how a call begins
-                raw = "".join([*self._block, text[:tick]])
-                self._reset()
-                self._output.add_text(raw)
+                self._open = None
+                self._output.add_text("".join([*block.pieces, text[:tick]]))
                 return text[tick:]
-        while match := self._closers.find(text, start):
-            if not final and len(text) == match[1] and self._closers.pending_length(text) > len(text) - match[0]:
+        while match := closers.find(text, start):
+            if not final and len(text) == match[1] and closers.pending_length(text) > len(text) - match[0]:
                 break  # it could become a longer marker
-            if self._scan is None:
-                is_value = self._tries < _MAX_INNER_CLOSERS and grammars.ends_inside_value(
-                    self._leak, "".join([*self._block, text[: match[0]]])
+            if scan is None:
+                is_value = block.tries < _MAX_INNER_CLOSERS and grammars.ends_inside_value(
+                    leak, "".join([*block.pieces, text[: match[0]]])
                 )
             else:
-                if not self._scan.fits(text[scanned : match[0]]):
-                    self._give_up(text)
+                if not scan.fits(text[scanned : match[0]]):
+                    self._give_up(block, text)
                     return ""
-                scanned, is_value = match[0], self._scan.in_string
+                scanned, is_value = match[0], scan.in_string
             if is_value:
-                self._tries += 1
-                self._first_closer = self._first_closer or self._block_length + match[1]
+                block.tries += 1
+                block.first_closer = block.first_closer or block.size + match[1]
                 start = match[1]
                 continue
-            raw = "".join([*self._block, text[: match[1]]])
-            leak, opener = self._leak, self._opener
-            goes_on = self._tries < _MAX_INNER_CLOSERS and grammars.goes_on(leak, opener, raw, text[match[1] :])
+            raw = "".join([*block.pieces, text[: match[1]]])
+            goes_on = block.tries < _MAX_INNER_CLOSERS and grammars.goes_on(leak, opener, raw, text[match[1] :])
             if goes_on:
-                self._tries += 1
-                self._row_end = self._block_length + match[1]
+                block.tries += 1
+                block.row_end = block.size + match[1]
                 start = match[1]
                 continue
             if goes_on is None and not final:
-                self._block.append(text[: match[0]])
-                self._block_length += match[0]
-                self._pending = text[match[0] :]
+                self._pending = block.add(text, match[0])
                 return ""
-            self._reset()
-            self._read_next(text[match[1] :])
-            self._complete_block(raw, raw, leak, opener)
+            self._split_block(block, raw + text[match[1] :], len(raw))
             return ""
-        certain = len(text) - self._closers.pending_length(text[start:])
-        if self._scan is not None and not self._scan.fits(text[scanned:certain]):
-            self._give_up(text)
+        certain = len(text) - closers.pending_length(text[start:])
+        if scan is not None and not scan.fits(text[scanned:certain]):
+            self._give_up(block, text)
             return ""
-        certain = len(text) if final else certain
-        self._block.append(text[:certain])
-        self._block_length += certain
-        self._pending = text[certain:]
+        self._pending = block.add(text, len(text) if final else certain)
         return ""
 
-    def _reset(self) -> None:
-        """Forget the open block."""
-        self._leak, self._opener, self._block, self._block_length, self._scan = None, "", [], 0, None
+    def _split_block(self, block: _OpenBlock, text: str, end: int, *, blocks: bool = True) -> None:
+        """Decide about the open block, which ends in a text at `end`, and read on behind it."""
+        self._open = None
+        self._read_next(text[end:], blocks=blocks)
+        self._complete_block(text[:end], text[:end], block.leak, block.opener)
 
-    def _give_up(self, text: str) -> None:
+    def _give_up(self, block: _OpenBlock, text: str) -> None:
         """End the open block before `text`, which its grammar does not allow."""
-        assert self._leak is not None
-        raw, leak, opener, end = "".join([*self._block, text]), self._leak, self._opener, self._first_closer
-        self._reset()
-        if end:  # the marker that seemed to be part of a value was the closer
-            self._read_next(raw[end:])
-            self._complete_block(raw[:end], raw[:end], leak, opener)
+        raw = "".join([*block.pieces, text])
+        self._open = None
+        if block.first_closer:  # the marker that seemed to be part of a value was the closer
+            self._split_block(block, raw, block.first_closer)
         else:
-            self._refuse(raw, len(opener))
+            self._refuse(raw, len(block.opener))
 
-    def _end_block(self) -> None:
+    def _end_block(self, block: _OpenBlock) -> None:
         """Decide about the block that is open at the end of the text."""
-        assert self._leak is not None
-        raw, leak, opener, end = "".join(self._block), self._leak, self._opener, self._first_closer
-        self._reset()
-        if row_end := self._row_end:
-            self._read_next(raw[row_end:], blocks=False)
-            self._complete_block(raw[:row_end], raw[:row_end], leak, opener)
+        raw, leak, opener = "".join(block.pieces), block.leak, block.opener
+        self._open = None
+        if block.row_end:
+            self._split_block(block, raw, block.row_end, blocks=False)
             return
         if self._is_cut:
             self._reject(raw, leak, "it is not complete", keeps=leak.then != "strip")
             return
-        if (block := self._completed(leak, opener, raw)) is not None:
-            self._complete_block(raw, block, leak, opener)
-        elif end and leak.format != ["named-json"]:  # whose closer is a part of the JSON
-            self._read_next(raw[end:])
-            self._complete_block(raw[:end], raw[:end], leak, opener)
+        if (whole := self._completed(leak, opener, raw)) is not None:
+            self._complete_block(raw, whole, leak, opener)
+        elif block.first_closer and leak.format != ["named-json"]:  # whose closer is a part of the JSON
+            self._split_block(block, raw, block.first_closer)
         else:
             self._count_failure()
             if raw[len(opener) :].strip():
