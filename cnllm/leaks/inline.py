@@ -244,24 +244,21 @@ def _code_spans(text: str) -> dict[int, int]:
     """Return the code spans: position of the opening backticks → end of the span."""
     if "`" not in text:
         return {}
-    runs = [(match.start(), match.end()) for match in re.finditer(r"`+", text)]
+    runs = list(re.finditer(r"(?<!\\)(\\*)(`+)", text))
     next_by_length: dict[int, int] = {}  # length of a run → the next run of this length
     next_run: dict[int, int] = {}  # number of a run → the next run of the same length
     for number in range(len(runs) - 1, -1, -1):
-        length = runs[number][1] - runs[number][0]
+        length = len(runs[number][2])
         if length in next_by_length:
             next_run[number] = next_by_length[length]
         next_by_length[length] = number
     out: dict[int, int] = {}
     number = 0
     while number < len(runs):
-        start = runs[number][0]
-        slashes = 0
-        while slashes < start and text[start - slashes - 1] == "\\":
-            slashes += 1
-        if slashes % 2 == 0 and number in next_run:
-            out[start] = runs[next_run[number]][1]
+        run = runs[number]
+        if len(run[1]) % 2 == 0 and number in next_run:
             number = next_run[number]
+            out[run.start(2)] = runs[number].end()
         number += 1
     return out
 

@@ -25,7 +25,7 @@ from cnllm.leaks.grammars.base import (
 from cnllm.leaks.grammars.tags import opener_prefix, prefix_pattern
 from cnllm.schemas.coerce import allowed_types, coerce, item_schema, property_schema
 
-__all__ = ["ends_inside_value", "is_unclosed", "may_begin", "read", "read_arguments"]
+__all__ = ["ends_inside_value", "is_unclosed", "may_begin", "read", "wrapped_arguments"]
 
 _KEY = r"[\w.:-]{1,128}"
 _ITEM = "item"
@@ -64,9 +64,8 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         and set(members) <= {"name", *_ARGUMENTS}
     ):
         name = read_name(members.pop("name"), block.tools)
-        return [
-            ParsedCall(name, _wrapped_arguments(next(iter(members.values()), ""), block.tools.get(name), prefix))
-        ], []
+        arguments = wrapped_arguments(next(iter(members.values()), ""), block.tools.get(name), prefix)
+        return [ParsedCall(name, arguments)], []
     calls: list[ParsedCall] = []
     others: list[str] = []
     for name, inner in children:
@@ -97,7 +96,7 @@ def _unknown_call(
         return []
 
 
-def _wrapped_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
+def wrapped_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
     """Return the arguments in an element of their own: a JSON object, elements, or nothing."""
     text = text.strip()
     if not text:

@@ -31,7 +31,7 @@ from cnllm.leaks.grammars.base import (
     read_name,
     strip_own_lines,
 )
-from cnllm.leaks.grammars.element import is_unclosed, read_arguments
+from cnllm.leaks.grammars.element import is_unclosed, wrapped_arguments
 from cnllm.leaks.grammars.json_calls import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import (
     Tag,
@@ -245,21 +245,10 @@ class _Reading:
         name = read_name(opening.name, self.block.tools)
         schema = self.block.tools.get(name)
         if not parameters:
-            return ParsedCall(name, self._read_bare(rest, schema))
+            return ParsedCall(name, wrapped_arguments(strip_fence(rest), schema, self.prefix))
         if len(parameters) == 1 and (wrapped := _wrapped_arguments(*parameters[0], schema)) is not None:
             return ParsedCall(name, wrapped)
         return ParsedCall(name, object_of([(tag.name, _typed_value(tag, value, schema)) for tag, value in parameters]))
-
-    def _read_bare(self, text: str, schema: Any) -> dict[str, Any]:
-        """Return arguments without parameters: a JSON object, or an element for each."""
-        text = strip_fence(text)
-        if not text:
-            return {}
-        if not text.startswith("{"):
-            return read_arguments(text, schema, self.prefix)
-        if (arguments := json_object(text)) is None:
-            raise NotACall("its arguments are not a JSON object")
-        return arguments
 
 
 def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | None:
