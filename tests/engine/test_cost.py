@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cnllm import Cost, Note, Registry, Usage, engine, web_search
+from cnllm import Cost, Message, Note, Registry, Reply, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of, cost_of_reply, is_off_peak
 from cnllm.engine.decode.meter import meter_of
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import StreamCut
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry.flags import Flags, Price
@@ -228,8 +229,29 @@ def test_writes_for_an_hour_beyond_all_writes_are_missing() -> None:
     assert whole.complete
 
 
-def plain_cost(usage: Usage, price: Price) -> Cost | None:
-    return meter_of(Flags(price=price)).cost(usage, None, {}, calls={}, answered=True, thought=False, is_cut=False)
+def plain_cost(usage: Usage, price: Price, created: float | None = None) -> Cost | None:
+    return metered(Flags(price=price), usage, created, {})
+
+
+def metered(flags: Flags, usage: Usage, created: float | None, extra: dict[str, Any]) -> Cost | None:
+    model: Any = None
+    plan = Plan(method="POST", url="", headers={}, content=b"", notes=[], model=model, flags=flags, stream=False)
+    reply = Reply(
+        text="a",
+        reasoning="",
+        tool_calls=[],
+        finish="stop",
+        raw_finish=None,
+        usage=usage,
+        cost=None,
+        model=None,
+        id=None,
+        notes=[],
+        message=Message.assistant("a"),
+        incomplete=[],
+        extra=extra,
+    )
+    return meter_of(flags).cost(reply, plan, created, {})
 
 
 @each("last, missing", [(True, ()), (False, ("output",))])
@@ -494,8 +516,7 @@ def test_a_meter_and_the_sum_of_the_prices_agree(
     tiers = [{"above": 200_000, "input": rate * 2, "output": rate * 4}, {"above": 32_000, "input": rate + 1}]
     price = priced(input=rate, output=rate * 3, cached=cached_rate, tiers=tiers if has_tiers else None)
     usage = Usage(input, output, None, cached)
-    found = meter_of(Flags(price=price)).cost(usage, None, {}, calls={}, answered=True, thought=False, is_cut=False)
-    assert found == cost_of(usage, price)
+    assert plain_cost(usage, price) == cost_of(usage, price)
 
 
 CONDITIONS = (
@@ -520,10 +541,9 @@ def test_a_meter_and_the_sum_of_the_prices_agree_at_any_time(
 ) -> None:
     tiers = [{"above": 50_000, "input": 7.0, "output": 8.0, "cached": 0.5}] if has_tiers else None
     price = priced(input=3.0, output=4.0, cached=0.3, tiers=tiers, off_peak=hours, promotion=promotion)
-    usage, meter = Usage(input, 100, None, cached), meter_of(Flags(price=price))
+    usage = Usage(input, 100, None, cached)
     for moment in (created, None if created is None else created // 60 * 60):
-        found = meter.cost(usage, moment, {}, calls={}, answered=True, thought=False, is_cut=False)
-        assert found == cost_of(usage, price, moment)
+        assert plain_cost(usage, price, moment) == cost_of(usage, price, moment)
 
 
 @each(
@@ -548,9 +568,7 @@ def test_a_service_tier_counts_wherever_it_stands(counts: Any, beside: Any, tier
         usage=UsagePaths(service=["service_tier", "tier.name"], standard=["default"]),
     )
     extra = {**beside, **({"usage": counts} if counts else {})}
-    found = meter_of(flags).cost(
-        Usage(1_000_000, 1_000_000), None, extra, calls={}, answered=True, thought=False, is_cut=False
-    )
+    found = metered(flags, Usage(1_000_000, 1_000_000), None, extra)
     assert found is not None
     assert found.amount == (3 if tier else 6)
 

@@ -21,10 +21,11 @@ from cnllm.engine.decode.cost import (
     reported_counts,
     uncounted_tokens,
 )
+from cnllm.engine.encode.plan import Plan
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
-from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags
-from cnllm.types import Cost, Media, Opaque, Part, ToolCall, Usage
+from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost
+from cnllm.types import Cost, Media, Opaque, Part, Reply, Usage
 from cnllm.types.parts import seal_data
 from cnllm.types.totals import exact
 
@@ -90,33 +91,30 @@ class Meter:
     @exact
     def cost(
         self,
-        usage: Usage,
+        reply: Reply,
+        plan: Plan,
         created: float | None,
-        extra: Mapping[str, Any],
+        paid: Mapping[str, int | None],
         *,
-        calls: Mapping[str, int | None],
-        answered: bool,
-        thought: bool,
-        is_cut: bool,
+        is_cut: bool = False,
         invalid: frozenset[str] = frozenset(),
-        most_output: int | None = None,
     ) -> Cost | None:
-        """Return the cost of a reply; None where nothing of it is known.
+        """Return the cost of a reply to a request; None where nothing of it is known.
 
-        `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
-        count of 0 for a reply that has content (`answered`) was not reported. For `is_cut`, `invalid` and `most_output`
-        see `Facts`.
+        `paid` are the numbers of paid calls that the endpoint has reported, by name; None is unknown. A count of 0 for
+        a reply that has content was not reported. For `is_cut` and `invalid` see `Facts`.
         """
+        calls = self._paid_calls(reply, plan, paid, is_cut=is_cut)
         is_plain = not is_cut and not invalid and (not calls or all(number == 0 for number in calls.values()))
-        if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
+        if is_plain and (plain := self._plain_cost(reply.usage, created, reply.extra)) is not None:
             return plain
-        counts = _own_counts(extra)
+        counts = _own_counts(reply.extra)
         price = self._price
         computed: Cost | None = None
         if price is not None and price.currency is not None:
             total = CostSum()
-            facts = self._facts(counts, extra, calls, most_output, invalid, thought=thought, is_cut=is_cut)
-            add_tokens(total, reported_counts(usage, answered=answered), price, created, facts)
+            facts = self._facts(reply, plan, calls, invalid, is_cut=is_cut)
+            add_tokens(total, reported_counts(reply.usage, answered=bool(reply.message.parts)), price, created, facts)
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0), is_cut=is_cut)
@@ -184,17 +182,10 @@ class Meter:
         return word.lower() if type(word) is str and word.lower() not in self._standard else None
 
     def _facts(
-        self,
-        counts: dict[str, Any],
-        extra: Mapping[str, Any],
-        calls: Mapping[str, int | None],
-        most_output: int | None,
-        invalid: frozenset[str],
-        *,
-        thought: bool,
-        is_cut: bool,
+        self, reply: Reply, plan: Plan, calls: Mapping[str, int | None], invalid: frozenset[str], *, is_cut: bool
     ) -> Facts:
         """Return what a reply says about its bill."""
+        counts, usage = _own_counts(reply.extra), reply.usage
         unknown = None
         factor = Decimal(1)
         for key, factors in self._factors.items():
@@ -211,33 +202,26 @@ class Meter:
         media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
         if self._spoken and (spoken := _media_count(counts, self._spoken)) != 0:
             media["output_audio"] = spoken
-        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, invalid, most_output)
+        thought = bool(usage.reasoning or reply.reasoning)
+        most = most_output(plan, is_partial=is_cut or usage.output is None or bool(invalid))
+        return Facts(self._service_of(reply.extra), factor, unknown, media, free, thought, is_cut, invalid, most)
 
-    def calls(
-        self,
-        search: WebSearchFlags | None,
-        reported: Mapping[str, int | None],
-        calls: Sequence[ToolCall],
-        parts: Sequence[Part],
-        echo: str | None,
-        *,
-        is_cut: bool,
+    def _paid_calls(
+        self, reply: Reply, plan: Plan, reported: Mapping[str, int | None], *, is_cut: bool
     ) -> dict[str, int | None]:
         """Return the number of paid calls of a reply by name; None is unknown.
 
-        `search` are the rules of a search that was requested, `reported` the numbers that the endpoint sent, and `echo`
-        the function that stands for one search. A number of 0 that came before a reply broke off (`is_cut`) says
-        nothing of a search that was requested.
+        A number of 0 that came before a reply broke off (`is_cut`) says nothing of a search that was requested.
         """
         found: dict[str, int | None] = {}
         for name, rule in self._calls.items():
-            is_requested = name == WEB_SEARCH and search is not None
+            is_requested = name == WEB_SEARCH and plan.search is not None
             if name in reported:
                 found[name] = reported[name] or (None if is_cut and is_requested else reported[name])
-            elif is_requested and echo is not None:
-                found[name] = sum(call.name == echo for call in calls)
+            elif is_requested and plan.echo is not None:
+                found[name] = sum(call.name == plan.echo for call in reply.tool_calls)
             elif rule.item is not None:
-                found[name] = sum(_is_item(part, rule.item) for part in parts)
+                found[name] = sum(_is_item(part, rule.item) for part in reply.message.parts)
             elif name == WEB_SEARCH and self._always:
                 found[name] = 1
             elif is_requested:
@@ -279,6 +263,16 @@ def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decima
 def meter_of(flags: Flags) -> Meter:
     """Return the meter for these flags."""
     return Meter(flags)
+
+
+def most_output(plan: Plan, *, is_partial: bool) -> int | None:
+    """Return the tokens of output that a reply has at most; None where no limit is known.
+
+    `is_partial`: not all of them are counted, so that each of several replies may have had as many.
+    """
+    limits = plan.flags.limits
+    limit = plan.max_output or (None if limits is None else limits.output)
+    return limit * plan.reply_count if limit is not None and is_partial else limit
 
 
 def paid_calls(flags: Flags) -> dict[str, PaidCall]:

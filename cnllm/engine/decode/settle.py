@@ -199,30 +199,14 @@ def build_reply(
     collector: Collector, settled: ReplyDecision, parts: tuple[Part, ...], plan: Plan, notes: list[Note]
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
-    calls = list(settled.calls.values())
-    usage = collector.usage
-    is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
-    is_partial = is_cut or usage.output is None or bool(collector.invalid_counts)
-    limit = most_output(plan, is_partial=is_partial)
-    cost = collector.meter.cost(
-        usage,
-        collector.created,
-        collector.extra,
-        calls=collector.meter.calls(plan.search, collector.paid_calls, calls, parts, plan.echo, is_cut=is_cut),
-        answered=bool(parts),
-        thought=bool(usage.reasoning or collector.parts.thought),
-        is_cut=is_cut,
-        invalid=collector.invalid_counts,
-        most_output=limit,
-    )
-    return Reply(
+    reply = Reply(
         text="".join(collector.parts.text),
         reasoning="".join(collector.parts.thought),
-        tool_calls=calls,
+        tool_calls=list(settled.calls.values()),
         finish=settled.finish,
         raw_finish=collector.finish_word,
-        usage=usage,
-        cost=cost,
+        usage=collector.usage,
+        cost=None,
         model=collector.reported_model,
         id=collector.id,
         notes=[*notes, *collector.notes.all],
@@ -233,13 +217,7 @@ def build_reply(
         citations=collector.citations.all,
         extra=collector.extra,
     )
-
-
-def most_output(plan: Plan, *, is_partial: bool) -> int | None:
-    """Return the tokens of output that a reply has at most; None where no limit is known.
-
-    `is_partial`: not all of them are counted, so that each of several replies may have had as many.
-    """
-    limits = plan.flags.limits
-    limit = plan.max_output or (None if limits is None else limits.output)
-    return limit * plan.reply_count if limit is not None and is_partial else limit
+    is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
+    paid, invalid = collector.paid_calls, collector.invalid_counts
+    cost = collector.meter.cost(reply, plan, collector.created, paid, is_cut=is_cut, invalid=invalid)
+    return msgspec.structs.replace(reply, cost=cost)

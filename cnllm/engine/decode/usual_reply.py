@@ -13,7 +13,6 @@ from functools import lru_cache
 import msgspec
 
 from cnllm.engine.decode.meter import meter_of
-from cnllm.engine.decode.settle import most_output
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
@@ -75,27 +74,14 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         parts.append(Reasoning(message.reasoning))
     if message.text:
         parts.append(Text(message.text))
-    meter, usage = rules.meter, message.usage
-    paid: dict[str, int | None] = {}
-    meter.count(raw, paid)
-    cost = meter.cost(
-        usage,
-        message.created,
-        message.extra,
-        calls=meter.calls(None, paid, calls, parts, None, is_cut=False),
-        answered=True,
-        thought=bool(usage.reasoning or message.reasoning),
-        is_cut=False,
-        most_output=most_output(plan, is_partial=usage.output is None),
-    )
-    return Reply(
+    reply = Reply(
         text=message.text,
         reasoning=message.reasoning,
         tool_calls=calls,
         finish=finish,
         raw_finish=message.finish,
-        usage=usage,
-        cost=cost,
+        usage=message.usage,
+        cost=None,
         model=message.model,
         id=message.id,
         notes=list(plan.notes),
@@ -105,6 +91,9 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         registry=plan.model.data_version,
         extra=message.extra,
     )
+    paid: dict[str, int | None] = {}
+    rules.meter.count(raw, paid)
+    return msgspec.structs.replace(reply, cost=rules.meter.cost(reply, plan, message.created, paid))
 
 
 def _is_plain(message: UsualMessage, rules: _UsualFlags) -> bool:
