@@ -319,7 +319,12 @@ def _rename_calls(turns: Sequence[Turn], rules: Tools, names: Collection[str], l
         if message.role == "assistant":
             old = [p for p in message.parts if type(p) is ToolCall]
             if old:
-                new_calls = [_valid_call(c, unique, rules, names, ledger, index, n) for n, c in enumerate(old)]
+                new_calls = []
+                for order, call in enumerate(old):
+                    id = _valid_id(call.id, unique, ledger, index, order)
+                    name = call.name if call.name in names else _valid_name(call, rules, ledger, index)
+                    is_same = id == call.id and name == call.name
+                    new_calls.append(call if is_same else replace(call, id=id, name=name))
                 if any(new is not call for new, call in zip(new_calls, old, strict=True)):
                     calls = iter(new_calls)
                     parts = tuple(next(calls) if type(p) is ToolCall else p for p in message.parts)
@@ -332,21 +337,6 @@ def _rename_calls(turns: Sequence[Turn], rules: Tools, names: Collection[str], l
                 message = replace(message, parts=(replace(result, id=call.id, name=call.name),))
         out.append((index, message))
     return out
-
-
-def _valid_call(
-    call: ToolCall,
-    unique: UniqueIds,
-    rules: Tools,
-    names: Collection[str],
-    ledger: Ledger,
-    index: int,
-    order: int,
-) -> ToolCall:
-    """Return a call of the message at `index` with a valid name and a valid id of its own."""
-    id = _valid_id(call.id, unique, ledger, index, order)
-    name = call.name if call.name in names else _valid_name(call, rules, ledger, index)
-    return call if id == call.id and name == call.name else replace(call, id=id, name=name)
 
 
 def _valid_name(call: ToolCall, rules: Tools, ledger: Ledger, index: int) -> str:

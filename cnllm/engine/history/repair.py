@@ -42,22 +42,28 @@ _DECODE_ERRORS = (msgspec.DecodeError, RecursionError)
 
 
 class _CallSlot:
-    """A call that waits for its result. `turn` and `order` are the call's position, `at` is that of its result."""
+    """A call that waits for its result. `turn` and `order` are the call's position, `at` is that of its result.
+
+    `entry` is the turn with its calls, where that is known.
+    """
 
     def __init__(self, call: ToolCall, turn: int, order: int) -> None:
         self.call = call
         self.turn = self.at = turn
         self.order = order
         self.result: ToolResult | None = None
+        self.entry: _TurnSlots | None = None
 
 
 class _TurnSlots:
     """A turn that stays, with its calls; `answered` counts their results."""
 
-    def __init__(self, turn: Turn, slots: list[_CallSlot]) -> None:
+    def __init__(self, turn: Turn, slots: Sequence[_CallSlot] = ()) -> None:
         self.turn = turn
         self.slots = slots
         self.answered = 0
+        for slot in slots:
+            slot.entry = self
 
 
 class _OpenCalls:
@@ -219,15 +225,14 @@ def pair_calls(
     """
     out: list[_TurnSlots] = []
     waiting = _OpenCalls()
-    by_index: dict[int, _TurnSlots] = {}
     last: _TurnSlots | None = None
     before = ""
     for index, message in turns:
         if message.role == "tool":
             results = [part for part in message.parts if type(part) is ToolResult]
             for part in results:
-                if not _assign_result(part, index, waiting, by_index, last, ledger, orphans=orphans):
-                    out.append(_TurnSlots((index, Message("tool", (part,))), []))
+                if not _assign_result(part, index, waiting, last, ledger, orphans=orphans):
+                    out.append(_TurnSlots((index, Message("tool", (part,)))))
             if not results:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
@@ -238,8 +243,6 @@ def pair_calls(
                     waiting.add(slots, begins=before != "assistant")
             last = _TurnSlots((index, message), slots)
             out.append(last)
-            if slots:
-                by_index[index] = last
         before = message.role
     return _join_turns(out, ledger)
 
@@ -271,14 +274,7 @@ def _check_calls(
 
 
 def _assign_result(
-    result: ToolResult,
-    index: int,
-    waiting: _OpenCalls,
-    by_index: Mapping[int, _TurnSlots],
-    last: _TurnSlots | None,
-    ledger: Ledger,
-    *,
-    orphans: bool,
+    result: ToolResult, index: int, waiting: _OpenCalls, last: _TurnSlots | None, ledger: Ledger, *, orphans: bool
 ) -> bool:
     """Assign a result to its call. Return whether it needs no message of its own."""
     slot = waiting.take(result)
@@ -290,7 +286,8 @@ def _assign_result(
     if not result.id:
         subject, did = f"messages[{index}] names no call", f"taken for {slot.call.id or slot.call.name}'s"
         ledger.note("result-paired", "messages", subject, did)
-    entry = by_index[slot.turn]
+    entry = slot.entry
+    assert entry is not None
     if entry is not last or slot.order != entry.answered:
         subject = f"messages[{index}] answers messages[{slot.turn}]"
         ledger.note("result-moved", "messages", subject, "put right after it, in the order of its calls")
