@@ -49,18 +49,9 @@ def text_calls(
     sentence is in the language of the prompt, or in `script`. Where it is not known which tools were offered, a broken
     block stays text: it may be no call. For the other arguments see `TextCalls`.
     """
-    short = {long: name for name, long in plan.renamed.items()}
-    schemas = {short.get(tool.name, tool.name): tool.parameters for tool in plan.callable if tool.definition is None}
-    found = _active_rules(
-        plan.flags, plan.text_calls, prompted=plan.prompted, offered=bool(schemas) or not is_offer_known
-    )
-    if found is None:
-        return None
-    sentences = FallbackText(plan.flags.fallback or {}, plan.prompt, script)
-    calls = TextCalls(plan, found, schemas or None, sentences, collector, new_tagged, behind)
-    if plan.call_rules is not None and plan.call_rules.choice == "none":
-        calls.excluded = "tool_choice='none' excludes calls"
-    return calls
+    is_offered = not is_offer_known or any(tool.definition is None for tool in plan.callable)
+    found = _active_rules(plan.flags, plan.text_calls, prompted=plan.prompted, offered=is_offered)
+    return None if found is None else TextCalls(plan, found, collector, new_tagged, behind, script)
 
 
 def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Callable[[str], object] | None:
@@ -121,12 +112,14 @@ class TextCalls(Stage):
         self,
         plan: Plan,
         rules: _TextCallRules,
-        tools: Mapping[str, Any] | None,
-        sentences: FallbackText,
         collector: Collector,
         new_tagged: Callable[[str], str],
         behind: Sequence[Stage],
+        script: str | None,
     ) -> None:
+        short = {long: name for name, long in plan.renamed.items()}
+        functions = [tool for tool in plan.callable if tool.definition is None]
+        tools = {short.get(tool.name, tool.name): tool.parameters for tool in functions} or None
         self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
         self._messages = plan.messages
         self._collected = collector
@@ -136,11 +129,11 @@ class TextCalls(Stage):
         self._rules = rules.rules
         self._tags = rules.tags
         self._around = rules.around
-        self._tools = tools
+        self._tools: Mapping[str, Any] | None = tools
         self._whole = rules.whole if tools else []  # while all of the answer may be a call
         self._held: list[str] = []  # the answer so far, while it may be one
         self._head = ""  # its beginning
-        self._sentences = sentences
+        self._sentences = FallbackText(plan.flags.fallback or {}, plan.prompt, script)
         self._blocks: list[BlockResult] = []
         self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and between them what is empty
         self._tail_rest = self._text_rest = ""  # the end of it, and of the answer behind it, that may begin a tag
@@ -156,8 +149,8 @@ class TextCalls(Stage):
         self.thought_of = False
         self.has_tagged = False
         """Whether reasoning stood between tags in the middle of the answer."""
-        self.excluded = ""
-        """Why the caller wants no calls although there are tools."""
+        is_none = plan.call_rules is not None and plan.call_rules.choice == "none"
+        self._excluded = "tool_choice='none' excludes calls" if is_none else ""
 
     def _answer_before(self) -> str:
         """Return the text of the answer that this stage has given so far."""
@@ -407,7 +400,7 @@ class TextCalls(Stage):
             self._add_calls(block, wire_calls, calls, out)
         stripped = any(block.remove and not block.calls for block in self._blocks)
         is_nothing = not (calls or wire_calls or collector.fault is not None or has_text)
-        if stripped and is_nothing and proven and not self.excluded:
+        if stripped and is_nothing and proven and not self._excluded:
             self._fall_back("".join(collector.parts.thought), out)
         return [*out, *calls]
 
@@ -418,7 +411,7 @@ class TextCalls(Stage):
             return
         if not block.calls:
             no_tools = "no tools were offered" if self._tools is None else "calls are not recovered"
-            reason = block.problem or self.excluded or no_tools
+            reason = block.problem or self._excluded or no_tools
             out.append(self._note("text-call-stripped", block.raw, removal(block.raw, reason)))
             return
         for parsed in block.calls:

@@ -39,6 +39,9 @@ _SIZE = 600  # bytes that a segment takes beside its content
 Fit = Callable[..., list[Message]]
 """Fits messages to the endpoint, with a ledger. `before_user`: a turn of the user follows behind them."""
 
+Encode = Callable[[Sequence[Message]], list[dict[str, Any]]]
+"""Returns the turns of fitted messages on the wire."""
+
 
 class _Segment(Struct, frozen=True):
     """A part of a conversation as the endpoint gets it.
@@ -70,7 +73,7 @@ def join_segments(
     memory: MessageMemory,
     key: Hashable,
     fit: Fit,
-    encode: Callable[[Sequence[Message]], list[dict[str, Any]]],
+    encode: Encode,
     ledger: Ledger,
     *,
     by_user: bool,
@@ -103,16 +106,8 @@ def join_segments(
         if end == count and not by_user and position - start >= _MANY:  # the last segment may go on
             content = b",".join(pieces)
             on_messages = {cause: replace(note) for cause, note in ledger.on_messages.items()}
-            beginning = _Segment(
-                messages=(),
-                places=[],
-                content=content,
-                calls=tuple(calls),
-                notes=tuple(ledger.plain),
-                on_messages=on_messages,
-                counts=ledger.counts.copy(),
-                has_reasoning=has_reasoning,
-            )
+            notes, counts = tuple(ledger.plain), ledger.counts.copy()
+            beginning = _Segment((), [], content, tuple(calls), notes, on_messages, counts, has_reasoning)
             memory.keep_start(key, turns[:position], beginning, _SIZE + len(content))
         pieces.append(found.content)
         calls += found.calls
@@ -141,13 +136,7 @@ def _begins_segment(turns: Sequence[Message], position: int) -> bool:
 
 
 def _segment(
-    turns: Sequence[Message],
-    start: int,
-    fit: Fit,
-    encode: Callable[[Sequence[Message]], list[dict[str, Any]]],
-    ledger: Ledger,
-    *,
-    before_user: bool,
+    turns: Sequence[Message], start: int, fit: Fit, encode: Encode, ledger: Ledger, *, before_user: bool
 ) -> _Segment:
     """Return the segment that begins at a message."""
     end = start + 1
@@ -158,11 +147,8 @@ def _segment(
     alone = _Segment(messages, list(map(id, messages)), None)
     roles = [message.role for message in messages]
     is_head = roles[0] != "assistant"
-    if has_media(messages):
-        return alone
-    if (start == 0) != is_head or (is_head and "user" not in roles):
-        return alone
-    if not is_head and not SYSTEM_ROLES.isdisjoint(roles):
+    is_odd = "user" not in roles if is_head else not SYSTEM_ROLES.isdisjoint(roles)
+    if is_odd or (start == 0) != is_head or has_media(messages):
         return alone
     try:
         fitted = fit(messages, ledger=own, before_user=before_user)
