@@ -265,9 +265,7 @@ def _structured_output(
 ) -> tuple[Draft, OutputMethod | None]:
     """Choose the method for an answer by a schema. For a tool, offer the tool whose arguments are the answer."""
     flag = prompted_tools.FLAG if prompted is not None else None
-    output = structured.choose_method(
-        request.options, request.flags, ledger, lambda options: request.with_options(options).flags, flag
-    )
+    output = structured.choose_method(request, ledger, flag)
     if output is not None and output.method == "tool":
         options = structured.add_answer_tool(request.options, output)
         request = replace(request.with_options(options), tools=options.tools)

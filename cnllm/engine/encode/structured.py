@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.mode import Draft
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import DEFAULT_NAME, RequestOptions
 from cnllm.protocols import wire
@@ -49,24 +49,18 @@ class OutputMethod(Struct, frozen=True, kw_only=True):
         return self.method != "json_schema"
 
 
-def choose_method(
-    options: RequestOptions,
-    flags: Flags,
-    ledger: Ledger,
-    flags_for: Callable[[RequestOptions], Flags],
-    text_tools_flag: str | None = None,
-) -> OutputMethod | None:
+def choose_method(request: Draft, ledger: Ledger, text_tools_flag: str | None) -> OutputMethod | None:
     """Return the first declared method that this call can use; None without a schema.
 
-    `flags_for` gives the flags in the mode of a changed call. `text_tools_flag` is the flag by which tools are called
-    in the text: a reply that is limited to JSON has no room for such a call. Raises `ValueError` or `TypeError` for a
-    schema that is no JSON Schema.
+    `text_tools_flag` is the flag by which tools are called in the text: a reply that is limited to JSON has no room for
+    such a call. Raises `ValueError` or `TypeError` for a schema that is no JSON Schema.
     """
+    options = request.options
     if options.schema is None:
         return None
     if options.schema_kind is None:
         _require_schema(options.schema)
-    method = "prompt" if text_tools_flag is not None else _first_method(options, flags, ledger)
+    method = "prompt" if text_tools_flag is not None else _first_method(options, request.flags, ledger)
     wire_schema, wrapped = (options.schema, False) if method == "prompt" else _as_object_schema(options.schema)
     if method != "json_schema" or not wire(ledger.model.protocol).named_format:
         wire_schema = _with_name(wire_schema, options)
@@ -80,7 +74,7 @@ def choose_method(
         with_text_tools=text_tools_flag is not None,
     )
     if method == "tool":
-        answer = _force_tool(answer, options, ledger, flags_for)
+        answer = _force_tool(answer, request, ledger)
     elif method != "json_schema":
         flag = text_tools_flag or "schema.methods"
         ledger.note("schema-in-prompt", flag, "a JSON Schema", f"{method}, with the schema in the prompt")
@@ -129,14 +123,13 @@ def _first_method(
     return "prompt"
 
 
-def _force_tool(
-    answer: OutputMethod, options: RequestOptions, ledger: Ledger, flags_for: Callable[[RequestOptions], Flags]
-) -> OutputMethod:
+def _force_tool(answer: OutputMethod, request: Draft, ledger: Ledger) -> OutputMethod:
     """Force the answer tool where the endpoint allows it in that mode. Reasoning stays on."""
     tool = f"the parameters of a tool, {answer.name}"
     supported = ""
     for choice in _FORCED_CHOICES:
-        rules = flags_for(add_answer_tool(options, msgspec.structs.replace(answer, choice=choice))).tool_choice
+        options = add_answer_tool(request.options, msgspec.structs.replace(answer, choice=choice))
+        rules = request.with_options(options).flags.tool_choice
         allowed = rules.allowed if rules else None
         if allowed is None or choice in allowed:
             ledger.note("schema-as-tool", "schema.methods", "a JSON Schema", f"{tool}, which must be called ({choice})")
