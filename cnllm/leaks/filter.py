@@ -27,7 +27,7 @@ from cnllm.leaks import grammars
 from cnllm.leaks.candidates import BlockResult, FilterOutput, read_block
 from cnllm.leaks.grammars import JsonScan, ParsedCall
 from cnllm.leaks.inline import InlineLine
-from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_mentioned, stands_alone, tag_end
+from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_mentioned, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers
 
@@ -309,7 +309,7 @@ class LeakFilter:
         if "`" in marker:
             return end if final and not text[end:].strip() and not self._is_cut else 0
         stop = tag_end(text, 0, end, final=final)
-        if not stop:
+        if not stop or (not tracker.prose and marker not in self._rules):  # at the start of the text
             return stop
 
         def begins_block(text: str, match: tuple[int, int, int]) -> bool | None:
@@ -317,17 +317,8 @@ class LeakFilter:
             begins = self._begins(markers.markers[index], text[start:], end - start, final=False)
             return False if final and begins is None else begins
 
-        alone = stands_alone(
-            text,
-            stop,
-            markers,
-            begins_block,
-            self._run,
-            self._position(text),
-            prose=tracker.line.prose,
-            at_start=not tracker.prose and marker not in self._rules,
-            final=final,
-        )
+        offset, prose = self._position(text), tracker.line.prose
+        alone = self._run.stands_alone(text, stop, offset, markers, begins_block, prose=prose, final=final)
         return None if alone is None else stop if alone else 0
 
     # ── inside one ────────────────────────────────────────────────────────────

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from cnllm.leaks.inline import SUSPECT, open_end, quotes_next
 from cnllm.leaks.markers import Markers
 
-__all__ = ["LOOKAHEAD", "LOOKBEHIND", "TagRun", "is_mentioned", "joining_space", "stands_alone", "tag_end"]
+__all__ = ["LOOKAHEAD", "LOOKBEHIND", "TagRun", "is_mentioned", "joining_space", "tag_end"]
+
+BeginsBlock = Callable[[str, tuple[int, int, int]], bool | None]
+"""Tells whether the marker that was found in a text begins a block; None if more text is needed."""
 
 LOOKBEHIND = 64  # characters of white space before a block that count
 LOOKAHEAD = 256  # characters behind a marker that decide whether a block begins, or whether the marker stands alone
@@ -45,6 +48,46 @@ class TagRun:
     def __init__(self) -> None:
         self.start = self.end = self.line_end = -1  # of the run, and the position behind its last line break
 
+    def stands_alone(
+        self, text: str, end: int, offset: int, markers: Markers, begins: BeginsBlock, *, prose: bool, final: bool
+    ) -> bool | None:
+        """Whether the marker that ends at `end` is alone on its line, or at the end of the text; None if unknown.
+
+        `prose`: text stands before it on its line. `final`: the text ends here. `offset` is the position of the text.
+        """
+        stop = min(len(text), end + LOOKAHEAD)
+        position = end
+        if self.start <= end + offset <= self.end:
+            position = min(self.end - offset, len(text))
+        while True:
+            space = _SPACE.match(text, position)
+            assert space is not None
+            line = text.rfind("\n", position, space.end()) + 1
+            position = space.end()
+            self.extend(space.start() + offset, position + offset, line and line + offset)
+            if self.line_end > end + offset and not prose:
+                return True
+            if position >= stop:
+                break
+            if not final and markers.is_beginning(text, position):  # of a marker, or of a longer one than stands there
+                return None
+            match = markers.match(text, position)
+            if match is None:
+                return False
+            begins_block = begins(text, match)
+            if begins_block:
+                return not prose
+            following = None if begins_block is None else tag_end(text, match[0], match[1], final=final)
+            if following is None:
+                return None
+            if following == 0:
+                return False
+            self.extend(position + offset, following + offset, 0)
+            position = following
+        if position >= len(text):
+            return True if final else None if position - end < LOOKAHEAD else not prose
+        return not prose
+
     def extend(self, start: int, end: int, line_end: int) -> None:
         """Add what was read from one tag's end to the next: `line_end` is 0 where no line ends between them."""
         if not self.start <= start <= self.end:
@@ -52,60 +95,6 @@ class TagRun:
             self.line_end = -1
         self.end = end
         self.line_end = line_end or self.line_end
-
-
-def stands_alone(
-    text: str,
-    end: int,
-    markers: Markers,
-    begins_block: Callable[[str, tuple[int, int, int]], bool | None],
-    run: TagRun,
-    offset: int,
-    *,
-    prose: bool,
-    at_start: bool,
-    final: bool,
-) -> bool | None:
-    """Whether the marker that ends at `end` is alone on its line, or at either end of the text; None if unknown.
-
-    `prose`: text stands before it on its line. `at_start`: no text stands before it at all. `final`: the text ends
-    here. `begins_block` tells whether a marker begins a block. `run` are the markers that were read before, `offset`
-    is the position of the text in it.
-    """
-    if at_start:
-        return True
-    stop = min(len(text), end + LOOKAHEAD)
-    position = end
-    if run.start <= end + offset <= run.end:
-        position = min(run.end - offset, len(text))
-    while True:
-        space = _SPACE.match(text, position)
-        assert space is not None
-        line = text.rfind("\n", position, space.end()) + 1
-        position = space.end()
-        run.extend(space.start() + offset, position + offset, line and line + offset)
-        if run.line_end > end + offset and not prose:
-            return True
-        if position >= stop:
-            break
-        if not final and markers.is_beginning(text, position):  # of a marker, or of a longer one than stands there
-            return None
-        match = markers.match(text, position)
-        if match is None:
-            return False
-        begins = begins_block(text, match)
-        if begins:
-            return not prose
-        following = None if begins is None else tag_end(text, match[0], match[1], final=final)
-        if following is None:
-            return None
-        if following == 0:
-            return False
-        run.extend(position + offset, following + offset, 0)
-        position = following
-    if position >= len(text):
-        return True if final else None if position - end < LOOKAHEAD else not prose
-    return not prose
 
 
 def is_mentioned(before: str, text: str, ticks: int, *, final: bool) -> bool | None:

@@ -21,6 +21,7 @@ from cnllm.leaks.grammars.base import (
     NotACall,
     NotOffered,
     ParsedCall,
+    ValuePatterns,
     object_of,
     read_name,
     stops_in_value,
@@ -34,7 +35,7 @@ __all__ = ["ends_inside_value", "is_certain", "may_begin", "read"]
 _WORD = r"(?!\|)[\w.:|-]{1,64}"
 
 
-class _PairPatterns:
+class _PairPatterns(ValuePatterns):
     """The patterns of one pair of words."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
@@ -124,9 +125,7 @@ def _pairs(
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, position, is_balanced = value_end(
-            text, middle.end(), tags.values, tags.value_end, _follows_key, is_balanced=is_balanced
-        )
+        end, position, is_balanced = value_end(text, middle.end(), tags, _follows_key, is_balanced=is_balanced)
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end], middle[1] or ""))
     return out, position, is_balanced
 
@@ -156,7 +155,7 @@ def _call(name: str, pairs: list[tuple[str, str, str]], block: MarkupBlock) -> P
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, or behind a text that only looks like the end of one."""
     tags = _tags(words)
-    return stops_in_value(opener, body, closers, tags.values, tags.block_tail)
+    return stops_in_value(opener, body, closers, tags)
 
 
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "NotACall",
     "NotOffered",
     "ParsedCall",
+    "ValuePatterns",
     "is_plausible_name",
     "json_object",
     "may_be_parameter",
@@ -142,19 +143,28 @@ def may_be_parameter(schema: Any, name: str) -> bool:
     return not declares or property_schema(schema, name, schema) is not None
 
 
-def stops_in_value(
-    opener: str, body: str, closers: Sequence[str], tags: re.Pattern[str], block_tail: re.Pattern[str]
-) -> bool:
-    """Whether the body of a block ends inside a value; `tags` are as for `value_end`.
+class ValuePatterns:
+    """The patterns of a grammar with tags around values: `values` matches these tags.
 
-    `block_tail` matches what may stand behind the last value. Where more values are open than closed, the last one may
-    contain a block of its own, which the closer ends.
+    Its first group is set in an opening one. `value_end` matches what may follow a value, `block_tail` what may follow
+    the last value of a block.
     """
-    found = [(tag[1] is not None, tag.end()) for tag in tags.finditer(body)]
+
+    values: re.Pattern[str]
+    value_end: re.Pattern[str]
+    block_tail: re.Pattern[str]
+
+
+def stops_in_value(opener: str, body: str, closers: Sequence[str], tags: ValuePatterns) -> bool:
+    """Whether the body of a block ends inside a value.
+
+    Where more values are open than closed, the last one may contain a block of its own, which the closer ends.
+    """
+    found = [(tag[1] is not None, tag.end()) for tag in tags.values.finditer(body)]
     if not any(opens for opens, _ in found):
         return False
     opens_last, end = found[-1]
-    if opens_last or block_tail.fullmatch(body, end) is None:
+    if opens_last or tags.block_tail.fullmatch(body, end) is None:
         return True
     return 2 * sum(opens for opens, _ in found) > len(found) and body.count(opener) > sum(map(body.count, closers))
 
@@ -191,29 +201,22 @@ class InnerTags:
 
 
 def value_end(
-    text: str,
-    start: int,
-    tags: re.Pattern[str],
-    end_pattern: re.Pattern[str],
-    is_parameter: Callable[[re.Match[str]], bool],
-    *,
-    is_balanced: bool,
+    text: str, start: int, tags: ValuePatterns, is_parameter: Callable[[re.Match[str]], bool], *, is_balanced: bool
 ) -> tuple[int, int, bool]:
     """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
 
-    `tags` matches the tags of values; its first group is set in an opening one, and `is_parameter` tells whether a
-    parameter begins with it. `end_pattern` matches what may follow a value. A value may contain the grammar's own tags:
+    `is_parameter` tells whether a parameter begins with an opening tag. A value may contain the grammar's own tags:
     those that open in it are counted, and the value ends where the grammar continues. Once the tags are not balanced
     they are no longer counted, so that each is read twice at most. Raises `NotACall` if the end of the value was lost.
     """
     first_end: tuple[int, int] | None = None
     lacks_end = False
     inner = InnerTags()
-    for tag in tags.finditer(text, start):
+    for tag in tags.values.finditer(text, start):
         if tag[1]:
             inner.open(is_parameter=is_parameter(tag))
             continue
-        if end_pattern.match(text, tag.end()) is not None:
+        if tags.value_end.match(text, tag.end()) is not None:
             is_inner = is_balanced and bool(inner.opened)
             if first_end is None or not is_inner:
                 first_end, lacks_end = tag.span(), inner.lacks_end

@@ -25,6 +25,7 @@ from cnllm.leaks.grammars.base import (
     MarkupBlock,
     NotACall,
     ParsedCall,
+    ValuePatterns,
     may_be_parameter,
     object_of,
     read_name,
@@ -42,7 +43,7 @@ _ATTRIBUTES_SO_FAR = re.compile(r"(?:\w{1,32}=\"[^\"]{0,256}\"\s{0,8}){0,8}(?:\w
 _ATTRIBUTE = re.compile(r"(\w{1,32})=\"([^\"]{0,256})\"")
 
 
-class _ChannelPatterns:
+class _ChannelPatterns(ValuePatterns):
     """The patterns of one set of tokens."""
 
     def __init__(self, tokens: tuple[str, ...]) -> None:
@@ -119,9 +120,7 @@ def _arguments(
             argument, position = found
             out.append((key, argument))
             continue
-        end, position, is_balanced = value_end(
-            text, head.end(), tags.values, tags.value_end, is_parameter, is_balanced=is_balanced
-        )
+        end, position, is_balanced = value_end(text, head.end(), tags, is_parameter, is_balanced=is_balanced)
         value = text[head.end() : end]
         out.append((key, coerce(value, property_schema(schema, key, schema), schema) if kind is None else value))
     return object_of(out), position, is_balanced
@@ -149,7 +148,7 @@ def _json_block(text: str, start: int, tags: _ChannelPatterns) -> tuple[dict[str
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, so that the closer behind it is text."""
     tags = _tags(words)
-    return stops_in_value(opener, body, closers, tags.values, tags.block_tail)
+    return stops_in_value(opener, body, closers, tags)
 
 
 def is_closed(body: str, tokens: tuple[str, ...]) -> bool:
