@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["children", "json_type", "map_children", "resolve", "schemas_in"]
+__all__ = ["json_type", "map_children", "resolve", "schemas_in"]
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", type(None): "null"}
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -36,24 +36,15 @@ def map_children(node: dict[str, Any], change: Callable[[Any], Any]) -> dict[str
     return out
 
 
-def children(node: dict[str, Any]) -> Iterator[Any]:
-    """Yield every schema directly below a node."""
-    for key, value in node.items():
-        if key in _MAPS and isinstance(value, dict):
-            yield from value.values()
-        elif key in _LISTS and isinstance(value, list):
-            yield from value
-        elif key in _SINGLE:
-            yield value
-
-
 def schemas_in(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield a schema, and all schemas in it."""
-    stack = [node]
+    """Yield a schema, and all schemas in it, in their order."""
+    stack: list[Any] = [node]
     while stack:
         if isinstance(one := stack.pop(), dict):
             yield one
-            stack += children(one)
+            below: list[Any] = []
+            map_children(one, below.append)
+            stack += reversed(below)
 
 
 def resolve(ref: Any, root: Any) -> Any:

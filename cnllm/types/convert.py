@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any, cast
 
 import msgspec
@@ -99,12 +100,11 @@ def with_content(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
     texts = [part.text for part in parts if isinstance(part, Text)]
     media = [part for part in parts if isinstance(part, Media)]
     blocks = [part for part in parts if isinstance(part, Opaque)]
-    order: list[str | int] = []
-    places = {Media: iter(range(len(media))), Opaque: iter(range(len(media), len(media) + len(blocks)))}
-    for part in parts:
-        order.append(
-            part.text if isinstance(part, Text) else next(places[Media if isinstance(part, Media) else Opaque])
-        )
+    media_places, block_places = count(), count(len(media))
+    order: list[str | int] = [
+        part.text if isinstance(part, Text) else next(media_places if isinstance(part, Media) else block_places)
+        for part in parts
+    ]
     usual = [*texts, *range(len(media) + len(blocks))]
     return msgspec.structs.replace(
         result,

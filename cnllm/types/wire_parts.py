@@ -30,6 +30,7 @@ __all__ = [
     "media_of",
     "message_block",
     "own_block",
+    "unwrap_response",
 ]
 
 ReadContent = Callable[[Any], list[Part]]
@@ -128,17 +129,22 @@ _FILE_NAMES = (("mimeType", "mime_type"), ("fileUri", "file_uri"))
 
 
 def _response(result: Mapping[str, Any]) -> Part:
-    """Return the result in a response of a function: the text inside `output` or `error`, else the object as text."""
-    response, name, id = result.get("response"), result.get("name"), result.get("id")
-    error = False
-    match response:
-        case {"output": str(text), **rest} if not rest:
-            response = text
-        case {"error": str(text), **rest} if not rest:
-            response, error = text, True
+    """Return the result in a response of a function."""
+    name, id = result.get("name"), result.get("id")
+    response, error = unwrap_response(result.get("response"))
     media = [part for each in result.get("parts") or () if (part := gemini_part(each)) is not None]
     parts = [*([] if response is None else [Text(as_json(response))]), *media]
     return result_of(_id(id), parts, name if isinstance(name, str) else None, error=error)
+
+
+def unwrap_response(response: Any) -> tuple[Any, bool]:
+    """Return (response, whether it is a failure): the text inside `output` or `error`, else the response itself."""
+    match response:
+        case {"output": str(text), **rest} if not rest:
+            return text, False
+        case {"error": str(text), **rest} if not rest:
+            return text, True
+    return response, False
 
 
 def call_of(id: Any, name: Any, arguments: Any) -> ToolCall:

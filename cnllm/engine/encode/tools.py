@@ -17,7 +17,7 @@ from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
-from cnllm.schemas.subschemas import children
+from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
@@ -314,15 +314,12 @@ def _strict_obstacle(schema: Schema | None) -> str | None:
     return next(_faults(schema), None)
 
 
-def _faults(node: Any) -> Iterator[str]:
+def _faults(schema: Schema) -> Iterator[str]:
     """Yield the reasons why a schema has no strict form."""
-    if not isinstance(node, dict):
-        return
-    kind = node.get("type")
-    is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
-    if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
-        yield "an object in it has names that the schema does not list"
-    elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
-        yield "an object in it has no list of properties"
-    for child in children(node):
-        yield from _faults(child)
+    for node in schemas_in(schema):
+        kind = node.get("type")
+        is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
+        if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
+            yield "an object in it has names that the schema does not list"
+        elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
+            yield "an object in it has no list of properties"

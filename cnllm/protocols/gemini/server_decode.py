@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, 
 from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
 from cnllm.types.tools import WebSearch
+from cnllm.types.wire_parts import unwrap_response
 
 __all__ = ["read_request", "read_search"]
 
@@ -103,7 +105,7 @@ def _system(data: Any, stamp: Stamp) -> list[Part]:
         return [Text(data)]
     path = "systemInstruction.parts"
     parts = _list(_object(data, "systemInstruction").get("parts"), path)
-    return [_part(_object(p, f"{path}[{i}]"), stamp, by_model=False) for i, p in enumerate(parts)]
+    return [_part(_object(p, f"{path}[{i}]"), stamp) for i, p in enumerate(parts)]
 
 
 class _Turns:
@@ -144,30 +146,22 @@ class _Turns:
 
     def _model(self, parts: list[dict[str, Any]], path: str) -> list[Part]:
         """Return the parts of a model's content."""
-        out: list[Part] = []
-        for index, part in enumerate(parts):
-            if "functionCall" in part:
-                out.append(self._call(part, f"{path}.parts[{index}].functionCall"))
-            else:
-                out.append(_part(part, self._stamp, by_model=True))
-        return out
+        return [
+            self._call(part, f"{path}.parts[{index}].functionCall")
+            if "functionCall" in part
+            else _part(part, self._stamp, by_model=True)
+            for index, part in enumerate(parts)
+        ]
 
     def _user(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
         """Yield the messages of a user's content: results are one message, parts before or after them another."""
-        group: list[Part] = []
-        group_is_results = False
-        for index, part in enumerate(parts):
-            is_result = "functionResponse" in part
-            if group and is_result is not group_is_results:
-                yield Message("tool" if group_is_results else "user", group)
-                group = []
-            group_is_results = is_result
+        for is_result, group in groupby(enumerate(parts), lambda pair: "functionResponse" in pair[1]):
             if is_result:
-                group.append(self._result(part, f"{path}.parts[{index}].functionResponse"))
+                yield Message("tool", [self._result(p, f"{path}.parts[{i}].functionResponse") for i, p in group])
             else:
-                group.append(self._part(part))
-        if group or not parts:
-            yield Message("tool" if group_is_results else "user", group)
+                yield Message("user", [_part(part, self._stamp) for _, part in group])
+        if not parts:
+            yield Message("user", [])
 
     def _call(self, part: dict[str, Any], path: str) -> ToolCall:
         """Decode a call."""
@@ -190,16 +184,14 @@ class _Turns:
         name, id, response = fields.pop("name", None), fields.pop("id", None), fields.pop("response", {})
         if not isinstance(response, Mapping):
             raise ValueError(f"{path}.response is not an object")
-        media = [_object(p, f"{path}.parts") for p in _list(fields.pop("parts", None), f"{path}.parts")]
-        text, error = _response_text(response)
-        read = [msgspec.structs.replace(p, seal=None) if type(p) is Media else p for p in map(self._part, media)]
+        media = _list(fields.pop("parts", None), f"{path}.parts")
+        own = [_part(_object(part, f"{path}.parts"), self._stamp) for part in media]
+        inner, error = unwrap_response(response)
+        text = inner if isinstance(inner, str) else msgspec.json.encode(inner).decode()
+        read = [msgspec.structs.replace(p, seal=None) if type(p) is Media else p for p in own]
         name = name if isinstance(name, str) else None
         result = result_of(self._call_id(id, name), [Text(text), *read], name, error=error)
         return msgspec.structs.replace(result, seal=_seal(part, "functionResponse", fields, self._stamp))
-
-    def _part(self, part: dict[str, Any]) -> Part:
-        """Decode a part of a user's content."""
-        return _part(part, self._stamp, by_model=False)
 
     def _call_id(self, id: Any, name: Any) -> str:
         """Return the id of the call that a result answers: by its id, or the first waiting call of its name."""
@@ -213,17 +205,7 @@ class _Turns:
         return self._waiting.pop(index)[0]
 
 
-def _response_text(response: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return (text, whether it is a failure): the text inside `output` or `error`, or the object as text."""
-    match response:
-        case {"output": str(text)} if len(response) == 1:
-            return text, False
-        case {"error": str(text)} if len(response) == 1:
-            return text, True
-    return msgspec.json.encode(response).decode(), False
-
-
-def _part(part: dict[str, Any], stamp: Stamp, *, by_model: bool) -> Part:
+def _part(part: dict[str, Any], stamp: Stamp, *, by_model: bool = False) -> Part:
     """Decode a part that is neither call nor result. `thought: false` has no meaning."""
     is_thought = part.get("thought") is True
     other_keys = {key: value for key, value in part.items() if key != "thought"}

@@ -119,9 +119,7 @@ def _turn(turn: Any, path: str, stamp: Stamp) -> Iterator[Message]:
 
 def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     """Decode one block. Keys that the endpoint added to an answer are sealed; the caller's keys are not."""
-    other_keys = {
-        key: value for key, value in block.items() if key not in ("type", "cache_control") and value is not None
-    }
+    other_keys = _others(block, "type", "cache_control")
     marks = {"cache_control": block["cache_control"]} if block.get("cache_control") is not None else None
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
@@ -145,6 +143,11 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
             raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
     return Opaque(block, None if role == "user" and is_file_part(block) else stamp(None))
+
+
+def _others(block: Block, *excluded: str) -> Block:
+    """Return the keys of a block without these."""
+    return {key: value for key, value in block.items() if key not in excluded and value is not None}
 
 
 def _caller_keys(keys: Block, stamp: Stamp) -> tuple[Seal | None, Block | None]:
@@ -175,7 +178,7 @@ def _call(block: Block, path: str, stamp: Stamp) -> ToolCall:
         raise ValueError(f"{path}: an id and a name are required")
     if not isinstance(input, dict):
         raise ValueError(f"{path}.input: an object is required")
-    other_keys = {k: v for k, v in block.items() if k not in ("type", "id", "name", "input") and v is not None}
+    other_keys = _others(block, "type", "id", "name", "input")
     raw = msgspec.json.encode(input).decode() if input else ""
     return ToolCall(id, name, input, raw, seal=stamp(other_keys) if other_keys else None)
 
@@ -200,7 +203,7 @@ def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
             parts.append(file or Opaque(inner, None if is_file_part(inner) else stamp(None)))
             is_plain = False
     result = result_of(id, parts, None, error=block.get("is_error") is True)
-    data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
+    data = _others(block, "type", "tool_use_id", "content", "is_error")
     texts: list[Block] = [{"type": "text", "text": result.text}] if result.text else []
     plain_blocks = [*texts, *(b for b in blocks if b["type"] != "text")]
     if not is_plain or blocks not in (plain_blocks, [{"type": "text", "text": ""}]):
@@ -237,8 +240,7 @@ def _tool(tool: Block, path: str) -> Block:
         raise ValueError(f"{path}: a name and an input_schema are required")
     function = {"name": tool["name"], "parameters": tool["input_schema"]}
     function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
-    other_keys = {key: value for key, value in tool.items() if key not in _FUNCTION and value is not None}
-    return {"type": "function", "function": function, **other_keys}
+    return {"type": "function", "function": function, **_others(tool, *_FUNCTION)}
 
 
 def read_search(tool: Mapping[str, Any]) -> WebSearch | None:

@@ -291,10 +291,8 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
     match item["type"]:
         case "custom_tool_call":
             id, name, input = (_text(item, key) for key in ("call_id", "name", "input"))
-            arguments, raw = custom_arguments(input)
-            return ToolCall(
-                id, tools.function_name(name, item.get("namespace")), arguments, raw, seal=_call_seal(item, stamp)
-            )
+            function = tools.function_name(name, item.get("namespace"))
+            return ToolCall(id, function, *custom_arguments(input), seal=_call_seal(item, stamp))
         case "tool_search_call":
             if is_hosted_call(item) or not isinstance(item.get("call_id"), str):
                 return None
@@ -309,11 +307,10 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
             call = _own_call(_text(item, "call_id"), name, built_in_arguments(item))
             return msgspec.structs.replace(call, seal=_call_seal(item, stamp))
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
-    decoded, problem = decode_arguments(raw)
+    call = _own_call(id, tools.function_name(name, item.get("namespace")), raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")
     other_keys = {k: v for k, v in item.items() if k not in own_keys and v is not None}
-    seal = stamp(other_keys) if other_keys else None
-    return ToolCall(id, tools.function_name(name, item.get("namespace")), decoded, raw, "wire", problem, seal)
+    return msgspec.structs.replace(call, seal=stamp(other_keys)) if other_keys else call
 
 
 def _call_seal(item: dict[str, Any], stamp: Stamp) -> Seal | None:
@@ -331,7 +328,7 @@ def _text(item: dict[str, Any], key: str) -> str:
 
 
 def _own_call(id: str, name: str, arguments: Any) -> ToolCall:
-    """Return a call whose arguments are an object."""
+    """Return a call whose arguments are an object, or the text of one."""
     if isinstance(arguments, str):
         decoded, problem = decode_arguments(arguments)
         return ToolCall(id, name, decoded, arguments, "wire", problem)
