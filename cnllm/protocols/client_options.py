@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cnllm.protocols import fields
+from cnllm.protocols import ServerCodec, fields
 from cnllm.protocols.fields import Field, snake_case
-from cnllm.types import Note
+from cnllm.types import Note, Request
 from cnllm.types.client_data import EMPTY, ClientData, count_text
-from cnllm.types.tools import WebSearch
 
 __all__ = ["KeyCounts", "client_options"]
 
@@ -22,29 +21,23 @@ _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemI
 
 
 def client_options(
-    options: Mapping[str, Any],
-    counts: KeyCounts,
-    feature_headers: Collection[str],
-    headers: Mapping[str, str] | None,
-    read_search: Callable[[Mapping[str, Any]], WebSearch | None],
-    body: Mapping[str, Any],
+    codec: ServerCodec, request: Request, counts: KeyCounts, headers: Mapping[str, str], body: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Note]]:
     """Return the options, with the headers that ask for features of the protocol, and notes on what has no option.
 
     Other keys of the body, these headers, functions with further keys, and tools that are no functions become
-    `ClientData`, which has the web search that `read_search` finds in them, and the counts of the keys inside messages
-    and tools. `counts` may have those of the turns already.
+    `ClientData`, which has the web search that the codec finds in them, and the counts of the keys inside messages and
+    tools. `counts` may have those of the turns already.
     """
-    out = dict(options)
+    out, read_search = dict(request.options), codec.read_search
     counts.count_rest(body)
     protocol, own, dropped = counts.protocol, counts.own, counts.dropped
     if own or "extra_body" in out:
         extra = out.get("extra_body", {})
         out["extra_body"] = ClientData(protocol, extra, read_search(extra), own)
-    if headers and feature_headers:
-        values = {str(name).lower(): value for name, value in headers.items()}
-        if features := {name: values[name] for name in feature_headers if values.get(name)}:
-            out["extra_headers"] = ClientData(protocol, features)
+    values = {str(name).lower(): value for name, value in headers.items()}
+    if features := {name: values[name] for name in codec.feature_headers if values.get(name)}:
+        out["extra_headers"] = ClientData(protocol, features)
     if "tools" in out:
         out["tools"] = [
             tool if _is_plain(tool) else ClientData(protocol, tool, None if _is_function(tool) else read_search(tool))

@@ -265,14 +265,17 @@ FACTS: Final = frozenset(
 
 
 class Decoder(Protocol):
-    """The decoder of one reply. What it needs to know of earlier chunks is its own."""
+    """The decoder of one reply. What it needs to know of earlier chunks is its own.
 
-    @property
-    def reads_all(self) -> bool:
-        """Whether every chunk has to be decoded in full for now, because its text may repeat what came."""
+    `reads_all`: every chunk has to be decoded in full for now, because its text may repeat what came.
+    """
+
+    __slots__ = ()
+    reads_all: bool = False
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterable[Piece]:
         """Return the pieces of one decoded chunk, or with `whole` of one body."""
 
     def end(self) -> Iterable[Piece]:
         """Return the pieces of what waits for more, because no more comes."""
+        return ()

@@ -104,7 +104,7 @@ def decode_request(
     if memory is not None and (entry := memory.entry_of(body.get("tools"))) is not None:
         _count_tools(entry, counts)
     messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
-    options, notes = client_options(request.options, counts, codec.feature_headers, headers, codec.read_search, body)
+    options, notes = client_options(codec, request, counts, headers or {}, body)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
 

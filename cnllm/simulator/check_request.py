@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Flags, RefusalWords, Schema, Simulator
@@ -96,14 +97,7 @@ def error_response(
 
 def _fill_in(body: str, violation: Violation, model: Model | None) -> str:
     """Fill in the placeholders of a refusal's body, escaped if the body is JSON."""
-    values = {
-        "param": violation.param,
-        "value": violation.value,
-        "role": violation.role,
-        "index": violation.index,
-        "model": model.id if model is not None else violation.value,
-        "choice": violation.choice,
-    }
+    values = asdict(violation) | {"model": model.id if model is not None else violation.value}
     is_json = body.lstrip().startswith(("{", "["))
     for name, value in values.items():
         text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

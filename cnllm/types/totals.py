@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow, localcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from cnllm.types import Cost, Reply, Usage
 
@@ -44,13 +44,8 @@ def exact(function: Callable[P, T]) -> Callable[P, T]:
 
 def total_usage(replies: Sequence[Reply]) -> Usage:
     """Return the sum of the replies' usage; a count that one of them lacks is None."""
-
-    def sums() -> Iterator[tuple[str, int | None]]:
-        for name in Usage.__struct_fields__:
-            counts: list[Any] = [getattr(reply.usage, name) for reply in replies]
-            yield name, sum(counts) if counts and None not in counts else None
-
-    return Usage(**dict(sums()))
+    counts: list[tuple[Any, ...]] = [astuple(reply.usage) for reply in replies]
+    return Usage(*[None if None in column else sum(column) for column in zip(*counts, strict=True)])
 
 
 def cost_total(replies: Sequence[Reply]) -> Cost | None:

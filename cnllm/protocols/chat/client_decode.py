@@ -22,6 +22,7 @@ from cnllm.protocols.pieces import (
     CallEnd,
     CallPieces,
     CitationPiece,
+    Decoder,
     Details,
     ExtraPiece,
     Fault,
@@ -64,7 +65,7 @@ _SOUNDS = {
 """Types of sounds by the beginning of their data in base64."""
 
 
-class ChatDecoder:
+class ChatDecoder(Decoder):
     """The decoder of one reply."""
 
     def __init__(self, flags: Flags) -> None:
@@ -78,8 +79,7 @@ class ChatDecoder:
         self._has_answer = False  # text or a call came
         self._has_calls = self._has_reasoning = False  # a call came, reasoning in a field came
         self._has_content = False  # the content of a message came
-        self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
-        self.reads_all = False  # the content of the next chunk may repeat them
+        self._legacy_texts: list[str] = []  # texts of the older field, which the content of the next chunk may repeat
         self._audio: dict[str, Any] | None = None  # the spoken answer so far
         self._counts: dict[str, Any] = {}  # of tokens, so far
         self._open_inputs: set[Any] = set()  # of custom tools, by the index of their call

@@ -25,6 +25,7 @@ from cnllm.protocols.pieces import (
     CallEnd,
     CallPieces,
     CitationPiece,
+    Decoder,
     ExtraPiece,
     Fault,
     Head,
@@ -58,15 +59,13 @@ _ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings", "finishMessage")
 _READ = ("content", "finishReason", "index", "logprobsResult", *_ABOUT)
 
 
-class GeminiDecoder:
+class GeminiDecoder(Decoder):
     """The decoder of one reply."""
 
     __slots__ = (
         *("_about", "_call_count", "_candidates", "_counts", "_flags", "_has_finish", "_is_derived"),
         *("_lists", "_open_call"),
     )
-
-    reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags

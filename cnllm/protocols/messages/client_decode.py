@@ -20,6 +20,7 @@ from cnllm.protocols.pieces import (
     CallEnd,
     CallPieces,
     CitationPiece,
+    Decoder,
     ExtraPiece,
     Fault,
     FinishWord,
@@ -50,12 +51,10 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
     yield from (ExtraPiece(key, data[key]) for key in _ABOUT if key in data)
 
 
-class MessagesDecoder:
+class MessagesDecoder(Decoder):
     """The decoder of one reply."""
 
     __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_open", "_start")
-
-    reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags

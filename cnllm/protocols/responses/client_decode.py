@@ -22,6 +22,7 @@ from cnllm.protocols.pieces import (
     REFUSAL,
     REFUSED,
     CallEnd,
+    Decoder,
     ExtraPiece,
     Fault,
     FinishWord,
@@ -52,12 +53,10 @@ from cnllm.types.tools import custom_arguments
 __all__ = ["ResponsesDecoder", "fast_decoder"]
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(Decoder):
     """The decoder of one reply."""
 
     __slots__ = ("_records",)
-
-    reads_all = False
 
     def __init__(self, flags: Flags) -> None:
         self._records = OutputRecords(flags)
@@ -72,10 +71,6 @@ class ResponsesDecoder:
             yield from _response(data, self._records, is_final=True)
         elif (fault := find_fault(data, self._records.flags, None)) is not None:
             yield Fault(fault)
-
-    def end(self) -> tuple[()]:
-        """Return nothing: each piece comes at once."""
-        return ()
 
 
 _ABOUT = (
