@@ -21,6 +21,7 @@ from cnllm.types import (
     CitationAdded,
     Event,
     ExtraAdded,
+    Finish,
     Finished,
     Media,
     NoteAdded,
@@ -39,7 +40,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.delivered import Delivered, DeltaKey, Diverged
-from cnllm.types.lenient_json import JsonPieces
+from cnllm.types.lenient_json import JsonPieces, decode_arguments
 
 __all__ = ["EventOrder", "citations_by_part", "reply_events"]
 
@@ -70,7 +71,7 @@ class EventOrder:
     """A buffer between a reply's events and an encoder.
 
     With `whole_calls` the encoder writes calls when they are complete: later parts wait for them. With `one_block` it
-    writes one part after the other: text waits until the arguments of the calls before it are complete. `seal` is
+    writes one part after the other: what follows a call waits until the call's arguments can be read. `seal` is
     called for each part of reasoning and each call when it ends, and returns the part to write; then calls need not
     wait. What a reply that begins again repeats is left out. A text that differs is written whole, because a reader
     would rather see both than lose one; with `strict` it raises `Diverged`.
@@ -98,6 +99,8 @@ class EventOrder:
         self._calls: list[int] = []  # that began, and were not delivered if they are written whole
         self._ended_calls: dict[int, Event] = {}
         self._arguments: dict[int, JsonPieces] = {}  # of the calls that were delivered
+        self._readable: dict[int, tuple[int, bool | None]] = {}  # how many of these were read, and whether they can be
+        self._has_unread = False  # whether a call ended with arguments that cannot be read
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events to write now."""
@@ -146,7 +149,7 @@ class EventOrder:
                 self._pieces.append(event.text)  # type: ignore[union-attr]
                 return [event]
         elif kind is Finished:
-            return [*self.flush(), *self._take(event)]
+            return [*self.flush(cast(Finished, event).finish), *self._take(event)]
         elif kind in _ASIDE:
             return [event]
         elif not self._resolves(event):
@@ -167,21 +170,37 @@ class EventOrder:
             None if type(event) is ToolCallStart else event if type(event) is Finished else self._delivered.rest(event)
         )
 
-    def flush(self) -> list[Event]:
-        """Return the events that wait, because no more come."""
+    def flush(self, finish: Finish | None = None) -> list[Event]:
+        """Return the events that wait, because no more come.
+
+        With `one_block` what follows a call that is not whole waits on: a reader would take the call for a whole one,
+        unless the reply ended at a limit.
+        """
         out: list[Event] = []
-        while self._held:
+        while self._held and not (self._one_block and self._waits_for_calls and not self._may_go_on(finish)):
             out += self._end_without_seal() if self._kind is not None else []
             self._calls = []
             out += self._release()
         return out
+
+    def _may_go_on(self, finish: Finish | None) -> bool:
+        """Whether something may follow a call that is not whole in a reply that ended so."""
+        return finish in ("length", "content_filter") or (finish in ("stop", "tool_calls") and not self._has_unread)
 
     @property
     def _waits_for_calls(self) -> bool:
         """Whether calls must be complete before anything else is written."""
         if not self._calls or self._whole_calls:
             return bool(self._calls)
-        return self._one_block and not all(self._arguments[index].has_ended() for index in self._calls)
+        return self._one_block and not all(map(self._is_readable, self._calls))
+
+    def _is_readable(self, index: int) -> bool:
+        """Whether the arguments of a call can be read. Those that have ended and cannot are not looked at again."""
+        arguments, (count, is_readable) = self._arguments[index], self._readable.get(index, (0, None))
+        if is_readable is not False and "".join(arguments.pieces[count:]).strip():
+            is_readable = decode_arguments("".join(arguments.pieces))[0] is not None if arguments.has_ended() else None
+            self._readable[index] = len(arguments.pieces), is_readable
+        return is_readable is True
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
@@ -199,7 +218,8 @@ class EventOrder:
                 return is_next and not self._waits_for_calls
             case ToolCallStart():
                 needs_seal = self._is_ordered or (self._kind is Reasoning and self._seal is None)
-                return self._kind is None or not needs_seal
+                waits = self._one_block and self._waits_for_calls
+                return (self._kind is None or not needs_seal) and not waits
             case BlockEnd():
                 return self._kind in (None, type(event.part)) and not self._waits_for_calls
         return True
@@ -226,7 +246,9 @@ class EventOrder:
                 if index in self._calls and self._whole_calls:
                     self._ended_calls[index] = event
                     return self._complete_calls()
-                if index in self._calls:
+                if self._one_block and call.arguments is None and call.raw:
+                    self._has_unread = True
+                elif index in self._calls:
                     self._calls.remove(index)
             case BlockEnd():
                 self._is_ordered = self._is_ordered or self._kind is type(event.part)

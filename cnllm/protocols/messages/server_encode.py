@@ -31,7 +31,6 @@ from cnllm.types import (
     Usage,
 )
 from cnllm.types.delivered import DeltaKey
-from cnllm.types.lenient_json import JsonPieces, decode_arguments
 from cnllm.types.parts import seal_data
 
 __all__ = ["REPLY_KEYS", "StreamEncoder", "write_error", "write_reply"]
@@ -163,16 +162,14 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 
 _TEXT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
 _INPUT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%b}}'
-_BLOCKS = (TextDelta, ReasoningDelta, BlockEnd)
-"""The events that may close the block of a call."""
 _THINKING_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
 
 
 class StreamEncoder(ServerStream):
     """The encoder of one reply's events: one block is open at a time, and closes before the next begins.
 
-    A client takes a block of a call that has closed for a whole call. So a block whose input cannot be read stays open:
-    what follows waits, and is written only where the reply ended at a limit.
+    A client takes a block of a call that has closed for a whole call. So a block whose input cannot be read stays open;
+    `EventOrder` lets something follow it only where the reply ended at a limit.
     """
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
@@ -181,14 +178,9 @@ class StreamEncoder(ServerStream):
         self._model = model
         self._open = ""  # the type of the open block
         self._place = -1
-        self._calls: dict[int, list[str]] = {}  # input of calls without a block so far, by the call's index
-        self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
-        self._current: int | None = None
-        self._input = JsonPieces()  # of the current call
-        self._reader = ArgumentReader()  # of the same
-        self._is_stuck = False  # whether that input has ended, and cannot be read
+        self._call: int | None = None  # the index of the open call
+        self._reader = ArgumentReader()  # of its input
         self._has_unread = False  # whether a call ended with arguments that cannot be read
-        self._late: list[Event] = []  # that wait for the end of a block that stays open
         self._citations: list[Citation] = []  # that wait for a block of text
 
     def begin(self) -> Frames:
@@ -207,9 +199,6 @@ class StreamEncoder(ServerStream):
 
     def write(self, event: Event) -> Frames:
         """Return the frames of an event in the middle."""
-        if self._current is not None and isinstance(event, _BLOCKS) and (self._late or not self._can_close()):
-            self._late.append(event)
-            return []
         match event:
             case TextDelta():
                 begin = self._begin_block({"type": "text", "text": ""})
@@ -223,14 +212,17 @@ class StreamEncoder(ServerStream):
                 return [*self._begin_block(head), self._text_piece(_THINKING_PIECE, event.text)]
             case BlockEnd():
                 return self._end_part(event.part)
-            case ToolCallStart():
-                self._queue.append(event)
-                self._calls[event.index] = []
-                return self._next_call()
-            case ToolCallDelta():
-                return self._add_input(event)
-            case ToolCallEnd():
-                return self._end_call(event)
+            case ToolCallStart(id=id, name=name):
+                keys = seal_data(event.seal, _PROTOCOL)
+                out = self._begin_block({"type": "tool_use", "id": id, "name": name, "input": {}, **keys}, always=True)
+                self._call, self._reader = event.index, ArgumentReader()
+                return out
+            case ToolCallDelta(index=self._call) if (text := self._reader.feed(event.text)) is not None:
+                return [self._text_piece(_INPUT_PIECE, text)]
+            case ToolCallEnd() if _is_unread(event.call):
+                self._has_unread = True
+            case ToolCallEnd(index=self._call):
+                return self._close_block()
         return []
 
     def _frame(self, kind: str, **data: Any) -> tuple[str | None, Any]:
@@ -242,11 +234,10 @@ class StreamEncoder(ServerStream):
         return self._frame("content_block_delta", index=self._place, delta={"type": kind, key: value})
 
     def texts(self, key: DeltaKey, texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas of the open block; None where another one is open, or a call waits."""
+        """Return the bytes of several deltas of the open block; None where another one is open, or null waits."""
         if type(key) is int:
-            if key != self._current or self._queue or not self._reader.is_open:
+            if key != self._call or not self._reader.is_open:
                 return None
-            self._input.pieces += texts
             piece = _INPUT_PIECE
         elif self._open == ("text" if key is TextDelta else "thinking"):
             piece = _TEXT_PIECE if key is TextDelta else _THINKING_PIECE
@@ -266,10 +257,8 @@ class StreamEncoder(ServerStream):
 
     def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
         """Open a block, unless one of its type is open."""
-        return [] if self._open == block["type"] and not always else [*self._open_all_calls(), *self._start(block)]
-
-    def _start(self, block: Block) -> Frames:
-        """Open a block behind the open one."""
+        if self._open == block["type"] and not always:
+            return []
         out = self._close_block()
         self._open = block["type"]
         self._place += 1
@@ -279,7 +268,7 @@ class StreamEncoder(ServerStream):
         """Close the open block."""
         if not self._open:
             return []
-        self._open, self._current, self._is_stuck = "", None, False
+        self._open, self._call = "", None
         return [self._frame("content_block_stop", index=self._place)]
 
     def _end_part(self, part: Part) -> Frames:
@@ -302,60 +291,6 @@ class StreamEncoder(ServerStream):
                 return [*self._begin_block(block, always=True), *self._close_block()]
         return []
 
-    # Events of several calls may alternate; the stream writes one call after the other.
-
-    def _next_call(self) -> Frames:
-        """Open the waiting calls, as far as the open one is complete."""
-        out: Frames = []
-        while self._queue and (self._current is None or (self._input.has_ended() and self._can_close())):
-            out += self._open_call()
-        return out
-
-    def _can_close(self) -> bool:
-        """Whether the input of the open call can be read. One that has ended and cannot is not looked at again."""
-        if self._is_stuck or decode_arguments("".join(self._input.pieces))[0] is None:
-            self._is_stuck = self._input.has_ended()
-            return False
-        return True
-
-    def _end_call(self, event: ToolCallEnd) -> Frames:
-        """End a call."""
-        if _is_unread(event.call):
-            self._has_unread = True
-            return []
-        return [*self._close_block(), *self._next_call(), *self._write_late()] if event.index == self._current else []
-
-    def _write_late(self) -> Frames:
-        """Return the frames of the events that waited."""
-        late, self._late = self._late, []
-        return [frame for event in late for frame in self.write(event)]
-
-    def _open_call(self) -> Frames:
-        """Open the first waiting call."""
-        event = self._queue.pop(0)
-        input = "".join(self._calls.pop(event.index, ()))
-        keys = seal_data(event.seal, _PROTOCOL)
-        out = self._start({"type": "tool_use", "id": event.id, "name": event.name, "input": {}, **keys})
-        self._current, self._input, self._reader = event.index, JsonPieces(input), ArgumentReader()
-        if input and (text := self._reader.feed(input)) is not None:
-            out.append(self._delta("input_json_delta", "partial_json", text))
-        return out
-
-    def _add_input(self, event: ToolCallDelta) -> Frames:
-        """Add input to a call."""
-        if event.index in self._calls:
-            self._calls[event.index].append(event.text)
-            return []
-        if event.index != self._current:
-            return []
-        self._input.pieces.append(event.text)
-        text = self._reader.feed(event.text)
-        return [*([] if text is None else [self._text_piece(_INPUT_PIECE, text)]), *self._next_call()]
-
-    def _open_all_calls(self) -> Frames:
-        """Open all waiting calls."""
-        return [frame for _ in [*self._queue] for frame in self._open_call()]
-
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream; none where a client would take the last call for a whole one."""
         if self._has_unread and event.finish in ("stop", "tool_calls"):
@@ -368,9 +303,7 @@ class StreamEncoder(ServerStream):
         if self.usage.input is None:
             usage["input_tokens"] = None  # the number of `message_start` holds on
         delta_frame = self._frame("message_delta", delta=delta, usage=usage, **outside)
-        out = self._open_all_calls()
-        while self._late:
-            out += [*self._close_block(), *self._write_late(), *self._open_all_calls()]
+        out: Frames = []
         if self._citations:  # they came after their text had ended
             out += [*self._begin_block({"type": "text", "text": ""}), *self._write_citations()]
         return [*out, *self._close_block(), delta_frame, self._frame("message_stop")]
