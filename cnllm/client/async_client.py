@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from cnllm.client.async_run import AsyncRun
-from cnllm.client.async_stream import AsyncCallRun, AsyncStream
+from cnllm.client.async_stream import AsyncStream
 from cnllm.client.base import BaseClient
 from cnllm.client.event_loop import run_in_thread
 from cnllm.client.runs import loop_stopped_error, prepare_loop
@@ -59,13 +59,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     @with_options
     async def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise the errors of `Client.call`."""
-        open_call = partial(self._open_call, model, messages, False, options)
-        setup = await run_in_thread(open_call) if has_sets(options.get("tools")) else open_call()
-        runner = AsyncCallRun(setup)
-        async for _ in runner.batches():
-            pass
-        assert runner.finished is not None
-        return runner.finished
+        return await self._stream(model, messages, options, stream=False).complete()
 
     @overload
     def stream(
