@@ -26,7 +26,6 @@ from cnllm.registry_files.updates.patch_file import toml_key, toml_value
 __all__ = ["Reading", "remove_value", "set_facts", "set_value"]
 
 _GROUPED = re.compile(r"\d_\d{3}")
-_LEAST_GROUPED = 10_000
 _THREAD = re.compile(r"#\d+$|/(?:issues|pull|discussions)/\d+")
 _FIXED = re.compile(r"@[0-9a-f]{7,40}$|/v/[^/]+/?$|^https://pypi\.org/project/[^/]+/[^/]+/?$")  # it never changes
 _PACKAGE = re.compile(
@@ -205,7 +204,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
     path = list(path)
     if text and not text.endswith("\n"):
         text += "\n"
-    literal = _text(value, is_grouped=_GROUPED.search(text) is not None)
+    literal = toml_value(value, is_grouped=_GROUPED.search(text) is not None)
     places = _places(text, path)
     if not places:
         return _with_table(text, path, literal)
@@ -319,13 +318,3 @@ def _line(path: Sequence[str], literal: str) -> str:
     for key in reversed(path[1:]):
         literal = f"{{ {toml_key(key)} = {literal} }}"
     return f"{toml_key(path[0])} = {literal}"
-
-
-def _text(value: Any, *, is_grouped: bool) -> str:
-    """Return a value as TOML, its large whole numbers in groups where the file has such."""
-    if is_grouped and type(value) is int and abs(value) >= _LEAST_GROUPED:
-        return f"{value:_}"
-    if isinstance(value, dict):
-        members = (f"{toml_key(key)} = {_text(item, is_grouped=is_grouped)}" for key, item in value.items())
-        return f"{{ {', '.join(members)} }}"
-    return toml_value(value)

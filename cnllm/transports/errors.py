@@ -17,7 +17,6 @@ __all__ = [
     "body_stalled",
     "connect_failed",
     "connect_timeout",
-    "connection_closed",
     "error_before_status",
     "framing_header",
     "interrupted",
@@ -28,7 +27,6 @@ __all__ = [
     "no_free_connection",
     "proxy_refused",
     "status_timeout",
-    "unreadable_response",
     "unsupported_url",
 ]
 
@@ -127,21 +125,13 @@ def status_timeout(host: str, seconds: float | None) -> Timeout:
     return Timeout(f"{host} did not answer in {seconds} s", hint="set a longer timeout")
 
 
-def connection_closed(host: str, reason: str) -> TransportError:
-    """Return the error of a connection that ended before the status line."""
-    return TransportError(
-        f"{host} closed the connection before it answered: {reason}", retryable=True, hint="try again"
-    )
-
-
-def unreadable_response(host: str, reason: str) -> TransportError:
-    """Return the error of a response that cannot be read. The request may have been served: no retry."""
-    return TransportError(f"{host} sent a response that cannot be read: {reason}", hint="ask the endpoint's operator")
-
-
 def error_before_status(host: str, reason: str, *, began: bool) -> TransportError:
     """Return the error before a status. A retry is safe only where no byte of a response arrived."""
-    return unreadable_response(host, reason) if began else connection_closed(host, reason)
+    if began:  # the request may have been served
+        message = f"{host} sent a response that cannot be read: {reason}"
+        return TransportError(message, hint="ask the endpoint's operator")
+    message = f"{host} closed the connection before it answered: {reason}"
+    return TransportError(message, retryable=True, hint="try again")
 
 
 def interrupted() -> TransportError:

@@ -29,6 +29,7 @@ _HEAD = """\
 # Limits, prices, kinds of input and new models from public lists, by `cnllm registry update`, which writes this file
 # anew each time. Your own corrections belong into providers.toml, which ranks above this file.
 """
+_LEAST_GROUPED = 10_000
 _ORDER = list(DataModel.__struct_fields__)
 
 
@@ -158,12 +159,15 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def toml_value(value: Any) -> str:
-    """Return a value as TOML, on one line."""
+def toml_value(value: Any, *, is_grouped: bool = False) -> str:
+    """Return a value as TOML, on one line; its large whole numbers in groups where `is_grouped`."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
+        members = (f"{toml_key(key)} = {toml_value(item, is_grouped=is_grouped)}" for key, item in value.items())
+        return f"{{ {', '.join(members)} }}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_value, value)) + "]"
+    if is_grouped and type(value) is int and abs(value) >= _LEAST_GROUPED:
+        return f"{value:_}"
     if isinstance(value, str) and _is_date(value):
         return value
     return tomli_w.dumps({"x": value}).rstrip("\n").removeprefix("x = ")
