@@ -118,7 +118,10 @@ class RecordedConversation(Struct, frozen=True, kw_only=True):
 
 
 class ConversationSummary(Struct, frozen=True, kw_only=True):
-    """A conversation in a listing. `origins` and `models` are in the order of their first turns."""
+    """A conversation in a listing. `origins` and `models` are in the order of their first turns.
+
+    `cost` is what endpoints may have charged, by currency. Where the cost of a turn is unknown, no sum is complete.
+    """
 
     id: str
     began: str

@@ -21,7 +21,6 @@ from cnllm.store.records import (
     TurnError,
     state_of,
     stored_cost,
-    sum_by_currency,
 )
 from cnllm.store.text import as_text, from_json
 from cnllm.system.closing import Closing
@@ -146,6 +145,8 @@ class Store(Closing):
         return summary
 
     def _summary(self, id_: str) -> ConversationSummary | None:
+        from cnllm.store.costs import sum_costs
+
         with self.file.reading():
             turns = self.file.rows(
                 "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
@@ -157,8 +158,11 @@ class Store(Closing):
                 "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
                 id_,
             )
+            costs = sum_costs(self.file, "conversation", conversation=id_)
         if not turns:
             return None
+        for turn in turns:
+            self._cost(turn[5], turn[6], turn[7], id_)  # names a damaged one
         return ConversationSummary(
             id=id_,
             began=as_text(turns[0][0]),
@@ -168,7 +172,7 @@ class Store(Closing):
             origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
             state=state_of(turns[-1][3], turns[-1][4], as_text(turns[-1][0])),
             prompt=as_text(first[0][0]) if first else "",
-            cost=sum_by_currency(self._cost(turn[5], turn[6], turn[7], id_) for turn in turns),
+            cost=costs.total.cost,
         )
 
     # ── values that may be damaged ───────────────────────────────────────────

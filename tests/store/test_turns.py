@@ -6,13 +6,14 @@ import contextlib
 import json
 import sqlite3
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from cnllm import errors
 from cnllm.store import Store
-from cnllm.types import Media, Message, Text, ToolCall, ToolResult, Usage
+from cnllm.types import Cost, Media, Message, Text, ToolCall, ToolResult, Usage
 
 from .support import ask, reply, user
 
@@ -53,6 +54,16 @@ def test_a_summary_has_the_times_of_its_first_and_its_last_turn(tmp_path: Path) 
     with Store.open(tmp_path / "a.db") as store:
         (summary,) = store.summaries()
     assert (summary.began, summary.last, summary.turns) == (times[0], times[-1], 3)
+
+
+def test_a_summary_counts_what_endpoints_may_have_charged(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        ask(conversation, "one")
+        ask(conversation, "two", origin="simulated")  # at the price of the model, and nobody pays it
+        assert store.summaries()[0].cost == [Cost(Decimal("0.00012"), "USD")]
+        ask(conversation, "three", reply(cost=None))
+        assert store.summaries()[0].cost == [Cost(Decimal("0.00012"), "USD", missing=("request",))]
 
 
 def test_the_last_system_message_holds(tmp_path: Path) -> None:
