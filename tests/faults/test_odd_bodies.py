@@ -34,6 +34,7 @@ def parsed(model: cnllm.Model, body: bytes, *, orderly: bool = True) -> cnllm.Re
     return parser.close() if orderly else parser.close_broken()
 
 
+# ── lines of JSON ────────────────────────────────────────────────────────────
 @each("wire", lambda: WIRES.values(), ids=WIRES)
 def test_lines_of_json_are_a_stream_though_nothing_declares_them(wire: Wire) -> None:
     lines = lines_of(wire)
@@ -76,6 +77,22 @@ def test_a_whole_body_before_the_end_marker_is_a_reply() -> None:
     assert (got.text, got.finish) == ("The sky is blue.", "stop")
     data = json.loads(whole("The sky is blue."))
     assert came(parsed(model, frame(data) + DONE)) == came(got)
+
+
+# ── events ───────────────────────────────────────────────────────────────────
+@each("marker", [b"[DONE]", b"[done]", b'"[DONE]"', b" [Done] "])
+@each("end", [b"\n\n", b"\n", b""])
+def test_the_end_marker_counts_however_it_is_written(marker: bytes, end: bytes) -> None:
+    got = parsed(WIRES[CHAT].model(), delta(content="whole") + b"data: " + marker + end)
+    assert (got.text, got.finish, [note.code for note in got.notes]) == ("whole", "stop", ["unknown-model"])
+
+
+@each("wire", lambda: [WIRES[CHAT], WIRES["gemini"]], ids=str)
+def test_all_chunks_in_a_list_are_read(wire: Wire) -> None:
+    chunks = [json.loads(line) for line in lines_of(wire)]
+    pairs = [chunks[start : start + 2] for start in range(0, len(chunks), 2)]
+    content = b"".join([b"data: " + json.dumps(pair).encode() + b"\n\n" for pair in pairs])
+    assert came(parsed(wire.model(), content + DONE)) == came(parsed(wire.model(), wire.content))
 
 
 # ── a stream of events that answers a request for a whole reply ──────────────

@@ -4,7 +4,8 @@ The parser of events follows the standard (https://html.spec.whatwg.org/multipag
 CRLF ends a line, `data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a
 character may be cut anywhere, and U+2028 in a line does not end it. Three deviations: the last blank line may be
 missing; the data of an event with the name of an error are `ErrorData`, even if they are empty, and so is a field with
-that name; and a line that is no field, such as an object without `data:` before it, is an event of its own.
+that name; and a line that is no field, such as an object without `data:` before it, is an event of its own. So are the
+lines of an object that is written over many of them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
 _FIELD = re.compile(rb"[A-Za-z_-]*(?::|\Z)")  # a comment is a field without a name
 _ERROR_FIELD = re.compile(rb"error:(.*)", re.IGNORECASE | re.DOTALL)
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_CLOSERS = {b"{": (b"}",), b"[": (b"]",), b"[{": (b"]", b"}]")}
+"""The first line of a value that is written over many lines, and its last line."""
 _TYPED = (b' {"type"', b'{"type"')
 _MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
 BOM = b"\xef\xbb\xbf"
@@ -147,10 +150,18 @@ class SseParser:
                 if event and _is_error(event):
                     data = [*(data or ()), line]
                     continue
+                closers = _CLOSERS.get(data[0]) if data is not None else None
+                if data is not None and closers is not None:
+                    data.append(line)
+                    if line not in closers:
+                        continue
                 if data is not None:
                     out.append(b"\n".join(data))
                     data = None
-                out.append(stray)
+                if closers is None and stray in _CLOSERS:
+                    data = [stray]
+                elif closers is None:
+                    out.append(stray)
         self._data, self._event = data, event
         if data is not None:
             if data is not before:
