@@ -96,6 +96,35 @@ def test_a_message_without_a_reason_whose_block_has_no_end_is_cut() -> None:
     assert read(MESSAGES, BEGIN, text(0), text(0, "The sky."), stop(0), STOP).finish == "stop"
 
 
+def thinking(index: int) -> bytes:
+    block = {"type": "thinking", "thinking": "", "signature": ""}
+    delta = {"type": "thinking_delta", "thinking": "Hm."}
+    begin = named(type="content_block_start", index=index, content_block=block)
+    return begin + named(type="content_block_delta", index=index, delta=delta)
+
+
+def signature(index: int, piece: str) -> bytes:
+    return named(type="content_block_delta", index=index, delta={"type": "signature_delta", "signature": piece})
+
+
+@each(
+    "events",
+    [
+        [signature(0, "c2ln"), stop(0), text(1), text(1, "Yes.")],
+        [stop(0), signature(0, "c2ln"), text(1), text(1, "Yes.")],
+        [stop(0), text(1), signature(0, "c2ln"), text(1, "Yes.")],
+        [signature(0, "c2"), text(1), text(1, "Yes."), signature(0, "ln"), stop(0)],
+        [stop(0), text(1), text(1, "Yes."), stop(1), signature(0, "c2ln")],
+        [stop(0), text(1), text(1, "Yes."), tool(2, "f"), signature(0, "c2ln"), json_of(2, "{}"), stop(2)],
+    ],
+)
+def test_a_signature_goes_to_the_block_of_its_index_though_it_comes_late(events: list[bytes]) -> None:
+    thought, said, *_ = read(MESSAGES, BEGIN, thinking(0), *events, END).message.parts
+    assert (type(thought), type(said)) == (cnllm.Reasoning, cnllm.Text)
+    assert thought.seal is not None
+    assert (thought.seal.data, said.seal) == ({"signature": "c2ln"}, None)
+
+
 # ── chat ─────────────────────────────────────────────────────────────────────
 
 

@@ -54,12 +54,14 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 class MessagesDecoder(Decoder):
     """The decoder of one reply."""
 
-    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_open", "_start")
+    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_number", "_open", "_start", "_texts")
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._open: _Block | None = None
         self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
+        self._number = 0  # of the last block of text or thinking
+        self._texts: dict[Any, _Block] = {}  # the blocks of text and thinking, by position: a signature may come late
         self._start = ReplyStart()
         self._has_block = False  # a block has begun
         self._has_reason = False  # a stop reason came
@@ -162,8 +164,10 @@ class MessagesDecoder(Decoder):
         if type(kind) is not str:
             kind = ""
         if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
-            self._open = _Block(kind, position, _other_keys(block, kind))
-            yield PartStart("text" if kind == _TEXT else "thought")
+            self._open = _Block(kind, as_index(position), _other_keys(block, kind))
+            self._number = self._open.number = self._number + 1
+            self._texts[self._open.position] = self._open
+            yield PartStart("text" if kind == _TEXT else "thought", self._open.number)
             yield from self._seal(self._open)
             yield from _text_pieces(kind, block.get(kind))
         elif kind == _HIDDEN:
@@ -197,6 +201,8 @@ class MessagesDecoder(Decoder):
         position = as_index(position)
         if is_input and type(position) is int:
             block = self._calls.get(position, block)
+        elif not is_input and (block is None or block.position != position):
+            block = self._texts.get(position, block)
         if block is None:
             if is_input:  # of a call that has ended, or whose beginning is missing: then it is incomplete
                 yield CallPieces([{"index": position, "function": {"arguments": piece}}], False)
@@ -214,9 +220,9 @@ class MessagesDecoder(Decoder):
             yield from self._seal(block)
 
     def _seal(self, block: _Block) -> Iterator[Piece]:
-        """Give the seal of the last part: a function that reads the keys beside it at the end."""
+        """Give the seal of a part: a function that reads the keys beside it at the end."""
         if block.other_keys:
-            yield PartSeal(block.seal)
+            yield PartSeal(block.seal, block.number)
 
     def _close(self) -> Iterator[Piece]:
         """Close the open block. An input in the block itself counts if no pieces followed."""
@@ -236,10 +242,11 @@ class MessagesDecoder(Decoder):
 class _Block:
     """The open block: its position in the stream, and `other_keys`, its keys beside its text.
 
-    `input` is the input of a call in the block itself; pieces of it that follow replace it.
+    `input` is the input of a call in the block itself; pieces of it that follow replace it. `number` is that of its
+    part, where it has a text.
     """
 
-    __slots__ = ("_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position")
+    __slots__ = ("_sizes", "_texts", "input", "kind", "number", "other_keys", "pieces", "position")
 
     def __init__(self, kind: str, position: Any, other_keys: dict[str, Any]) -> None:
         self.kind = kind
@@ -247,6 +254,7 @@ class _Block:
         # Lists may grow, and those of a chunk must not change.
         self.other_keys = {key: [*value] if type(value) is list else value for key, value in other_keys.items()}
         self.input: Any = None
+        self.number: int | None = None
         self.pieces: list[str] = []
         self._texts: dict[str, list[str]] = {}  # texts that grow, in pieces
         self._sizes: dict[str, int] = {}  # lengths of these texts
