@@ -31,30 +31,35 @@ if TYPE_CHECKING:
 __all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "hide_keys", "logged_call", "stderr_handler"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
-_KEPT_BYTES = 6 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
-_ENTRY_BYTES = 2560  # of an entry with some short notes, about
-_LONGEST_ENTRY = _ENTRY_BYTES + 32 * 1024  # bytes of one with all its notes
+_KEPT_BYTES = 3 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
+_PLACE_BYTES = 400  # of the place in which a request is kept, about
+_MOST_NOTES = 32 * 1024  # characters of the notes of one request
 _LONGEST_TEXT = 1000  # characters of a text in an entry: clients choose some of its words
 _REPEAT_SECONDS = 60.0  # between two lines, or two tracebacks, about the same fault
 _MOST_FAULTS = 100
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 class AccessLog:
     """Writes the log, and keeps the newest entries of this process: so many bytes, by the identity of their client."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[str, tuple[str, Entry, int]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._size = 0
         self._faults: dict[tuple[str, str], float] = {}  # the time of the last traceback, by error and place
 
     def write(self, entry: Entry, identity: str = "") -> None:
         """Write an entry. It is kept for its client; that of a client without a valid key is not kept."""
-        size = _shorten(entry)
+        _shorten(entry)
         if identity:
-            self._entries[entry.id] = identity, entry, size
-            self._size += size
+            content = _encode(entry)  # half of the memory that the objects take
+            self._entries[entry.id] = identity, content
+            self._size += _PLACE_BYTES + len(content)
             while self._size > _KEPT_BYTES:
-                self._size -= self._entries.popitem(last=False)[1][2]
+                _, (_, oldest) = self._entries.popitem(last=False)
+                self._size -= _PLACE_BYTES + len(oldest)
         if _LOGGER.isEnabledFor(logging.INFO):
             codes = list(dict.fromkeys(note.code for note in entry.notes))
             _LOGGER.info("%s", msgspec.json.encode(_fields(entry, codes)).decode())
@@ -81,24 +86,23 @@ class AccessLog:
         entry = self._entries.get(id)
         if entry is None or entry[0] != identity:
             raise RequestFailed(Failure(404, f"no request {id!a} of this key is kept in this process", "not_found"))
-        return entry_fields(entry[1])
+        return entry_fields(_decode(entry[1]))
 
 
-def _shorten(entry: Entry) -> int:
-    """Shorten the texts of an entry and of its notes, which a client may have chosen, and return about how long it is.
+def _shorten(entry: Entry) -> None:
+    """Shorten the texts of an entry and of its notes, which a client may have chosen.
 
     Of very many notes the first ones stay.
     """
     entry.outcome = _short(entry.outcome)
-    size, notes = _ENTRY_BYTES, []
+    size, notes = 0, []
     for note in entry.notes:
         if len(note.said) > _LONGEST_TEXT or len(note.did) > _LONGEST_TEXT:
             note = replace(note, said=_short(note.said), did=_short(note.did))
-        if (size := size + len(note.said) + len(note.did)) > _LONGEST_ENTRY:
+        if (size := size + len(note.said) + len(note.did)) > _MOST_NOTES:
             break
         notes.append(note)
     entry.notes = notes
-    return size
 
 
 def _short(text: str) -> str:

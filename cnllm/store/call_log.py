@@ -39,6 +39,7 @@ __all__ = [
 _MOST = 10_000  # calls that wait
 _BATCH = 32  # calls of one transaction: half a millisecond, for which other threads may wait
 _REST = 0.005  # seconds between two transactions, for other threads
+_CACHE_KIB = 512  # of the file's pages: enough for calls that are added at its end
 _PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
@@ -195,6 +196,7 @@ class _OpenFile:
             self.close()
         if self._store is None:
             self._store = Store.open(self._path)
+            self._store.file.rows(f"PRAGMA cache_size = -{_CACHE_KIB}")
         try:
             _add_calls(self._store.file, calls)
         except BaseException:

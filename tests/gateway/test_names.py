@@ -6,7 +6,9 @@ import functools
 import json
 import logging
 import time
+import tracemalloc
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import httpx
 import pytest
 
 from cnllm import CannotSend, Registry, UnknownModel, engine
+from cnllm.gateway import access_log
 from cnllm.gateway.access_log import AccessLog, Entry
 from cnllm.gateway.bounds import LONGEST, MOST_FIELDS, MOST_OPTIONS
-from cnllm.types import Note
+from cnllm.types import Cost, Note, Usage
 
 from .support import Answer, say
 from .test_keys_http import requests, sentence, setting
@@ -171,6 +174,35 @@ def test_the_log_keeps_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= len(kept) < 10
     assert sum(len(json.dumps(entry)) for entry in kept) < 250_000
     assert kept[-1]["id"] == "49"
+
+
+def test_the_log_takes_no_more_memory_than_it_counts() -> None:
+    log = AccessLog()
+
+    def write(number: int) -> None:
+        usage, cost = Usage(100, 20, 120), Cost(Decimal(number) / 1000, "CNY")
+        notes = [Note("prefix-broken", "price.cached", f"messages[{number}]", "nobody knows how many tokens")]
+        entry = Entry(f"req_{number:024}", "POST", "/v1/chat/completions", number + 0.5, 200, "generate", notes=notes)
+        entry.protocol, entry.model, entry.finish, entry.usage, entry.cost = (
+            "openai-chat",
+            "here/p",
+            "done",
+            usage,
+            cost,
+        )
+        log.write(entry, "me")
+
+    write(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 10_000):
+            write(number)
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(log._entries) > 2500
+    assert grown < 1.1 * access_log._KEPT_BYTES
+    assert log.request("me", f"req_{9999:024}")["cost"] == {"amount": "9.999", "currency": "CNY"}
 
 
 def test_a_long_name_costs_no_comparison_in_the_library() -> None:

@@ -8,13 +8,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from cnllm.store import Store
-from cnllm.store.call_log import CallLog, LoggedCall
+from cnllm.store.call_log import CallLog, LoggedCall, _OpenFile
 
 
 def call(name: str) -> Callable[[], LoggedCall]:
@@ -61,6 +61,14 @@ def test_a_call_after_the_end_of_the_log_is_written(tmp_path: Path) -> None:
         log.add(call(str(number)))
         log.close()
         assert count(tmp_path / "a.db") == number + 1
+
+
+def test_the_pages_of_the_file_take_little_memory(tmp_path: Path) -> None:
+    """SQLite would keep 2 MB of them in each process."""
+    with closing(_OpenFile(str(tmp_path / "a.db"))) as file:
+        file.add([call("one")()])
+        assert file._store is not None
+        assert file._store.file.rows("PRAGMA cache_size") == [(-512,)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
