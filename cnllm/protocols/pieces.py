@@ -193,7 +193,7 @@ class Counts(Struct, frozen=True):
     """The counts of tokens so far.
 
     `invalid` are the names of counts that came and are none: they are unknown. `has_output`: the last object of counts
-    says how much output there was.
+    says how much output there was, or what all of it costs.
     """
 
     usage: Usage

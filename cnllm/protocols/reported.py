@@ -263,6 +263,7 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
     usage = read(data, invalid)
     new = usage if last is None else read(last, {})
     has_output = bool(new.output) or (new.total or 0) > (new.input or 0)  # a 0 says nothing
+    has_output = has_output or _has_bill(data if last is None else last, flags)
     unknown = frozenset([name for name in invalid if getattr(usage, name, None) is None])
     yield Counts(usage, unknown, has_output)
     if others := other_counts(data, known_keys(flags)):
@@ -270,6 +271,12 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
     for path, value in chain.from_iterable(invalid.values()) if invalid else ():
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
+
+
+def _has_bill(data: dict[str, Any], flags: Flags) -> bool:
+    """Whether a usage object has the endpoint's own bill, which is for all output before it."""
+    bill = None if flags.usage is None else flags.usage.cost
+    return bill is not None and bill.path is not None and get(data, bill.path) is not None
 
 
 @lru_cache(maxsize=256)

@@ -271,10 +271,13 @@ def test_counts_before_the_end_of_a_stream_are_not_all(home: Home, last: bool, m
 
 
 @each("ends, follows", [(True, False), (True, True), (False, False), (False, True)])
-def test_an_endpoint_that_has_not_seen_the_end_has_no_whole_bill(home: Home, ends: bool, follows: bool) -> None:
+@each("output", [{"completion_tokens": 1}, {}])
+def test_an_endpoint_that_has_not_seen_the_end_has_no_whole_bill(
+    home: Home, ends: bool, follows: bool, output: dict[str, int]
+) -> None:
     price = "price = { currency = 'USD', input = 1.0, output = 1.0 }"
     model = home(more=f"{price}\nusage.cost = {{ path = 'cost', currency = 'USD' }}")
-    usage = {"prompt_tokens": 100, "completion_tokens": 1, "cost": 0.5}
+    usage = {"prompt_tokens": 100, "cost": 0.5, **output}
     chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage}]
     chunks += [{"choices": [{"index": 0, "delta": {"content": "b"}}]}] if follows else []
     chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}] if ends else []
