@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +15,7 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.processes import generation
-from cnllm.system.sqlite import is_busy, try_again
+from cnllm.system.sqlite import close_before_forks, in_use, is_busy, try_again
 
 __all__ = ["MARK", "STEPS", "DatabaseFile", "Step", "migrate", "schema_version"]
 
@@ -128,7 +129,10 @@ _CHECKPOINT_SECONDS = 0.1  # that the end of a checkpoint waits for readers and 
 
 
 class DatabaseFile:
-    """An open file. Errors of SQLite are raised as `CnllmError`."""
+    """An open file. Errors of SQLite are raised as `CnllmError`.
+
+    Before a fork it is closed: the parent and the child open it again, each with locks of its own.
+    """
 
     def __init__(
         self,
@@ -148,26 +152,43 @@ class DatabaseFile:
         self.path = path
         self._mark = mark
         self._steps = STEPS if steps is None else steps
-        self._threads = threads
+        self._thread = None if threads else threading.get_ident()  # the only one that may use it
         self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         self._checkpoints = checkpoints
         self._waits = True
+        self._is_closed = False
         self._generation = generation()
         with self._translate_errors():
             files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
             files.create_private_file(path, of_folder=True)
             self.id = files.file_id(path)
             """The device and the inode of the file that was opened: a file that takes its path later has others."""
-            self._connection = self._connect()
+            self._connection: sqlite3.Connection | None = self._connect()
+            close_before_forks(self)
 
     def _current_connection(self) -> sqlite3.Connection:
         """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
+        if self._is_closed or self._thread not in (None, threading.get_ident()):
+            raise sqlite3.ProgrammingError
         if self._generation != generation():
             before, self._connection = self._connection, self._connect()
-            _keep_forever(before)
+            if before is not None:  # forked in the middle of a transaction, or without Python's hooks
+                _keep_forever(before)
             self._waits = True  # a thread of the parent may have been in `without_waiting`
             self._generation = generation()
+        if self._connection is None:
+            self._connection = self._connect()
+            if not self._waits:
+                self._connection.execute("PRAGMA busy_timeout = 0")
         return self._connection
+
+    def close_before_fork(self) -> None:
+        """Close the connection until it is needed again, unless this thread is in the middle of a transaction."""
+        connection = self._connection
+        if connection is None or self._is_closed or self._generation != generation() or connection.in_transaction:
+            return
+        self._connection = None
+        connection.close()
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""
@@ -275,15 +296,17 @@ class DatabaseFile:
 
     def close(self) -> None:
         """Close the connection. Without this call no data is lost."""
-        if self._generation == generation():
-            self._connection.close()
-        else:
-            _keep_forever(self._connection)
+        self._is_closed = True
+        with in_use():
+            if self._connection is not None and self._generation == generation():
+                self._connection.close()
+            elif self._connection is not None:
+                _keep_forever(self._connection)
 
     def _connect(self) -> sqlite3.Connection:
         """Open a connection to a file of this version. Bad bytes in a row are replaced, so that they hide no other."""
         connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=not self._threads
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
@@ -323,8 +346,10 @@ class DatabaseFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Use SQLite: no other thread forks this process meanwhile, and its errors become `CnllmError`."""
         try:
-            yield
+            with in_use():
+                yield
         except sqlite3.OperationalError as error:
             if is_busy(error):
                 raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
