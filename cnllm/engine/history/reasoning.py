@@ -40,6 +40,8 @@ def replay_reasoning(
     last_user = -1
     if rules.replay == "since-user":
         last_user = len(turns) if before_user else last_user_index([message for _, message in turns])
+    replay = _Replay(model, rules, ledger)
+    is_unknown = rules.replay == "unknown" and rules.mode != "never"
     own_authors: dict[str | None, bool] = {}
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
@@ -48,15 +50,10 @@ def replay_reasoning(
             is_own = own_authors.get(author)
             if is_own is None:
                 is_own = own_authors[author] = model.is_author(author)
-            if (
-                is_own
-                and rules.replay == "unknown"
-                and rules.mode != "never"
-                and any(type(p) is Reasoning and p.text for p in message.parts)
-            ):
+            if is_own and is_unknown and any(type(p) is Reasoning and p.text for p in message.parts):
                 did = "left out: whether the endpoint wants it back is unknown"
                 ledger.note("reasoning-replay", "reasoning.replay", f"messages[{index}]: reasoning", did)
-            message = _replay_turn(message, index, model, rules, ledger, is_own=is_own, is_recent=position > last_user)
+            message = replay.turn(message, index, is_own=is_own, is_recent=position > last_user)
         out.append((index, message))
     return out
 
@@ -190,85 +187,103 @@ def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
     return None
 
 
-def _replay_turn(
-    message: Message,
-    index: int,
-    model: Model,
-    rules: ReasoningFlags,
-    ledger: Ledger,
-    *,
-    is_own: bool,
-    is_recent: bool,
-) -> Message:
-    """Return one turn of the assistant for this endpoint.
+class _Replay:
+    """Decides what becomes of the assistant's turns of one request, at one endpoint."""
 
-    `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it.
-    """
-    has_calls = ToolCall in map(type, message.parts)
-    sends_reasoning = (
-        rules.replay == "always"
-        or (rules.replay == "tool-turns" and has_calls)
-        or (rules.replay == "since-user" and is_recent)
-    )
-    parts: list[Part] = []
-    needs_seal = form(rules) == "seal"
-    has_reasoning = is_changed = has_lost_seal = False
-    for part in message.parts:
-        new: Part | None = part
-        if part.seal is not None and not _is_origin(part.seal, model):
-            # A block of another origin has no meaning for this endpoint; any other part is sent without its seal.
-            new = None if type(part) is Opaque else replace(part, seal=_own_marks(part.seal, model))
-            if new is not None and not (type(part) is Reasoning and part.text):  # its text has a note
-                _note_lost_keys(part.seal, model, ledger)
-        if type(new) is Reasoning:
-            if not is_own or (needs_seal and new.seal is None):
-                new = _foreign_reasoning(new, index, rules, ledger, is_own=is_own)
-                has_lost_seal = has_lost_seal or is_own
-            elif sends_reasoning and (new.text or new.seal is not None):
-                has_reasoning = True
-            else:
+    def __init__(self, model: Model, rules: ReasoningFlags, ledger: Ledger) -> None:
+        self._model = model
+        self._rules = rules
+        self._ledger = ledger
+        self._needs_seal = form(rules) == "seal"
+
+    def turn(self, message: Message, index: int, *, is_own: bool, is_recent: bool) -> Message:
+        """Return one turn for this endpoint.
+
+        `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it.
+        """
+        model, ledger = self._model, self._ledger
+        has_calls = ToolCall in map(type, message.parts)
+        wishes = {"always": True, "tool-turns": has_calls, "since-user": is_recent}
+        sends_reasoning = wishes.get(self._rules.replay or "", False)
+        parts: list[Part] = []
+        has_reasoning = is_changed = has_lost_seal = False
+        for part in message.parts:
+            new: Part | None = part
+            if part.seal is not None and not _is_origin(part.seal, model):
+                # A block of another origin has no meaning for this endpoint; any other part is sent without its seal.
+                new = None if type(part) is Opaque else replace(part, seal=_own_marks(part.seal, model))
+                if new is not None and not (type(part) is Reasoning and part.text):  # its text has a note
+                    _note_lost_keys(part.seal, model, ledger)
+            if type(new) is Reasoning:
+                if not is_own or (self._needs_seal and new.seal is None):
+                    new = self._foreign_reasoning(new, index, is_own=is_own)
+                    has_lost_seal = has_lost_seal or is_own
+                elif sends_reasoning and (new.text or new.seal is not None):
+                    has_reasoning = True
+                else:
+                    new = None
+            elif type(new) is Media and (not is_own or new is not part):
+                subject = f"messages[{index}]: {media_noun(new)} that another model made"
+                ledger.note("media-foreign", "messages", subject, "words in its place")
+                new = Text(placeholder_text(new))  # wires take pictures from users
+            elif type(part) is Opaque and (new is None or (part.seal is None and not is_own)):
                 new = None
-        elif type(new) is Media and (not is_own or new is not part):
-            subject = f"messages[{index}]: {media_noun(new)} that another model made"
-            ledger.note("media-foreign", "messages", subject, "words in its place")
-            new = Text(placeholder_text(new))  # wires take pictures from users
-        elif type(part) is Opaque and (new is None or (part.seal is None and not is_own)):
-            new = None
-            _note_dropped_block(index, part, ledger)
-        elif has_lost_seal and new is part and part.seal is not None and type(part) in (Text, ToolCall):
-            new = replace(part, seal=None)  # it belongs to reasoning that is not sent
-        is_changed = is_changed or new is not part
-        if new is not None:
-            parts.append(new)
-    if sends_reasoning:
-        filled = _fill_reasoning(parts, index, model, rules, ledger, has_calls=has_calls, has_reasoning=has_reasoning)
-        parts, is_changed = filled, is_changed or filled is not parts
-    return replace(message, parts=tuple(parts)) if is_changed else message
+                _note_dropped_block(index, part, ledger)
+            elif has_lost_seal and new is part and part.seal is not None and type(part) in (Text, ToolCall):
+                new = replace(part, seal=None)  # it belongs to reasoning that is not sent
+            is_changed = is_changed or new is not part
+            if new is not None:
+                parts.append(new)
+        if sends_reasoning:
+            filled = self._fill(parts, index, has_calls=has_calls, has_reasoning=has_reasoning)
+            parts, is_changed = filled, is_changed or filled is not parts
+        return replace(message, parts=tuple(parts)) if is_changed else message
 
+    def _fill(self, parts: list[Part], index: int, *, has_calls: bool, has_reasoning: bool) -> list[Part]:
+        """Return the parts of a turn with what the endpoint accepts in place of reasoning that it requires.
 
-def _fill_reasoning(
-    parts: list[Part],
-    index: int,
-    model: Model,
-    rules: ReasoningFlags,
-    ledger: Ledger,
-    *,
-    has_calls: bool,
-    has_reasoning: bool,
-) -> list[Part]:
-    """Return the parts of a turn with what the endpoint accepts in place of reasoning that it requires; else `parts`.
+        They are `parts` where nothing is missing. An answer without calls ends a turn: under `since-user` its reasoning
+        is not required. A turn without content is not sent, so nothing is missing in it.
+        """
+        rules = self._rules
+        if isinstance(rules.if_missing, Patch):
+            needs_seal = has_calls and all(p.seal is None for p in parts if type(p) is ToolCall)
+            return self._add_filler_seal(parts, index, rules.if_missing) if needs_seal else parts
+        if has_reasoning or (rules.replay == "since-user" and not has_calls) or not any(map(has_content, parts)):
+            return parts
+        filler = self._filler_text(index)
+        return parts if filler is None else [Reasoning(filler), *parts]
 
-    An answer without calls ends a turn: under `since-user` its reasoning is not required. A turn without content is not
-    sent, so nothing is missing in it.
-    """
-    if isinstance(rules.if_missing, Patch):
-        if has_calls and all(p.seal is None for p in parts if type(p) is ToolCall):
-            return _add_filler_seal(parts, index, rules.if_missing, model, ledger)
-        return parts
-    if has_reasoning or (rules.replay == "since-user" and not has_calls) or not any(map(has_content, parts)):
-        return parts
-    filler = _filler_text(index, rules, ledger)
-    return parts if filler is None else [Reasoning(filler), *parts]
+    def _add_filler_seal(self, parts: list[Part], index: int, patch: Patch) -> list[Part]:
+        """Return the parts; the first call has the seal that the endpoint accepts for calls of another model."""
+        model = self._model
+        position = next(i for i, part in enumerate(parts) if type(part) is ToolCall)
+        seal = Seal(model.protocol, model.provider, model.id, dict(patch.set or {}))
+        did = f"sent with {', '.join(map(str, seal.data.values()))}"
+        subject = f"messages[{index}] calls tools and has no seal"
+        self._ledger.note("reasoning-filled", "reasoning.if_missing", subject, did)
+        return [*parts[:position], replace(parts[position], seal=seal), *parts[position + 1 :]]
+
+    def _foreign_reasoning(self, part: Reasoning, index: int, *, is_own: bool) -> Text | None:
+        """Return reasoning of another model, or without its required seal, as text; None to remove it."""
+        if not part.text:
+            return None
+        as_text = self._rules.if_foreign == "text"
+        description = "reasoning without its seal" if is_own else "another model's reasoning"
+        subject, did = f"messages[{index}]: {description}", "sent as text" if as_text else "left out"
+        self._ledger.note("reasoning-foreign", "reasoning.if_foreign", subject, did)
+        return Text(part.text + "\n\n") if as_text else None
+
+    def _filler_text(self, index: int) -> str | None:
+        """Return the text that replaces missing reasoning; None where nothing replaces it."""
+        subject, word = f"messages[{index}] has no reasoning", str(self._rules.if_missing)
+        if word == "error":
+            self._ledger.cannot("reasoning-missing", "reasoning.if_missing", subject, "the endpoint demands it")
+            return None
+        filler = None if self._needs_seal else _FILLERS.get(word)  # a text without a seal is not sent
+        if filler is not None:
+            self._ledger.note("reasoning-filled", "reasoning.if_missing", subject, f"sent as {filler!r}")
+        return filler
 
 
 def _own_marks(seal: Seal, model: Model) -> Seal | None:
@@ -278,46 +293,7 @@ def _own_marks(seal: Seal, model: Model) -> Seal | None:
     return Seal(seal.protocol, "", "", {CACHE_MARK: seal.data[CACHE_MARK]})
 
 
-def _add_filler_seal(parts: list[Part], index: int, patch: Patch, model: Model, ledger: Ledger) -> list[Part]:
-    """Return the parts; the first call has the seal that the endpoint accepts for calls of another model."""
-    position = next(i for i, part in enumerate(parts) if type(part) is ToolCall)
-    call = parts[position]
-    assert type(call) is ToolCall
-    seal = Seal(model.protocol, model.provider, model.id, dict(patch.set or {}))
-    subject, did = (
-        f"messages[{index}] calls tools and has no seal",
-        f"sent with {', '.join(map(str, seal.data.values()))}",
-    )
-    ledger.note("reasoning-filled", "reasoning.if_missing", subject, did)
-    return [*parts[:position], replace(call, seal=seal), *parts[position + 1 :]]
-
-
 def _is_origin(seal: Seal, model: Model) -> bool:
     """Whether a seal comes from this wire, endpoint and model, or is for any model of this wire."""
     origin = (seal.provider, seal.model)
     return seal.protocol == model.protocol and origin in ((model.provider, model.id), ("", ANY_MODEL))
-
-
-def _foreign_reasoning(
-    part: Reasoning, index: int, rules: ReasoningFlags, ledger: Ledger, *, is_own: bool
-) -> Text | None:
-    """Return reasoning of another model, or without its required seal, as text; None to remove it."""
-    if not part.text:
-        return None
-    as_text = rules.if_foreign == "text"
-    description = "reasoning without its seal" if is_own else "another model's reasoning"
-    subject = f"messages[{index}]: {description}"
-    ledger.note("reasoning-foreign", "reasoning.if_foreign", subject, "sent as text" if as_text else "left out")
-    return Text(part.text + "\n\n") if as_text else None
-
-
-def _filler_text(index: int, rules: ReasoningFlags, ledger: Ledger) -> str | None:
-    """Return the text that replaces missing reasoning; None where nothing replaces it."""
-    subject = f"messages[{index}] has no reasoning"
-    if rules.if_missing == "error":
-        ledger.cannot("reasoning-missing", "reasoning.if_missing", subject, "the endpoint demands it")
-        return None
-    filler = None if form(rules) == "seal" else _FILLERS.get(str(rules.if_missing))  # a text without a seal is not sent
-    if filler is not None:
-        ledger.note("reasoning-filled", "reasoning.if_missing", subject, f"sent as {filler!r}")
-    return filler
