@@ -7,8 +7,7 @@ same for all calls with these options: the model's cache keeps it, as far as it 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -368,9 +367,13 @@ def _build_joined(entry: _CacheEntry, turns: list[Message], memory: MessageMemor
     flags = frame.plan.flags
     ledger = _ledger(template, template.notes)
     by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
-    encode = partial(frame.encode_turns, flags=flags, names=template.names)
-    fit_part = partial(fit, target=_target(template, flags))
-    segments = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
+    target = _target(template, flags)
+
+    def write(part: Sequence[Message], own: Ledger, *, before_user: bool) -> tuple[list[Message], list[dict[str, Any]]]:
+        fitted = fit(part, target, own, before_user=before_user)
+        return fitted, frame.encode_turns(fitted, flags, template.names)
+
+    segments = join_segments(turns, memory, frame.key, write, ledger.empty(), by_user=by_user)
     if segments is None or (frame.without_reasoning and segments.has_reasoning):
         return None
     for notes in (segments.notes, template.later_notes, frame.notes):

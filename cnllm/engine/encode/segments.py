@@ -36,11 +36,11 @@ _WHOLE = frozenset(
 _MANY = 16  # new messages from which on a longer beginning is kept
 _SIZE = 600  # bytes that a segment takes beside its content
 
-Fit = Callable[..., list[Message]]
-"""Fits messages to the endpoint, with a ledger. `before_user`: a turn of the user follows behind them."""
+Write = Callable[..., tuple[list[Message], list[dict[str, Any]]]]
+"""Returns messages as they fit the endpoint, by a ledger, and these as its turns.
 
-Encode = Callable[[Sequence[Message]], list[dict[str, Any]]]
-"""Returns the turns of fitted messages on the wire."""
+`before_user`: a turn of the user follows behind them.
+"""
 
 
 class _Segment(Struct, frozen=True):
@@ -69,18 +69,11 @@ class JoinedSegments(Struct, frozen=True):
 
 
 def join_segments(
-    turns: Sequence[Message],
-    memory: MessageMemory,
-    key: Hashable,
-    fit: Fit,
-    encode: Encode,
-    ledger: Ledger,
-    *,
-    by_user: bool,
+    turns: Sequence[Message], memory: MessageMemory, key: Hashable, write: Write, ledger: Ledger, *, by_user: bool
 ) -> JoinedSegments | None:
     """Return the turns of a conversation; None where they have to be fitted as a whole.
 
-    `key` stands for all that `fit` and `encode` depend on beside the messages. `ledger` is empty. `by_user`: a later
+    `key` stands for all that `write` depends on beside the messages. `ledger` is empty. `by_user`: a later
     turn of the user changes earlier ones.
     """
     pieces: list[bytes] = []
@@ -98,7 +91,7 @@ def join_segments(
         place = (key, id(first), position <= last_user)
         found = memory.find(place)
         if found is None or not _continues(found, turns, position):
-            found = _segment(turns, position, fit, encode, ledger, before_user=position <= last_user)
+            found = _segment(turns, position, write, ledger, before_user=position <= last_user)
             memory.keep(place, found, _SIZE + len(found.content or b""))
         if found.content is None or (found.notes and position):
             return None
@@ -135,9 +128,7 @@ def _begins_segment(turns: Sequence[Message], position: int) -> bool:
     return position == len(turns) or (turns[position].role == "assistant" != turns[position - 1].role)
 
 
-def _segment(
-    turns: Sequence[Message], start: int, fit: Fit, encode: Encode, ledger: Ledger, *, before_user: bool
-) -> _Segment:
+def _segment(turns: Sequence[Message], start: int, write: Write, ledger: Ledger, *, before_user: bool) -> _Segment:
     """Return the segment that begins at a message."""
     end = start + 1
     while not _begins_segment(turns, end):
@@ -151,8 +142,8 @@ def _segment(
     if is_odd or (start == 0) != is_head or has_media(messages):
         return alone
     try:
-        fitted = fit(messages, ledger=own, before_user=before_user)
-        content = _encode(encode(fitted))[1:-1]
+        fitted, written = write(messages, own, before_user=before_user)
+        content = _encode(written)[1:-1]
     except (CnllmError, UnicodeEncodeError, TypeError):  # the whole conversation fails in the same way, with its place
         return alone
     codes = {note.note.code for note in own.on_messages.values()}
