@@ -26,7 +26,7 @@ from cnllm.types import (
 )
 from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 
-__all__ = ["PartKind", "Parts"]
+__all__ = ["Fragments", "PartKind", "Parts"]
 
 PartKind = Literal["text", "thought", "opaque", "media", "call"]
 
@@ -228,12 +228,7 @@ class Parts:
         ]
 
     def build(
-        self,
-        calls: dict[int, ToolCall],
-        *,
-        tagged: str = "",
-        fragments: Fragments = "pieces",
-        keeps_seal: bool = True,
+        self, calls: dict[int, ToolCall], tagged: str, fragments: Fragments, *, keeps_seal: bool
     ) -> tuple[Part, ...]:
         """Return all parts, in order.
 

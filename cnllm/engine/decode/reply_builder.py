@@ -17,7 +17,7 @@ import msgspec
 from cnllm.engine.decode.answer_markup import AnswerTags, StopTexts
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
-from cnllm.engine.decode.parts import PartKind
+from cnllm.engine.decode.parts import Fragments, PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Item, Restart, Stage, next_places
 from cnllm.engine.decode.structured import AnswerCall, read_answer
@@ -421,13 +421,11 @@ class ReplyBuilder:
         if collector.citations.waiting:
             out += map(CitationAdded, collector.citations.settle_all("".join(collector.parts.text)))
         has_more = calls is not None and calls.has_tagged  # reasoning that the first block lacks
+        tagged = "" if self._tags is None or has_more else "".join(self._tags.raw)
         has_snapshots = self._deltas is not None and self._deltas.has_snapshots
-        self._parts = collector.parts.build(
-            settled.calls,
-            tagged="" if self._tags is None or has_more else "".join(self._tags.raw),
-            fragments="none" if collector.whole else "snapshots" if has_snapshots else "pieces",
-            keeps_seal=calls is None or not calls.thought_of,
-        )
+        fragments: Fragments = "none" if collector.whole else "snapshots" if has_snapshots else "pieces"
+        keeps_seal = calls is None or not calls.thought_of
+        self._parts = collector.parts.build(settled.calls, tagged, fragments, keeps_seal=keeps_seal)
         has_text = any(map(str.strip, collector.parts.text))
         if settled.finish == "stop" and not has_text and (silence := silence_note(collector, self._parts)):
             out += collector.add_note(silence)

@@ -447,13 +447,9 @@ class Call:
             return None
         self._failed.pop()  # the halves are joined
         reply = prefill.join_halves(old, rest)
-        note = Note(
-            "reply-continued",
-            "messages.prefill",
-            "the stream was cut",
-            "continued from the text that had arrived; usage and cost are those of both requests",
-            self.plan.model.where("messages.prefill"),
-        )
+        did = "continued from the text that had arrived; usage and cost are those of both requests"
+        where = self.plan.model.where("messages.prefill")
+        note = Note("reply-continued", "messages.prefill", "the stream was cut", did, where)
         reply = replace(reply, notes=[*reply.notes, note])
         events = [NoteAdded(note), *text_events(reply.reasoning, reply.text[len(old.text) :])]
         yield Observed("recovered")

@@ -444,12 +444,8 @@ class RoutedCall(Call):
                 self._partial = texts.join(before, error.reply)
                 self._joined_errors.append(error)
             return None
-        note = Note(
-            "target-continued",
-            texts.flag,
-            "the stream was cut",
-            f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both",
-        )
+        did = f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both"
+        note = Note("target-continued", texts.flag, "the stream was cut", did)
         whole = with_costs(texts.join(before, reply), self._other_costs(*self._joined_errors))
         more = [*(n for n in whole.notes if n not in before.notes), note]
         whole = replace(whole, notes=[*before.notes, *more])
