@@ -128,7 +128,7 @@ class Delivered:
     def __init__(self) -> None:
         self._pieces: dict[Hashable, list[str]] = {}  # by type of delta, or by index of call
         self._starts: dict[int, ToolCallStart] = {}
-        self._citations: set[str] = set()  # each as text with all that it holds
+        self._once: set[Hashable] = set()  # ends of calls by index, and citations as text with all that they hold
         self._repeats: dict[Hashable, RepeatedText] | None = None
         self._missing_calls: set[int] = set()  # that were delivered, and did not begin again yet
 
@@ -185,10 +185,11 @@ class Delivered:
         match event:
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
                 return self._rest_of_delta(event)
-            case CitationAdded(citation=citation):
-                if (text := repr(citation)) in self._citations:
+            case CitationAdded() | ToolCallEnd():
+                key: Hashable = event.index if isinstance(event, ToolCallEnd) else repr(event.citation)
+                if key in self._once:
                     return None
-                self._citations.add(text)
+                self._once.add(key)
             case ToolCallStart(index=index):
                 if index not in self._missing_calls:
                     self._starts[index] = event

@@ -208,6 +208,14 @@ def test_a_reply_that_begins_again_is_not_delivered_twice() -> None:
         assert [(c.id, c.name, c.arguments) for c in got.tool_calls] == [("call_x", "f", {"n": 1})]
 
 
+def test_a_call_that_had_ended_is_not_delivered_twice_where_the_reply_begins_again() -> None:
+    call = ToolCall("call_x", "f", {"n": 1}, '{"n":1}')
+    events: list[Any] = [ToolCallStart(0, "call_x", "f"), ToolCallDelta(0, '{"n":1}'), ToolCallEnd(0, call)]
+    for protocol in PROTOCOLS:
+        _, got = read(protocol, streamed(protocol, [*events, Restarted(), *events, Finished("tool_calls")]))
+        assert [(c.name, c.arguments) for c in got.tool_calls] == [("f", {"n": 1})], protocol
+
+
 def test_text_in_the_middle_of_a_call_breaks_nothing() -> None:
     calls = [ToolCall(f"call_x{n}", "f", {"n": n}, f'{{"n":{n}}}') for n in range(2)]
     events: list[Any] = [ToolCallStart(0, "call_x0", "f"), ToolCallDelta(0, '{"n"'), ToolCallStart(1, "call_x1", "f")]
