@@ -53,11 +53,8 @@ def unique_name(name: str, names: Mapping[str, Any], key: str) -> str:
     import hashlib  # loads OpenSSL, so only where it is needed
 
     digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-    for length in range(8, len(digest)):
-        candidate = f"{cleaned[: _MAX_NAME - length - 1]}_{digest[:length]}"
-        if candidate not in names:
-            return candidate
-    return candidate
+    candidates = (f"{cleaned[: _MAX_NAME - length - 1]}_{digest[:length]}" for length in range(8, len(digest)))
+    return next(candidate for candidate in candidates if candidate not in names)
 
 
 class InputReader:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import DecodeError, json
 
-from cnllm.jsonpath import get, merge_patch
+from cnllm.jsonpath import merge_patch
 from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -92,8 +92,6 @@ def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
         case ToolResult():
             return {"functionResponse": _result(part, names)}
         case Opaque():
-            if part.seal is None and (file := _file(part.data)) is not None:
-                return file
             is_own = part.seal is None or part.seal.protocol == _PROTOCOL
             return dict(part.data) if is_own and type(part.data) is dict else None
 
@@ -123,15 +121,6 @@ def _named_media(media: Media) -> dict[str, Any]:
         for fields in wire.values():
             fields["displayName"] = name
     return wire
-
-
-def _file(data: Any) -> dict[str, Any] | None:
-    """Encode a file part of chat completions that has its content in it; None for anything else."""
-    url = get(data, "file.file_data")
-    head, comma, content = url.partition(",") if type(url) is str else ("", "", "")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return None
-    return {"inlineData": {"mimeType": head[5:-7], "data": content}}
 
 
 def _call(call: ToolCall, names: Mapping[str, str]) -> dict[str, Any]:

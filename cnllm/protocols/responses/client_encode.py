@@ -157,8 +157,6 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
                 item = part.data
             case Media() if type(own := seal_data(part.seal).get("item")) is dict:
                 item = {**own, "result": part.data}
-            case Media():  # only a user's message may have pictures
-                item = {"type": "message", "role": "user", "content": [_part(part)]}
             case _:
                 item = None
         open_message = item if item is not None and type(part) is Text and type(item["content"]) is list else None
