@@ -73,8 +73,6 @@ def find_bound(
             if inside.passed:
                 return ProvenBound(value, open=True, quote=quote or at.message)
             continue
-        if not at.passed:
-            continue
         beyond = yield ask(_plus(value, outward))
         if beyond.refused:
             return ProvenBound(value, quote=quote or beyond.message)

@@ -28,7 +28,7 @@ from cnllm.errors import (
     StreamCut,
 )
 from cnllm.registry.model import Model
-from cnllm.types import Reply
+from cnllm.types import Reply, Usage
 
 __all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "reads_more"]
 
@@ -102,6 +102,11 @@ class ProbeAnswer(Struct, frozen=True, kw_only=True):
         return self.reply.reasoning if self.reply is not None else ""
 
     @property
+    def usage(self) -> Usage:
+        """Return the token counts of the reply, all unknown without one."""
+        return self.reply.usage if self.reply is not None else Usage()
+
+    @property
     def calls(self) -> list[str]:
         """Return the names of the tools that the reply calls on the wire, those cut off too."""
         if self.reply is None:
@@ -119,9 +124,7 @@ class ProbeExchange(Struct, frozen=True):
 
 def reads_more(answer: ProbeAnswer, control: ProbeAnswer, least: int) -> bool:
     """Whether the endpoint counted at least so many tokens of input more than for the control."""
-    if answer.reply is None or control.reply is None:
-        return False
-    more, less = answer.reply.usage.input, control.reply.usage.input
+    more, less = answer.usage.input, control.usage.input
     return more is not None and less is not None and more - less >= least
 
 

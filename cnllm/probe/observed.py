@@ -290,8 +290,7 @@ def _kind(exchange: ProbeExchange, limit: str) -> str | None:
     answer = exchange.answer
     if answer.calls:
         return "tool_calls"
-    most = get(exchange.ask.body, limit)
-    output = answer.reply.usage.output if answer.reply is not None else None
+    most, output = get(exchange.ask.body, limit), answer.usage.output
     if type(most) is not int:
         return "stop" if answer.text else None
     if output is None:

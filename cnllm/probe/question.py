@@ -43,7 +43,10 @@ SUM = Message("user", "What is 17 times 23? Answer with the number.")
 ASK_WEATHER = Message("user", "What is the weather in Bern? Use the tool.")
 
 Steps = Generator[Ask, ProbeAnswer, list[Finding]]
-"""A run of a question: it yields requests, receives their answers, and returns what they prove."""
+"""A run of a question: it yields requests, receives their answers, and returns what they prove.
+
+Each answer took its request or refused it: a run ends with a request that gets neither.
+"""
 
 
 class ProbeContext(Struct, frozen=True):

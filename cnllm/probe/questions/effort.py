@@ -72,11 +72,10 @@ def effort(context: ProbeContext) -> Steps:
             return found + [
                 Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in levels
             ]
-        if nonsense.passed:
-            low = yield _at_level(context, at, _words(context, at)["low"])
-            high = yield _at_level(context, at, _words(context, at)["high"])
-            if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):
-                return [Finding("reasoning.effort.at", at, "works")]
+        low = yield _at_level(context, at, _words(context, at)["low"])
+        high = yield _at_level(context, at, _words(context, at)["high"])
+        if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):
+            return [Finding("reasoning.effort.at", at, "works")]
     return refused
 
 
@@ -143,8 +142,7 @@ def _is_about(answer: ProbeAnswer, path: str) -> bool:
 
 
 def _length(answer: ProbeAnswer) -> int:
-    usage = answer.reply.usage.reasoning if answer.reply is not None else None
-    return max(len(answer.reasoning), (usage or 0) * 4)
+    return max(len(answer.reasoning), (answer.usage.reasoning or 0) * 4)
 
 
 # ── a number of tokens ───────────────────────────────────────────────────────

@@ -118,11 +118,9 @@ def max_tokens(context: ProbeContext) -> Steps:
 
 
 def _is_cut(context: ProbeContext, answer: ProbeAnswer) -> Generator[Ask, ProbeAnswer, bool]:
-    reply = answer.reply
-    if reply is None:
-        return False
-    if reply.finish == "length" or reply.usage.output is not None:
-        return reply.finish == "length" or reply.usage.output == _LENGTH
+    is_cut = answer.reply is not None and answer.reply.finish == "length"
+    if is_cut or answer.usage.output is not None:
+        return is_cut or answer.usage.output == _LENGTH
     control = yield context.ask(_WORDS, why="words", control=True)
     whole, text = control.text.strip(), answer.text.strip()
     return bool(text) and len(text) < len(whole) and whole.startswith(text)
@@ -225,12 +223,9 @@ def logprobs(context: ProbeContext) -> Steps:
     """
     path = context.bodies.path("logprobs")
     answer = yield context.ask([HELLO], why=f"{path}=true", set={path: True}, joint=path)
-    if answer.refused:
-        return [Finding("params.logprobs", False, "refused", answer.message)]
-    if not answer.passed:
-        return []
-    if not context.is_flat:
-        return []
+    refused = refusal(answer, "params.logprobs", False)
+    if refused or not context.is_flat:
+        return refused
     if any(get(part, "choices.0.logprobs") for part in (answer.data if answer.streamed else [answer.data])):
         return [Finding("params.logprobs", path, "works")]
     return [Finding("params.logprobs", "ignored", "ignored")]
@@ -245,7 +240,7 @@ def _refusable(name: str, value: Any, other_value: Any) -> Question:
         paths = _paths(context, name)
         answer = yield context.ask([HELLO], why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
         if not answer.refused:
-            if paths[0] == name or not answer.passed:
+            if paths[0] == name:
                 return []
             bare = yield context.ask([HELLO], why=f"{name}={value}", set={name: value})
             is_named = bare.refused and paths[0] in bare.message
@@ -270,7 +265,7 @@ def top_logprobs(context: ProbeContext) -> Steps:
     rule = (context.bodies.model.flags.params or {}).get("logprobs")
     on = {} if rule is False else {switch: True}
     control = yield context.ask([HELLO], why="logprobs alone", set=on, control=True)
-    if not control.passed and on:
+    if control.refused:
         on = {}
     answer = yield context.ask([HELLO], why=f"{path}=1", set={**on, path: 1})
     return refusal(answer, "params.top_logprobs", False)

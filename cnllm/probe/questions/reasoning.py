@@ -33,7 +33,7 @@ _ALWAYS = re.compile(
 
 def reasons(answer: ProbeAnswer) -> bool:
     """Whether the model reasoned: the reply has reasoning, or counts tokens of it."""
-    return bool(answer.reasoning) or bool(answer.reply is not None and answer.reply.usage.reasoning)
+    return bool(answer.reasoning or answer.usage.reasoning)
 
 
 def _request(context: ProbeContext, patch: dict[str, Any], why: str) -> Ask:
