@@ -359,11 +359,16 @@ class DatabaseFile:
                 f"{self.path} was closed, or another thread opened it", hint="use a store in the thread that opened it"
             ) from error
         except sqlite3.Error as error:
-            raise CnllmError(
-                f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one"
-            ) from error
+            raise self._unusable(error) from error
+        except UnicodeDecodeError:  # in the words of SQLite about a damaged table, which quote its bytes
+            damage = sqlite3.DatabaseError("its tables are damaged")
+            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise self._unusable(damage) from damage
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=self._hint()) from error
+
+    def _unusable(self, error: sqlite3.Error) -> CnllmError:
+        return CnllmError(f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one")
 
     def _hint(self) -> str:
         """Return what to check where the system refuses an operation."""

@@ -263,6 +263,22 @@ def test_state_has_a_time_to_live(make: Make) -> None:
     assert turn_at_end(store, "me", b"prefix") == turn("new")
 
 
+def test_a_clock_that_is_set_back_keeps_nothing_for_longer(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    store = SqliteStore(tmp_path / "a.db", StoreBounds(seconds=600), clock=lambda: now[0])
+    store.keep_turn("me", turn(), ["future"], b"future")
+    now[0] = 1000.0
+    assert turn_by_call(store, "me", "future") == turn()
+    store.keep_turn("me", turn(), ["call"], b"prefix")
+    now[0] += 600
+    assert turn_by_call(store, "me", "future") == turn_by_call(store, "me", "call") == turn()
+    now[0] += 1
+    assert turn_by_call(store, "me", "future") is turn_by_call(store, "me", "call") is None
+    store.keep_turn("me", turn(), ["new"], None)
+    with closing(sqlite3.connect(store.path)) as raw:
+        assert raw.execute("SELECT count(*) FROM items").fetchone() == (1,), "what is too old is deleted"
+
+
 def test_what_is_kept_again_lives_longer(make: Make) -> None:
     now = [1000.0]
     store = make(StoreBounds(seconds=60), clock=lambda: now[0])
@@ -622,6 +638,19 @@ def test_a_damaged_file_is_set_aside_and_no_request_fails(tmp_path: Path, caplog
         store.close()
     assert refused < share(60) / 2
     assert any("gateway.db.damaged" in record.message for record in caplog.records)
+
+
+def test_a_file_whose_damage_is_no_text_is_set_aside(tmp_path: Path) -> None:
+    """SQLite quotes the bytes of a damaged table in its message."""
+    path = tmp_path / "gateway.db"
+    path.write_bytes(fill(path).replace(b"CREATE TABLE items", b"CREATE \xffABLE items"))
+    use(SqliteStore(path))
+    assert (tmp_path / "gateway.db.damaged").exists()
+    path = tmp_path / "a.db"
+    Conversations.open(path).close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE turns", b"CREATE \xffABLE turns"))
+    with pytest.raises(CnllmError, match=r"cannot be used: its tables are damaged"):
+        Conversations.open(path)
 
 
 def test_the_default_file_is_set_aside_whatever_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

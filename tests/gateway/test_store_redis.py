@@ -103,6 +103,22 @@ def sums(client: Any) -> None:
 
 # ── what is kept ─────────────────────────────────────────────────────────────
 @needs_server
+def test_a_clock_that_is_set_back_evicts_nothing_new(server: Server, raw: Any) -> None:
+    store = RedisStore(server.url, StoreBounds(count=4, share=0.5))
+    for number in range(4):
+        assert store.keep_turn(f"client {number % 2}", turn(), [str(number)], None)
+    for name in raw.keys("{cnllm:gateway}:all") + raw.keys("{cnllm:gateway}:o:*"):  # the clock was a day ahead
+        for member, score in raw.zrange(name, 0, -1, withscores=True):
+            raw.zadd(name, {member: score + 86_400e6})
+    for number in range(4, 8):
+        assert store.keep_turn(f"client {number % 2}", turn(), [str(number)], None)
+        assert turn_by_call(store, f"client {number % 2}", str(number)) == turn()
+        assert turn_by_call(store, f"client {number % 2}", str(number - 4)) is None
+    sums(raw)
+    store.close()
+
+
+@needs_server
 def test_any_operations_in_any_order(server: Server, raw: Any) -> None:
     for seed in range(share(80)):
         raw.flushall()

@@ -1,9 +1,10 @@
 """The Lua scripts of the Redis store.
 
 An item is a hash `PREFIX:i:ID` (o owner, d digest, b content, k its keys). `PREFIX:k:KEY` names an item as
-`ID:SIZE:OWNER`; so do the sorted sets `PREFIX:all` and `PREFIX:o:OWNER`, whose scores are the server's microseconds.
-`PREFIX:u` holds the bytes of each owner, and of all. Everything expires: an item an hour after its keys, so that a
-write can take it out of the sums before, and the rest after two lifetimes without a write.
+`ID:SIZE:OWNER`; so do the sorted sets `PREFIX:all` and `PREFIX:o:OWNER`, whose scores are the server's microseconds;
+they rise even where its clock is set back. `PREFIX:u` holds the bytes of each owner, and of all. Everything expires: an
+item an hour after its keys, so that a write can take it out of the sums before, and the rest after two lifetimes
+without a write.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ local own_most, own_bytes = tonumber(ARGV[8]), tonumber(ARGV[9])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local forget = 2 * lifetime + 3600000
+-- a clock that was set back makes no item older than those before it: it would be evicted at once
+local newest = redis.call('ZREVRANGE', all, 0, 0, 'WITHSCORES')[2]
+local score = string.format('%.0f', math.max(now, tonumber(newest or 0) + 1))
 
 local function add(id, digest, blob, keys)
   local size = #blob + 128 + 64 * #keys
@@ -74,7 +78,6 @@ local function add(id, digest, blob, keys)
   redis.call('HSET', item, 'o', owner, 'd', digest, 'b', blob, 'k', table.concat(keys, ' '))
   redis.call('PEXPIRE', item, lifetime + 3600000)
   for _, key in ipairs(keys) do redis.call('SET', key_name(key), member, 'PX', lifetime) end
-  local score = string.format('%.0f', now)
   redis.call('ZADD', all, score, member)
   redis.call('ZADD', owner_name(owner), score, member)
   redis.call('HINCRBY', usage, 'all', size)

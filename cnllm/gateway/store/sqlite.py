@@ -65,6 +65,7 @@ STEPS: Sequence[Sequence[str]] = (
 """The statements from each version to the next; the first from an empty file."""
 
 _CHUNK = 200  # keys of one query
+_CLOCK_SECONDS = 60.0  # by which the clock may be set back without an effect
 _OLD = 8  # expired items that are deleted for each one that is kept
 _BUSY_SECONDS = 1.0
 """Seconds that a write waits for other processes."""
@@ -308,6 +309,7 @@ class SqliteStore(StateStore):
         now = self._clock()
         outcomes: list[bool] = []
         with file.writing() as connection:
+            _set_back(connection, now)
             for item in items:
                 fits = item_size(item.blob, len(item.keys)) <= self._bounds.identity_bytes
                 outcomes.append(fits and self._keep_item(connection, item, now))
@@ -382,6 +384,13 @@ def _insert(connection: sqlite3.Connection, item: Item, now: float) -> None:
     id = connection.execute(query, (item.owner, now, item.digest, size, names, check, item.blob)).lastrowid
     for key in item.keys:
         connection.execute("INSERT INTO keys VALUES (?, ?)", (key, id))
+
+
+def _set_back(connection: sqlite3.Connection, now: float) -> None:
+    """Let items from the future age from now on: the clock was set back since they were kept."""
+    query = "SELECT at > ? FROM items ORDER BY id DESC LIMIT 1"
+    if connection.execute(query, (now + _CLOCK_SECONDS,)).fetchone() == (1,):
+        connection.execute("UPDATE items SET at = ? WHERE at > ?", (now, now))
 
 
 def _code(error: CnllmError) -> int:
