@@ -6,7 +6,7 @@ The dicts have OpenAI's shape. Where that shape would lose something, they also 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ __all__ = [
     "content_part",
     "content_parts",
     "dict_of_message",
+    "is_content_of",
     "message_fields",
     "result_of",
     "result_parts",
@@ -247,6 +248,12 @@ def content_part(part: Text | Media) -> dict[str, Any]:
 def result_text(texts: Iterable[str]) -> str:
     """Join the text parts of a tool's result, with a blank line between them."""
     return "\n\n".join(filter(None, texts))
+
+
+def is_content_of(result: ToolResult, content: list[Any], kinds: Collection[str]) -> bool:
+    """Whether content with texts of these types is that of a result: nobody has changed its text, media or blocks."""
+    texts = [p["text"] for p in content if type(p) is dict and p.get("type") in kinds and type(p.get("text")) is str]
+    return result_text(texts) == result.text and len(content) - len(texts) == len(result.media) + len(result.blocks)
 
 
 _ERROR = "Error: "

@@ -13,7 +13,7 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import result_parts, result_text
+from cnllm.types.convert import is_content_of, result_parts
 from cnllm.types.documents import decoded_text
 from cnllm.types.media import file_name, media_kind, plain_mime
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
@@ -148,8 +148,8 @@ def _result(result: ToolResult) -> Block:
     """Encode a result. The endpoint's own keys beside its text go back with it while the text is unchanged."""
     block: Block = {"type": "tool_result", "tool_use_id": result.id}
     data = seal_data(result.seal)
-    if "content" in data and _is_content_of(result, data["content"]):
-        block["content"] = data["content"]
+    if type(content := data.get("content")) is list and is_content_of(result, content, ("text",)):
+        block["content"] = content
     elif result.media or result.blocks:
         block["content"] = [found for part in result_parts(result) if (found := _inside(part)) is not None]
     elif result.text.strip():
@@ -167,14 +167,6 @@ def _inside(part: Text | Media | Opaque) -> Block | None:
         case Media():
             return _media(part)
     return part.data if type(part.data) is dict else None
-
-
-def _is_content_of(result: ToolResult, content: Any) -> bool:
-    """Whether content that was received is that of a result: nobody has changed its text, its media or its blocks."""
-    blocks = [block for block in content if type(block) is dict] if type(content) is list else []
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and type(block.get("text")) is str]
-    others = len(blocks) - len(texts)
-    return result_text(texts) == result.text and others == len(result.media) + len(result.blocks)
 
 
 def _tool(tool: Function, names: dict[str, str]) -> dict[str, Any]:

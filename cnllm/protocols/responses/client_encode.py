@@ -15,7 +15,7 @@ from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import result_parts, result_text, text_with_error, with_error
+from cnllm.types.convert import is_content_of, result_parts, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, sound_format, upload_name
 from cnllm.types.parts import SYSTEM_ROLES, seal_data
@@ -25,6 +25,7 @@ __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
 
 TOOL_KEYS = frozenset(["defer_loading", "allowed_callers", "async", "output_schema"])
 """Keys of a tool beside what a function has on each wire."""
+_TEXTS = ("input_text", "output_text", "text")
 
 
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
@@ -235,13 +236,9 @@ def _as_custom(items: list[dict[str, Any]], names: set[str]) -> list[dict[str, A
 
 def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
     """Encode a tool result."""
-    text = text_with_error(result)
-    output: Any = text
-    if (
-        type(parts := seal_data(result.seal).get("output")) is list
-        and not result.error
-        and _is_output_of(result, parts)
-    ):
+    output: Any = text_with_error(result)
+    parts = None if result.error else seal_data(result.seal).get("output")
+    if type(parts) is list and is_content_of(result, parts, _TEXTS):
         output = parts
     elif result.media or result.blocks:
         output = [
@@ -249,12 +246,6 @@ def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
             for part in result_parts(with_error(result))
         ]
     return {"type": "function_call_output", **_sealed_object(result, "item"), "call_id": result.id, "output": output}
-
-
-def _is_output_of(result: ToolResult, output: list[Any]) -> bool:
-    """Whether an output that was received is that of a result: nobody has changed its text, its media or its blocks."""
-    texts = [part["text"] for part in output if type(part) is dict and type(part.get("text")) is str]
-    return result_text(texts) == result.text and len(output) - len(texts) == len(result.media) + len(result.blocks)
 
 
 def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
