@@ -232,3 +232,62 @@ def test_the_word_of_another_wire_does_not_make_a_reply_whole(word: str, finish:
 @each("word", ["max_output_tokens", "incomplete"])
 def test_a_chat_reply_with_a_word_of_responses_was_cut_short(word: str) -> None:
     assert read(CHAT, delta(content="The sk"), delta(finish=word), DONE).finish == "length"
+
+
+# ── an item whose end lacks what only the whole reply has ────────────────────
+
+
+def written(said: str | None, *sources: dict[str, Any]) -> dict[str, Any]:
+    content = [] if said is None else [{"type": "output_text", "text": said, "annotations": list(sources)}]
+    return {"type": "message", "id": "i", "role": "assistant", "status": "completed", "content": content}
+
+
+def function_call(arguments: str, name: str = "f") -> dict[str, Any]:
+    return {"type": "function_call", "id": "i", "call_id": "c", "name": name, "arguments": arguments}
+
+
+def versions(done: dict[str, Any], whole: dict[str, Any], *before: bytes) -> Reply:
+    """A stream in which an item ends as one version, and stands in the whole reply as another."""
+    end = named(type="response.output_item.done", output_index=0, item=done)
+    response = {"id": "r", "status": "completed", "output": [whole]}
+    return read(RESPONSES, *before, end, named(type="response.completed", response=response))
+
+
+@each("done", [None, "", "Hello"])
+@each("pieces", [0, 1])
+def test_a_text_that_only_the_whole_reply_has_is_not_lost(done: str | None, pieces: int) -> None:
+    delta = named(type="response.output_text.delta", **PLACE, delta="Hello")
+    assert versions(written(done), written("Hello world."), *[delta] * pieces).text == "Hello world."
+
+
+def test_a_source_that_only_the_whole_reply_has_is_not_lost() -> None:
+    source = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0, "end_index": 5}
+    for done, whole in (([], [source]), ([source], [source]), ([source], [])):
+        [citation] = versions(written("Hello", *done), written("Hello", *whole)).citations
+        assert (citation.url, citation.start, citation.end) == ("https://a.example", 0, 5)
+
+
+@each("empty", [{}, {"encrypted_content": None}, {"encrypted_content": ""}])
+def test_a_seal_that_only_the_whole_reply_has_is_not_lost(empty: dict[str, Any]) -> None:
+    item = {"type": "reasoning", "id": "i", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    [thought] = versions({**item, **empty}, {**item, "encrypted_content": "E"}).message.parts
+    assert type(thought) is cnllm.Reasoning
+    assert (thought.text, thought.seal and thought.seal.data["encrypted_content"]) == ("Hm.", "E")
+
+
+@each(
+    "done, whole, expected",
+    [
+        (function_call(""), function_call('{"a":1}'), BOTH[:1]),
+        (function_call('{"a":1}', ""), function_call('{"a":1}'), BOTH[:1]),
+        (function_call('{"a":1}'), function_call(""), BOTH[:1]),
+        (function_call('{"a":1}'), function_call('{"a": 1}'), BOTH[:1]),
+        (function_call("{}"), function_call('{"a":1}'), []),
+        (function_call('{"a":1}'), function_call('{"a":2}'), []),
+    ],
+)
+def test_a_call_whose_end_and_whole_differ_is_not_executed(
+    done: dict[str, Any], whole: dict[str, Any], expected: Called
+) -> None:
+    reply = versions(done, whole)
+    assert (called(reply), len(reply.incomplete)) == (expected, 0 if expected else 1)

@@ -198,8 +198,8 @@ class Parts:
         return texts.since(block.start)[: None if block.end is None else block.end - block.start]
 
     def is_last(self, number: int) -> bool:
-        """Whether a numbered part is the one that is being read."""
-        return self.kind is not None and self._by_number[number] is self._blocks[-1]
+        """Whether a numbered part is the one that began last."""
+        return self._by_number[number] is self._blocks[-1]
 
     def seal_of(self, data: Any = None) -> Seal:
         """Return the seal for data that goes back to this endpoint."""

@@ -51,6 +51,8 @@ __all__ = [
 _IMAGE_CALL = "image_generation_call"
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
 _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_COMPARED = ("text", "refusal", "arguments")  # keys of an item that are compared with their pieces
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
 
 
@@ -89,7 +91,7 @@ class OutputRecords:
         self.flags = flags
         self.all: list[ItemRecord] = []
         self.at: dict[int, ItemRecord] = {}
-        self.ids: dict[str, ItemRecord] = {}
+        self.ids: dict[str, list[ItemRecord]] = {}  # some endpoints repeat ids
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
         self.counts: dict[str, Any] = {}  # of tokens, so far
@@ -109,7 +111,7 @@ class OutputRecords:
         if type(position := as_index(position)) is int:
             self.at[position] = record
         if record.id is not None:
-            self.ids[record.id] = record
+            self.ids.setdefault(record.id, []).append(record)
         return record
 
     def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
@@ -119,9 +121,9 @@ class OutputRecords:
         record = self.at.get(position) if type(position) is int else None
         if record is not None and record.kind == kind and (not record.done or record.id == id):
             return record
-        record = self.ids.get(id or "")
-        if record is not None and record.kind == kind:
-            return record
+        known = self.ids.get(id or "")
+        if known and known[-1].kind == kind:
+            return known[-1]
         if type(position) is not int and id is None and self.all:
             last = self.all[-1]
             if last.kind == kind and not last.done:
@@ -136,14 +138,14 @@ class RecordMatcher:
         self.output_records = state
         self._count = len(state.all)
         self._used: set[int] = set()
-        self._next: dict[str, int] = {}
+        self._next: dict[tuple[bool, str], int] = {}
 
     def match(self, item: dict[str, Any]) -> ItemRecord | None:
         """Return the record of an item that is not matched so far, or None if the item is new."""
         kind = item_type(item)
-        record = self.output_records.ids.get(item_id(item) or "")
-        if record is None or record.kind != kind or not self._is_free(record):
-            record = self._next_of(kind)
+        record = self._next_free(item_id(item) or "", is_id=True)
+        if record is None or record.kind != kind:
+            record = self._next_free(kind, is_id=False)
         if record is not None:
             self._used.add(record.number)
         return record
@@ -152,13 +154,13 @@ class RecordMatcher:
         """Whether a record existed before and is not matched."""
         return record.number < self._count and record.number not in self._used
 
-    def _next_of(self, kind: str) -> ItemRecord | None:
-        """Return the next free record of a kind, or None."""
-        records = self.output_records.kinds.get(kind, [])
-        position = self._next.get(kind, 0)
+    def _next_free(self, name: str, *, is_id: bool) -> ItemRecord | None:
+        """Return the next free record with an id, or of a kind; or None."""
+        records = (self.output_records.ids if is_id else self.output_records.kinds).get(name, [])
+        position = self._next.get((is_id, name), 0)
         while position < len(records) and not self._is_free(records[position]):
             position += 1
-        self._next[kind] = position
+        self._next[is_id, name] = position
         return records[position] if position < len(records) else None
 
 
@@ -180,7 +182,8 @@ def as_function_call(item: dict[str, Any]) -> dict[str, Any]:
 def complete_item(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
     """Give the parts of a whole item that have not come, and the seal of the item.
 
-    The version at the end of the item stays; the whole reply adds only keys that were missing there. A status counts
+    The version at the end of the item stays; the whole reply adds what was missing or empty there (`_merged`), and its
+    texts and arguments are compared. A status counts
     in each version: a call that is unfinished in one of them is no whole call, and such a message is one cut short.
     But a call that a program of the endpoint's makes is in progress until the client answers it.
     """
@@ -209,7 +212,10 @@ def _missing_parts(item: dict[str, Any], record: ItemRecord, records: OutputReco
             message = f"a complete item came again more than {_MAX_REPEATS} times"
             yield Note("item-repeated", "stream", message, "further repetitions are not read")
             return
-        item = {**item, **{key: value for key, value in record.whole.items() if value is not None}}
+        known = record.whole.get("call_id")
+        if known and item.get("call_id") not in (None, "", known):
+            return  # another call, which was found by its kind alone
+        item = _merged(record.whole, item)
         if item == record.whole:
             return
     record.whole = item
@@ -229,6 +235,24 @@ def _missing_parts(item: dict[str, Any], record: ItemRecord, records: OutputReco
             yield PartSeal({"item": {key: value for key, value in item.items() if key != "result"}}, part)
         else:
             yield OpaquePiece(item, part)
+
+
+def _merged(first: Any, later: Any, depth: int = 4) -> Any:
+    """Return a version of an item with what a later one adds: keys and values that were empty, and the ends of lists.
+
+    A text or arguments of the later one count, because they are compared with what has come.
+    """
+    if first in _EMPTY or later in _EMPTY:
+        return later if first in _EMPTY else first
+    if type(first) is dict and type(later) is dict and depth:
+        merged = {key: _merged(first.get(key), value, depth - 1) for key, value in later.items()}
+        compared = {key: later[key] for key in _COMPARED if later.get(key)}
+        return {**first, **merged, **compared}
+    if type(first) is list and type(later) is list:
+        pairs = zip(first, later, strict=False)
+        merged_items = [_merged(*pair, depth - 1) for pair in pairs] if depth > 1 else first[: len(later)]
+        return [*merged_items, *first[len(later) :], *later[len(first) :]]
+    return first
 
 
 def _message(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
@@ -290,7 +314,7 @@ def _reasoning_item(item: dict[str, Any], record: ItemRecord, records: OutputRec
     elif len(record.parts[0]) > 1:  # its pieces were interrupted by other parts: now it is in one part
         yield from begin_part(record, 0, "thought", records, always=True)
         record.parts[0] = record.parts[0][-1:]
-    elif text and (record.reasoning_field or "").removesuffix(".done") == reasoning_field:
+    elif text and (record.reasoning_field or reasoning_field).removesuffix(".done") == reasoning_field:
         yield WholeText(text, record.parts[0][0], in_reasoning=True)
     yield PartSeal(item, record.parts[0][0])
 
