@@ -17,9 +17,11 @@ from msgspec.structs import replace
 
 from cnllm.gateway.store import Ambiguous, TurnRecord, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
+from cnllm.protocols.sealed_keys import lost_keys
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form, is_replayed
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+from cnllm.types.parts import CACHE_MARKS
 
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
 _BLOCKS = (Opaque, Media)
+_MARKS = frozenset(CACHE_MARKS)
 _TOKEN = "cnllm1."
 _DIGEST_BYTES = 16
 _UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
@@ -92,7 +95,7 @@ def kept_turn(message: Message, model: Model) -> TurnRecord | None:
         elif type(part) is ToolCall:
             if part.seal is not None:
                 parts.append(ToolCall(part.id, part.name, seal=part.seal))
-        elif type(part) is not Text or _is_signed(part, model.protocol):
+        elif type(part) is not Text or _has_data(part, model.protocol):
             has_blocks = True
     return TurnRecord(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
@@ -233,33 +236,31 @@ def _may_lack_seals(message: Message, model: Model) -> bool:
 def _has_blocks(message: Message, model: Model) -> bool:
     """Whether a turn has blocks for which the model's wire has a place, such as those of tools that a vendor executes.
 
-    They go back to their author only, as do the signatures of texts.
+    They go back to their author only, as does what an endpoint adds to its texts.
     """
     return any(
         part.seal is not None
         and part.seal.protocol == model.protocol
-        and (type(part) in _BLOCKS or _is_signed(part, model.protocol))
+        and (type(part) in _BLOCKS or (type(part) is Text and _has_data(part, model.protocol)))
         for part in message.parts
     )
 
 
-def _is_signed(part: Part, protocol: str) -> bool:
-    """Whether a part is a text with a signature, which one of the protocols has."""
-    return type(part) is Text and part.seal is not None and server_codec(protocol).read_token(part) is not None
+def _has_data(part: Text, protocol: str) -> bool:
+    """Whether a text has data that its author wants back, such as a signature or a phase."""
+    return part.seal is not None and not _MARKS.issuperset(lost_keys(part.seal, protocol))
 
 
 def _with_author(message: Message, turn: TurnRecord) -> Message:
-    """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
-    parts = message.parts
-    if any(type(part) in _BLOCKS or _is_signed(part, turn.protocol) for part in parts):
-        parts = tuple([_add_author(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
+    """Return a message of a proven author. Its blocks, and what the wire adds to its texts and calls, are its own."""
+    parts = tuple([_add_author(part, turn) for part in message.parts])
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 
 
-def _add_author(part: Opaque | Media | Text, turn: TurnRecord) -> Part:
-    """Return a part with the author in its seal, if the seal is from the author's protocol."""
+def _add_author(part: Part, turn: TurnRecord) -> Part:
+    """Return a part with the author in its seal, if the seal is from the author's protocol. Reasoning has its own."""
     seal = part.seal
-    if seal is None or seal.provider or seal.protocol != turn.protocol:
+    if seal is None or seal.provider or seal.protocol != turn.protocol or type(part) is Reasoning:
         return part
     return replace(part, seal=Seal(turn.protocol, turn.provider, turn.model, seal.data))
 

@@ -31,7 +31,7 @@ CITED = {
     "encrypted_index": "sealed",
 }
 BLOCKS = [SEARCH, FOUND, {"type": "text", "text": "Rain.", "citations": [CITED]}]
-ITEMS = [
+ITEMS: list[Json] = [
     {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
     {
         "type": "message",
@@ -224,6 +224,36 @@ def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:
     assert gateway.bodies[-1]["contents"][1]["parts"] == PARTS
 
 
+def test_what_a_wire_adds_to_texts_and_calls_goes_back_to_its_author(tmp_path: Path) -> None:
+    """The reasoning proves the author, or the store does where there is none."""
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    said = {**ITEMS[1], "phase": "commentary"}
+    call = {"type": "function_call", "id": "fc_1", "status": "completed", "call_id": CALL_ID, "name": "rain"}
+    result = {"type": "function_call_output", "call_id": CALL_ID, "output": "wet"}
+    user = {"type": "message", "role": "user", "content": "Rain?"}
+    for items in ([reasoning, said, {**call, "arguments": "{}"}], [said]):
+        gateway = Gateway(tmp_path, replies={**REPLIES, "gpt": {"status": "completed", "output": items}})
+        output = gateway.post("gpt", {"input": [user], "store": False}).json()["output"]
+        later = [result] if len(items) > 1 else [user]
+        response = gateway.post("gpt", {"input": [user, *output, *later], "store": False})
+        assert gateway.bodies[-1]["input"][1:-1] == items
+        assert "key-foreign" not in response.headers["x-cnllm-notes"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_caller_of_a_call_goes_back_with_it(tmp_path: Path, stream: bool) -> None:
+    use = {"type": "tool_use", "id": "toolu_01A09q90qw90lq917835lq9d", "name": "rain", "input": {}}
+    blocks = [THOUGHT, *BLOCKS, {**use, "caller": {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}}]
+    gateway = Gateway(tmp_path, replies={**REPLIES, "claude": {**REPLIES["claude"], "content": blocks}})
+    body = {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}, "stream": stream}
+    content = content_of(gateway.post("claude", {**body, "messages": [ask("Rain?")]}))
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "wet"}]}
+    history = [ask("Rain?"), {"role": "assistant", "content": content}, result]
+    gateway.post("claude", {**body, "messages": history})
+    assert gateway.bodies[-1]["messages"][1]["content"] == blocks
+
+
+CALL_ID = "call_tHnPiZ9Kq2mZ0Xv3bR7cW1dE"
 CALL = {"functionCall": {"name": "rain", "args": {"city": "Oslo"}}, "thoughtSignature": "Y2FsbA=="}
 SIGNED = {"text": "Rain.", "thoughtSignature": "c2lnbmVk"}
 RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "rain", "response": {"output": "wet"}}}]}

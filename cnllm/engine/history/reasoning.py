@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.media import note_lost_mark, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
-from cnllm.protocols import PROTOCOLS, fields
+from cnllm.protocols.sealed_keys import lost_keys
 from cnllm.registry.flags import Messages, Patch, ReasoningFlags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
-from cnllm.types.client_data import EMPTY
 from cnllm.types.documents import block_kind, unreadable_line
 from cnllm.types.media import media_noun
-from cnllm.types.parts import ANY_MODEL, CACHE_MARK, seal_data
+from cnllm.types.parts import ANY_MODEL, CACHE_MARK
 
 __all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
 
 _SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
-_INNER_SEALS = ("item", "part", "functionCall", "functionResponse")
-"""Keys of sealed data under which the keys of an item, and of a part in it, stand."""
 
 
 def replay_reasoning(
@@ -59,48 +54,9 @@ def replay_reasoning(
 
 
 def _note_lost_keys(seal: Seal, model: Model, ledger: Ledger) -> None:
-    """Note the keys that another endpoint wrote into its answer, and that this endpoint does not get.
-
-    A seal without a provider comes from a client. If it is for another wire, only the keys that go back to an endpoint
-    are noted here: the other keys of the client are noted where its request is read.
-    """
-    if seal.protocol not in PROTOCOLS:
-        return
-    returned, reply_keys = _message_keys(seal.protocol)
-    is_client = not seal.provider and seal.protocol != model.protocol
-    block = seal_data(seal).get("type")
-    for key in [block] if block in returned else dict.fromkeys(_sealed_keys(seal.data)):
-        if key in returned if is_client else key not in reply_keys:
-            ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
-
-
-def _sealed_keys(data: Any) -> Iterator[str]:
-    """Yield the keys of sealed data, also of those in its objects for an item and its part."""
-    for key, value in data.items() if type(data) is dict else ():
-        if type(value) is dict and key in _INNER_SEALS:
-            yield from _sealed_keys(value)
-        elif value not in EMPTY:
-            yield key
-
-
-@cache
-def _message_keys(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of keys in the messages of a protocol: those that go back to the endpoint, and those never noted.
-
-    The second set has the keys that cnllm writes itself, translates or answers, so that nothing of them is lost.
-    """
-    rows = [
-        (name.rpartition(".")[2], row)
-        for place, rows in fields(protocol).request.items()
-        for name, row in rows.items()
-        if "[]" in place
-    ]
-    returned = frozenset(name for name, row in rows if row.outcome == "return")
-    return returned, frozenset(name for name, row in rows if row.outcome in ("answer", "translate", "media")) | {
-        "type",
-        "at",
-        "index",
-    }
+    """Note the keys that another endpoint wrote into its answer, and that this endpoint does not get."""
+    for key in lost_keys(seal, model.protocol):
+        ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it")
 
 
 def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
