@@ -69,7 +69,7 @@ def estimate_run(
         tokens_in, tokens_out = tokens_in + read, tokens_out + written
         if not unpriced:
             expected = cost_of(Usage(input=read, output=written), price.price_of(plan))
-            cost += 0 if expected is None else units_of(expected.amount)
+            cost += 0 if expected is None else units_of(expected.at_most or expected.amount)  # the dearest hours
             worst = None if worst is None or job.reserved is None else worst + job.reserved
     scale = (rows - faults) / sample if sample else 0
     tokens_in, tokens_out = round(tokens_in * scale), round(tokens_out * scale)

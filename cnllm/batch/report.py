@@ -39,7 +39,8 @@ class Report(Struct, frozen=True, kw_only=True):
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
     included, with the worst case of requests whose cost is unknown; `unpriced` counts those whose worst case is unknown
     as well, so that `cost` is a lower bound. Where the answers are `simulated` it is what they would have cost at the
-    price of the model. `failures` are counts by class, `notes` by code.
+    price of the model. `failures` are counts by class, `notes` by code. `uncounted` counts the answers whose input or
+    output tokens are unknown: with them the sums of tokens are lower bounds.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
     input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
     vendor's batch interface finished in this run, `waiting` those that are still there. `unsure` counts the rows that
@@ -79,6 +80,7 @@ class Report(Struct, frozen=True, kw_only=True):
     messages: tuple[str, ...] = ()
     simulated: bool = False
     unpriced: int = 0
+    uncounted: int = 0
 
     @property
     def complete(self) -> bool:
@@ -105,6 +107,7 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
         run_cost=amount_of(budget.run_spent) if priced else None,
         currency=budget.currency,
         unpriced=budget.unpriced if priced else 0,
+        uncounted=tally.uncounted,
         input_tokens=tally.input,
         output_tokens=tally.output,
         cache_hits=round(tally.cached / tally.known_cache, 4) if tally.known_cache else None,
@@ -145,7 +148,7 @@ class Tally:
         self.start = now
         self.done = self.failed = self.answers = self.refused = self.requests = 0
         self.cached_rows = 0
-        self.input = self.output = self.cached = self.known_cache = 0
+        self.input = self.output = self.cached = self.known_cache = self.uncounted = 0
         self.failures: dict[str, int] = {}
         self.examples: dict[str, str] = {}
         self.notes: dict[str, int] = {}
@@ -175,6 +178,7 @@ class Tally:
         tokens = usage.output or 0
         self.input += usage.input or 0
         self.output += tokens
+        self.uncounted += usage.input is None or usage.output is None
         if usage.cached is not None and usage.input:
             self.cached += usage.cached
             self.known_cache += usage.input

@@ -338,6 +338,32 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
     assert (again.rows, again.faults, again.cost) == (41, 1, estimate.cost), "a row with a fault costs nothing"
 
 
+def test_an_estimate_is_that_of_the_dearest_hours(tmp_path: Path) -> None:
+    from cnllm.batch import estimate_session
+    from cnllm.batch.settings import make_settings
+
+    from .support import registry
+
+    hours = '{ peak = ["09:00-12:00"], zone = "+08:00", input = 1.0, output = 4.0 }'
+    estimates = []
+    for price in (PRICE, PRICE.replace("output = 8.0", f"output = 8.0, off_peak = {hours}")):
+        with stub() as server:
+            data = registry(server, tmp_path, price)
+            estimates.append(
+                estimate_session(make_settings(prompts(3), "home/m", out=tmp_path / "out.jsonl", registry=data)).cost
+            )
+    assert estimates[0] == estimates[1]
+
+
+def test_tokens_that_nobody_counted_are_no_zero(tmp_path: Path) -> None:
+    uncounted = reply("b")
+    del uncounted["usage"]
+    with stub(rule=lambda prompt, server: (200, uncounted, {}) if prompt == "p1" else None) as server:
+        report = run(server, tmp_path, prompts(3), flags=PRICE)
+    assert (report.input_tokens, report.output_tokens, report.uncounted) == (20, 10, 1)
+    assert "tokens: ≥ 20 in, ≥ 10 out (answers without all counts: 1)" in list(report_lines(report))
+
+
 # ── what the endpoint adds ───────────────────────────────────────────────────
 MILLION = 1_000_000
 

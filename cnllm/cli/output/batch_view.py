@@ -145,9 +145,11 @@ def report_lines(report: Report) -> Iterator[str]:
     latency = [f"{name} {value:.2f} s" for name, value in report.latency.items() if value is not None]
     if latency:
         yield f"latency: {', '.join(latency)}"
-    if report.input_tokens or report.output_tokens:
+    if report.input_tokens or report.output_tokens or report.uncounted:
         cached = "" if report.cache_hits is None else f", {report.cache_hits:.0%} of the input from the cache"
-        yield f"tokens: {report.input_tokens:,} in, {report.output_tokens:,} out{cached}"
+        mark = "≥ " if report.uncounted else ""
+        more = f" (answers without all counts: {report.uncounted:,})" if report.uncounted else ""
+        yield f"tokens: {mark}{report.input_tokens:,} in, {mark}{report.output_tokens:,} out{cached}{more}"
     if report.cost is not None and report.simulated:
         yield f"cost: {report.cost:f} {report.currency} at the model's price; nothing was paid"
     elif report.cost is not None:
