@@ -98,12 +98,9 @@ class HostScore(Struct, frozen=True):
     def __str__(self) -> str:
         if not self.turns:
             return f"{self.name}: no turns yet"
-        name, failed, turns, loss = self.name, self.failed, self.turns, f"{self.loss:.2f}"
-        low, high = f"{100 * self.low:.0f}", f"{100 * self.high:.0f}"
-        if self.first is None:
-            return f"{name}: {failed} of {turns} turns failed ({low} to {high} %), loss {loss}"
-        wait = f"{self.first:.2f}"
-        return f"{name}: {failed} of {turns} turns failed ({low} to {high} %), first token {wait} s, loss {loss}"
+        share = f"{100 * self.low:.0f} to {100 * self.high:.0f} %"
+        wait = "" if self.first is None else f", first token {self.first:.2f} s"
+        return f"{self.name}: {self.failed} of {self.turns} turns failed ({share}){wait}, loss {self.loss:.2f}"
 
 
 class RouteState(Struct, frozen=True):

@@ -72,9 +72,9 @@ def token_family(model: Model) -> TokenFamily:
     return _families().get(model.family or _OTHER) or _families()[_OTHER]
 
 
-def estimate_input(plan: Plan) -> int:
-    """Return about how many tokens an endpoint counts for a request that is built."""
-    return _family_tokens(plan, plan.messages)
+def estimate_input(plan: Plan, messages: Iterable[Message] | None = None) -> int:
+    """Return about how many tokens an endpoint counts for a request that is built, or for some of its messages."""
+    return token_family(plan.model).tokens(estimate_text(plan, messages), has_tools=bool(plan.body.get("tools")))
 
 
 def estimate_sent(plan: Plan, begun: Iterable[Start] = ()) -> int | None:
@@ -85,9 +85,9 @@ def estimate_sent(plan: Plan, begun: Iterable[Start] = ()) -> int | None:
     """
     written = [number for number, message in enumerate(plan.messages) if message.by == plan.model.name]
     if written:
-        return _family_tokens(plan, plan.messages[: written[-1]])
+        return estimate_input(plan, plan.messages[: written[-1]])
     if plan.messages and any(first == plan.messages[0] and tools == plan.tools for first, tools in begun):
-        return _family_tokens(plan, plan.messages[:1])
+        return estimate_input(plan, plan.messages[:1])
     return None
 
 
@@ -121,11 +121,6 @@ def _part_size(part: Any, size: Callable[[str], int], picture: int) -> int:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _family_tokens(plan: Plan, messages: Iterable[Message]) -> int:
-    """Return about how many tokens an endpoint counts for these messages with the tools of a request."""
-    return token_family(plan.model).tokens(estimate_text(plan, messages), has_tools=bool(plan.body.get("tools")))
 
 
 def estimate_tokens(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
