@@ -92,7 +92,7 @@ def build_request(
                 return _notes_first(client_notes, _build_over(found, call_options), model)
             assert type(found) is RequestTemplate
             plan = _build(found, turns)
-            if key is not None and found.is_reusable:
+            if key is not None and not found.request.depends_on_messages:
                 _keep(found, plan, key, images=images)
         if (limits := resolved.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))

@@ -43,12 +43,7 @@ def apply_params(body: dict[str, Any], params: dict[str, Any], flags: Flags, led
     for name, rule in rules.items():
         if type(rule) is Param and name not in params and (default := _default(rule.default, flags)) is not None:
             set_value(body, rule.as_ or name, default)
-            ledger.note(
-                "param-default",
-                f"params.{name}.default",
-                "not given",
-                f"{default} is sent: it is required",
-            )
+            ledger.note("param-default", f"params.{name}.default", "not given", f"{default} is sent: it is required")
 
 
 def _settings_of(path: str) -> str:
@@ -85,19 +80,16 @@ def note_extra_body(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None
     if ledger.policy == "send":
         return
     for name, rule in (flags.params or {}).items():
+        value, fact = get(extra, path(name, rule)), None
         if rule is False and name in extra:
-            did = "sent as it is: extra_body goes out verbatim, though the endpoint does not take it"
-            ledger.note("param-verbatim", f"params.{name}", f"{name}={extra[name]}", did)
-        elif state(rule) == "ignored":
-            value = get(extra, path(name, rule))
-            if value is not None:
-                did = "sent as it is: extra_body goes out verbatim, though the endpoint ignores it"
-                ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
-        elif type(rule) is Param and rule.fixed is not None:
-            value = get(extra, rule.as_ or name)
-            if value is not None and value != rule.fixed:
-                did = f"sent as it is: extra_body goes out verbatim, though it is fixed at {rule.fixed}"
-                ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
+            value, fact = extra[name], "the endpoint does not take it"
+        elif state(rule) == "ignored" and value is not None:
+            fact = "the endpoint ignores it"
+        elif type(rule) is Param and rule.fixed is not None and value not in (None, rule.fixed):
+            fact = f"it is fixed at {rule.fixed}"
+        if fact is not None:
+            did = f"sent as it is: extra_body goes out verbatim, though {fact}"
+            ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
 
 
 def _default(default: Any, flags: Flags) -> Any:

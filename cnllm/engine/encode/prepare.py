@@ -62,7 +62,6 @@ class RequestTemplate(Struct, frozen=True, kw_only=True):
 
     `notes` come before those on the messages, `later_notes` after them. `params` are the keys of the body for the
     parameters, `wire_tools` the tools as the endpoint takes them, `wire_schema` the schema of the answer in its form.
-    `is_reusable` says that other messages with these options give the same.
     """
 
     request: Draft
@@ -76,7 +75,6 @@ class RequestTemplate(Struct, frozen=True, kw_only=True):
     names: dict[str, str]
     params: dict[str, Any]
     parallel: bool | None
-    is_reusable: bool
 
 
 def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | OtherWire:
@@ -170,7 +168,6 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
         names={name: short for short, name in renamed.items()},
         params=body,
         parallel=parallel,
-        is_reusable=not request.depends_on_messages,
     )
 
 

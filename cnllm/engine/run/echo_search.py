@@ -116,11 +116,7 @@ class EchoFilter:
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events that may be delivered now."""
-        out: list[Event] = []
-        for event in events:
-            if (visible := self._visible(event)) is not None:
-                out.append(visible)
-        return out
+        return [visible for event in events if (visible := self._visible(event)) is not None]
 
     def _visible(self, event: Event) -> Event | None:
         match event:
