@@ -254,15 +254,10 @@ def join_sentences(main: str, facts: ErrorFacts, excluded: set[str]) -> str:
         if (
             len(text) + len(sentence) <= len(main) + _MAX_ADDED
             and sentence not in excluded
-            and not _is_contained(sentence, text)
+            and sentence.rstrip(".") not in text
         ):
             text = f"{text.rstrip('.')}: {sentence}" if text else sentence
     return text
-
-
-def _is_contained(text: str, whole: str) -> bool:
-    """Whether a whole text contains this text."""
-    return text in whole or text.rstrip(".") in whole
 
 
 # ── the number ───────────────────────────────────────────────────────────────

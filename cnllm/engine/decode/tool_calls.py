@@ -96,37 +96,25 @@ class CallBuilder:
 
         Arguments that may be a placeholder wait for the next piece, which replaces them where it begins an object.
         """
-        if self.waits:
-            self.waits = False
-            if piece.lstrip()[:1] == "{":
-                self._clear()
-            else:
-                self.pieces.append(piece)
-                self.size += len(piece)
-                return self.raw
+        has_waited = self.waits
+        if has_waited and piece.lstrip()[:1] == "{":
+            has_waited = False
+            self.pieces, self.size, self._scanned, self._objects = [], 0, 0, 0
+            self._nesting, self._canonical = JsonNesting(), None
         self.waits = not self.size and _is_placeholder(piece)
         self.pieces.append(piece)
         self.size += len(piece)
-        return "" if self.waits else piece
-
-    def _clear(self) -> None:
-        """Remove the arguments."""
-        self.pieces, self.size, self._scanned, self._objects = [], 0, 0, 0
-        self._nesting, self._canonical = JsonNesting(), None
+        return "" if self.waits else self.raw if has_waited else piece
 
     def is_complete(self) -> bool:
         """Whether the arguments are one complete JSON object. Only pieces since the last check are read."""
         for piece in self.pieces[self._scanned :]:
-            self._scan(piece)
+            for mark in self._nesting.brackets(piece):
+                if mark[0] in "{[":
+                    self._objects += self._nesting.depth == 1
+                    self._canonical = None
         self._scanned = len(self.pieces)
         return self._nesting.has_ended("}")
-
-    def _scan(self, piece: str) -> None:
-        """Follow the nesting of JSON through a piece."""
-        for mark in self._nesting.brackets(piece):
-            if mark[0] in "{[":
-                self._objects += self._nesting.depth == 1
-                self._canonical = None
 
 
 class CallCollector:
