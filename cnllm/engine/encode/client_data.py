@@ -9,7 +9,7 @@ which is no `extra_body` that somebody wrote for one endpoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from msgspec.structs import replace
 
@@ -65,24 +65,19 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         out["tools"] = offer = [_plain_function(tool, model) if _is_function(tool) else tool for tool in offer]
     if type(body) is ClientData and not body and body.protocol == model.protocol:
         del out["extra_body"]
-    foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offer)
-    foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
     has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offer))
     notes: list[Note] = []
     inner_notes = _inner_notes(body, model) if type(body) is ClientData else []
-    if not foreign and not foreign_tools and not has_search:
-        return out, notes
     if has_search:
         _resolve_search(out, model, notes)
         body = out.get("extra_body")
-        foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in out.get("tools", ()))
-    if type(headers) is ClientData and headers.protocol != model.protocol:
+    if _is_foreign(headers, model):
         del out["extra_headers"]
         notes += [_left_out("extra_headers", f"the header {name}", headers.protocol) for name in headers]
-    if type(body) is ClientData and body.protocol != model.protocol:
+    if _is_foreign(body, model):
         del out["extra_body"]
         _map_settings(body, out, model, notes, inner_notes)
-    if foreign_tools:
+    if any(_is_foreign(tool, model) for tool in out.get("tools") or ()):
         _drop_tools(out, model, notes)
     if notes and options.get("on_unsupported") == "error":
         note = notes[0]
@@ -104,6 +99,11 @@ def _map_settings(
             continue
         if not _map_setting(path, value, out, model, table):
             notes.append(_left_out("extra_body", path, body.protocol))
+
+
+def _is_foreign(data: Any, model: Model) -> TypeGuard[ClientData]:
+    """Whether data are a client's for another wire than the model's."""
+    return type(data) is ClientData and data.protocol != model.protocol
 
 
 def _is_function(tool: Any) -> bool:
@@ -302,7 +302,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
     rest: list[Any] = []
     dropped: set[Any] = set()
     for index, tool in enumerate(options["tools"]):
-        if type(tool) is not ClientData or tool.protocol == model.protocol:
+        if not _is_foreign(tool, model):
             rest.append(tool)
             continue
         kind = tool_type(tool)
