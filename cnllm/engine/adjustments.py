@@ -20,7 +20,12 @@ from cnllm.types.lenient_json import replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Ledger", "MessageNote"]
+__all__ = ["Cause", "Count", "Ledger", "MessageNote"]
+
+Cause = tuple[str, str, str]
+"""The cause of a note on messages: its code, its flag and what was done."""
+Count = tuple["NoteCode", str, str, str]
+"""The code, the flag, the subject and what was done of a note that is counted."""
 
 _MESSAGE = re.compile(r"messages\[(\d+)\](?: holds (.+))?")
 """The beginning of a note on a message: its index, and what it holds."""
@@ -67,8 +72,8 @@ class Ledger:
         self.mode = mode
         self.plain: list[Note] = list(model.notes if notes is None else notes)
         self._plain_set: set[Note] = set(self.plain)
-        self.on_messages: dict[tuple[str, str, str], MessageNote] = {}
-        self.counts: dict[tuple[NoteCode, str, str, str], int] = {}
+        self.on_messages: dict[Cause, MessageNote] = {}
+        self.counts: dict[Count, int] = {}
 
     @property
     def notes(self) -> list[Note]:
@@ -123,12 +128,7 @@ class Ledger:
         key = (code, flag, subject, did)
         self.counts[key] = self.counts.get(key, 0) + number
 
-    def add_messages(
-        self,
-        on_messages: Mapping[tuple[str, str, str], MessageNote],
-        counts: Mapping[tuple[NoteCode, str, str, str], int],
-        shift: int,
-    ) -> None:
+    def add_messages(self, on_messages: Mapping[Cause, MessageNote], counts: Mapping[Count, int], shift: int) -> None:
         """Record what was noted on messages that follow those so far; `shift` is the index of the first."""
         for key, cause in on_messages.items():
             known = self.on_messages.get(key)

@@ -149,11 +149,7 @@ def error_event_fault(data: Any) -> dict[str, Any]:
 
 
 def build_error(
-    status: int,
-    headers: Mapping[str, str],
-    collector: Collector,
-    reply: Reply,
-    plan: Plan | None,
+    status: int, headers: Mapping[str, str], collector: Collector, reply: Reply, plan: Plan | None
 ) -> EndpointError:
     """Return the exception for what a reply reported.
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.adjustments import Ledger, MessageNote
+from cnllm.engine.adjustments import Cause, Count, Ledger, MessageNote
 from cnllm.engine.history.media import has_media
 from cnllm.engine.history.reasoning import last_user_index
 from cnllm.errors import CnllmError
@@ -55,8 +55,8 @@ class _Segment(Struct, frozen=True):
     content: bytes | None
     calls: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
-    on_messages: dict[tuple[str, str, str], MessageNote] = {}
-    counts: dict[tuple[Any, str, str, str], int] = {}
+    on_messages: dict[Cause, MessageNote] = {}
+    counts: dict[Count, int] = {}
     has_reasoning: bool = False
 
 
