@@ -376,7 +376,7 @@ class StreamWriter:
             return None
         if (data := self._encoder.texts(key, texts)) is not None:
             return data
-        return self._encode([delta_of(key, text) for text in texts])
+        return b"".join([_encode_frames(self._encoder.write(delta_of(key, text))) for text in texts])
 
     def require_whole(self) -> None:
         """Raise `Diverged` where a reply that began again has not repeated all that was written."""
