@@ -216,6 +216,16 @@ def test_a_call_that_had_ended_is_not_delivered_twice_where_the_reply_begins_aga
         assert [(c.name, c.arguments) for c in got.tool_calls] == [("f", {"n": 1})], protocol
 
 
+def test_a_call_whose_arguments_come_after_a_text_and_a_new_beginning_has_them() -> None:
+    start: list[Any] = [ToolCallStart(0, "call_x", "f"), TextDelta("Wait")]
+    rest: list[Any] = [TextDelta(" here."), ToolCallDelta(0, '{"n":'), ToolCallDelta(0, "1}")]
+    rest += [ToolCallEnd(0, ToolCall("call_x", "f", {"n": 1}, '{"n":1}')), Finished("tool_calls")]
+    for protocol in PROTOCOLS:
+        _, got = read(protocol, streamed(protocol, [*start, Restarted(), *start, *rest]))
+        assert got.text == "Wait here.", protocol
+        assert [c.arguments for c in got.tool_calls] == [{"n": 1}], protocol
+
+
 def test_text_in_the_middle_of_a_call_breaks_nothing() -> None:
     calls = [ToolCall(f"call_x{n}", "f", {"n": n}, f'{{"n":{n}}}') for n in range(2)]
     events: list[Any] = [ToolCallStart(0, "call_x0", "f"), ToolCallDelta(0, '{"n"'), ToolCallStart(1, "call_x1", "f")]
