@@ -155,17 +155,14 @@ class AsyncCallRun(CallDriver):
 
 
 class AsyncStream(AsyncClosing, Generic[Answer_co]):
-    """The events of one call, asynchronously; `reply` once they have been read.
-
-    Where `setup` is a function, the request is built when the stream is entered or iterated, once its tools are known.
-    """
+    """The events of one call, asynchronously; `reply` once they have been read."""
 
     def __init__(self, setup: CallSetup | Callable[[], Awaitable[CallSetup]], by: str | None = None) -> None:
         self._opened: AsyncCallRun | None = None
         self._open_call: Callable[[], Awaitable[CallSetup]] | None = None
         self._is_left = False  # closed, perhaps before it was open
         self._may_repeat: Callable[[], Awaitable[bool]] | None = None
-        if callable(setup):
+        if callable(setup):  # the request is built when the stream is entered or iterated: its tools are fetched then
             self._open_call = setup
             self._batches = self._open_batches()
         else:
