@@ -35,7 +35,7 @@ class _Forks:
 
     def __init__(self) -> None:
         self.files: weakref.WeakSet[OpenFile] = weakref.WeakSet()
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()  # its lock may be taken again: a finalizer may close a file at any line
         self._uses: dict[int, int] = {}  # thread → how many of its uses go on
         self._forks = 0  # that wait, or go on
 
@@ -76,7 +76,7 @@ class _Forks:
     def after_in_child(self) -> None:
         """Forget the threads that a child does not have."""
         thread = threading.get_ident()
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()
         self._uses = {thread: self._uses[thread]} if thread in self._uses else {}
         self._forks = 0
 
