@@ -350,8 +350,9 @@ def is_complete(data: bytes) -> bool:
 
 def has_json_lines(body: bytes) -> bool:
     """Whether a body is a stream of objects, one a line: its first line is a whole object, and more lines follow."""
-    line, _, rest = body.removeprefix(BOM).strip(BLANK).partition(b"\n")
-    return bool(rest) and line[:1] == b"{" and is_complete(line)
+    text = body.removeprefix(BOM).lstrip(BLANK)
+    end = text.find(b"\n")
+    return end > 0 and text[:1] == b"{" and is_complete(text[:end]) and bool(text[end:].strip(BLANK))
 
 
 def short_text(data: bytes) -> str:
