@@ -366,3 +366,13 @@ def test_a_key_of_a_picture_that_moves_with_it_has_no_note(target: str) -> None:
     codes = [note.code for note in [*request.notes, *plan.notes]]
     assert "media-moved" in codes
     assert "key-foreign" not in codes
+
+
+def test_a_note_names_the_part_of_a_setting_that_is_left_out() -> None:
+    config = {"thinkingConfig": {"thinkingBudget": 2048}}
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "generationConfig": config}
+    request = engine.decode_request(GEMINI, body, path=PATHS[GEMINI])
+    plan = engine.build_request(endpoint(MESSAGES), request.messages, **request.options)
+    assert plan.body["thinking"]["budget_tokens"] == 2048
+    said = [note.said for note in plan.notes if note.code == "key-foreign"]
+    assert said == ["generationConfig.thinkingConfig.includeThoughts"]

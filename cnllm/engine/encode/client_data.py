@@ -35,8 +35,11 @@ from cnllm.types.tools import SEARCH
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
 _LONGEST_NAME = 200  # characters of a tool that a refusal names
-_CONTAINERS = ("generationConfig", "output_config", "reasoning", "text", "thinking", "toolConfig")
-"""Keys whose value is an object of settings. A note names each setting."""
+_CONTAINERS = (
+    *("generationConfig", "generationConfig.thinkingConfig", "output_config", "reasoning", "text", "thinking"),
+    "toolConfig",
+)
+"""Paths whose value is an object of settings. A note names each setting."""
 _JSON_OBJECT = (
     ("response_format", {"type": "json_object"}),
     ("text.format", {"type": "json_object"}),
@@ -199,13 +202,14 @@ def _left_out(flag: str, subject: str, protocol: str) -> Note:
     return Note("key-foreign", flag, subject, f"left out: only endpoints of {protocol} know it")
 
 
-def _settings(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _settings(body: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and value of each setting in a body."""
     for key, value in body.items():
-        if key in _CONTAINERS and isinstance(value, Mapping) and value:
-            yield from ((f"{key}.{inner}", inner_value) for inner, inner_value in value.items())
+        path = f"{prefix}{key}"
+        if path in _CONTAINERS and isinstance(value, Mapping) and value:
+            yield from _settings(value, f"{path}.")
         else:
-            yield key, value
+            yield path, value
 
 
 def _map_setting(path: str, value: Any, options: dict[str, Any], model: Model, table: Fields) -> bool:
