@@ -190,7 +190,7 @@ def _sealed_content(result: ToolResult) -> list[Any]:
 
 
 def _note_lost_blocks(result: ToolResult, media: Sequence[Media], model: Model, ledger: Ledger) -> None:
-    """Note the keys of the sealed blocks of a result that is written anew, but for those that these media have."""
+    """Note the keys of the sealed blocks of a result that is written anew, except those that these media have."""
     written = find_wire(model.protocol).part_keys
     sent = [item for medium in media for item in (medium.extra or {}).items() if written is None or item[0] in written]
     for block in _sealed_content(result):
