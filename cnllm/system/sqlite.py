@@ -35,7 +35,7 @@ class _Forks:
 
     def __init__(self) -> None:
         self.files: weakref.WeakSet[OpenFile] = weakref.WeakSet()
-        self._changed = threading.Condition()  # its lock may be taken again: a finalizer may close a file at any line
+        self._changed = threading.Condition()  # its lock is reentrant: a signal's handler may use SQLite, too
         self._uses: dict[int, int] = {}  # thread → how many of its uses go on
         self._forks = 0  # that wait, or go on
 
