@@ -28,6 +28,7 @@ _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _SPAN = 2048  # characters over which a code span may reach
 _AROUND = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "*": "*", "_": "_"}
 """Marks that show, right around a tag, that it is only mentioned."""
+_LITERAL = re.compile(r"(?:\\|(?:^|\W)[rbfu]{1,2}[\"'])\Z", re.IGNORECASE)  # an escape, or a string of Python begins
 
 
 def tag_end(text: str, start: int, end: int, *, final: bool) -> int | None:
@@ -101,11 +102,13 @@ def is_mentioned(before: str, text: str, ticks: int, *, final: bool) -> bool | N
     """Whether a tag between two texts is only mentioned; None if more text is needed.
 
     `before` is the end of its paragraph, `ticks` is the number of backticks that may have begun a code span there. A
-    tag is mentioned right behind an opening quotation mark, in brackets or between stars of its own, and in a code
-    span, an HTML element or a comment that ends in the text behind it.
+    tag is mentioned right behind an opening quotation mark or an escape, in brackets or between stars of its own, and
+    in a code span, an HTML element or a comment that ends in the text behind it.
     """
     if (bare := before.rstrip()).endswith(("«", "‹")):  # French puts a space behind them
         before = bare
+    if _LITERAL.search(before[-4:]):
+        return True
     if ((before and SUSPECT.match(before, len(before) - 1)) or "|" in before) and quotes_next(before):
         return True
     if (closer := _AROUND.get(before[-1:])) is not None:

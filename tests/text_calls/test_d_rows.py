@@ -142,10 +142,12 @@ def test_D3_a_tag_that_is_only_mentioned_is_text(way: str) -> None:
         "The (<think>) tag opens and (</think>) closes.",
         "**<think>** opens, **</think>** closes.",
         "标签（<think>）和【</think>】。",
+        "Use \\<think> and \\</think>.\n\nMore.",
+        "re.sub(r'<think>.*?</think>', '', s)\n\nMore.",
         'He writes "<think>\n\nHm.\n</think>" first.',
     ],
 )
-def test_D3_a_tag_with_a_mark_on_both_sides_is_text(text: str) -> None:
+def test_D3_a_tag_with_marks_or_an_escape_is_text(text: str) -> None:
     for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
         _, reply = answers("zai/glm-4.7", wire(pieces))
         assert (reply.text, reply.reasoning) == (text, ""), pieces
