@@ -99,7 +99,8 @@ class ReasoningFlags(Base, frozen=True):
     """
     tags_at: Annotated[Literal["start", "start-open", "anywhere"] | None, EVERY_WIRE] = None
     """Whether the prompt template has already written the opening tag (start-open): under `when.reasoning` where
-    reasoning can be off, for then no tag is open. With start and with anywhere tags count anywhere outside of code.
+    reasoning can be off, for then no tag is open. With start and with anywhere tags count anywhere outside of code and
+    quotations.
     Why: Some chat templates open the tag themselves, so that only its end arrives.
     """
     answer_tags: Annotated[list[str] | None, EVERY_WIRE] = None
