@@ -18,6 +18,7 @@ from cnllm.types.lenient_json import JsonNesting, NotJson, decode_lenient
 __all__ = [
     "BLANK",
     "BOM",
+    "MOST_END_MARKER",
     "TOO_LONG",
     "ErrorData",
     "JsonArrayElements",
@@ -33,9 +34,10 @@ __all__ = [
 
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event beyond the limit."""
+MOST_END_MARKER = 64
+"""The bytes of a line with the end marker."""
 
 _NEWLINE = 0x0A
-_MAX_END_MARKER = 64  # bytes of a line with the end marker
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
 _FIELD = re.compile(rb"[A-Za-z_-]*(?::|\Z)")  # a comment is a field without a name
@@ -201,7 +203,7 @@ class SseParser:
             return []
         data = self._data or []
         if self._line:
-            if len(self._line) > _MAX_END_MARKER or sum(map(len, self._line)) > _MAX_END_MARKER:
+            if len(self._line) > MOST_END_MARKER or sum(map(len, self._line)) > MOST_END_MARKER:
                 return []
             line = b"".join(self._line)
             if not line.startswith(b"data:"):
@@ -468,7 +470,7 @@ class JsonLines:
 
     def closing_event(self) -> list[bytes]:
         """Return an unfinished line that is `[DONE]`, which ends the stream. Otherwise nothing."""
-        if self._size > _MAX_END_MARKER or not is_end_marker(b"".join(self._pieces)):
+        if self._size > MOST_END_MARKER or not is_end_marker(b"".join(self._pieces)):
             return []
         return [self._take()]
 

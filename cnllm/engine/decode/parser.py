@@ -13,6 +13,7 @@ from cnllm.engine.decode import endpoint_errors
 from cnllm.engine.decode.framing import (
     BLANK,
     BOM,
+    MOST_END_MARKER,
     TOO_LONG,
     ErrorData,
     JsonArrayElements,
@@ -217,7 +218,7 @@ class StreamParser:
         if type(data) is ErrorData:
             self._read_error(data, out)
             return
-        if is_end_marker(data):
+        if len(data) < MOST_END_MARKER and is_end_marker(data):
             self._finish(out, marker=True)
             return
         try:

@@ -163,7 +163,7 @@ class Call:
         """Read and parse a whole response; one that comes as a stream is collected."""
         body = yield from read_body(self.plan, status, self._timeouts.progress)
         if is_stream(status, body):
-            return (yield from map_events(self._read_stream(status, headers, body), lambda _: []))
+            return (yield from map_events(self._read(status, headers, body), lambda _: []))
         if (reply := read_usual_reply(self.plan, status, body)) is not None:
             return reply
         parser = self._open_parser(status, headers)
@@ -229,7 +229,7 @@ class Call:
         """Read a whole response and deliver its events."""
         body = yield from read_body(self.plan, status, self._timeouts.progress)
         if is_stream(status, body):
-            return (yield from self._read_stream(status, headers, body))
+            return (yield from self._read(status, headers, body))
         parser = self._open_parser(status, headers)
         events = [*parser.feed(body), *parser.end()]
         try:
@@ -246,14 +246,10 @@ class Call:
         self._begin_delivery()
         return FinalEvents(events)
 
-    def _read(self, status: int, headers: Mapping[str, str]) -> Steps:
-        """Read a stream and deliver its events."""
+    def _read(self, status: int, headers: Mapping[str, str], begin: bytes = b"") -> Steps:
+        """Read a stream and deliver its events. `begin` are the bytes of it that were read."""
         if status >= 300:
             return (yield from self._deliver_whole(status, headers))
-        return (yield from self._read_stream(status, headers, b""))
-
-    def _read_stream(self, status: int, headers: Mapping[str, str], begin: bytes) -> Steps:
-        """Read a stream that begins with these bytes and deliver its events."""
         parser = self._open_parser(status, headers)
         last, error = yield from read_events(parser, begin, self._timeouts.progress, self._clock, self._begin_delivery)
         if error is not None and not self.plan.stream:

@@ -157,7 +157,8 @@ class ChatDecoder(Decoder):
             for tokens in (logprobs.get("content"), logprobs.get("refusal")):
                 if type(tokens) is list:
                     out.append(ExtraPiece("logprobs", tokens))
-        out += _faults(choice)
+        if "error" in choice:
+            out += _faults(choice)
         word = choice.get("finish_reason")
         if word is not None and (finish := read_finish(word, self._flags)) is not None:
             if self._open_inputs:
@@ -212,7 +213,8 @@ class ChatDecoder(Decoder):
 
     def _delta(self, message: dict[str, Any], out: list[Piece], *, whole: bool, is_repeat: bool) -> None:
         """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
-        out += _faults(message)
+        if "error" in message:
+            out += _faults(message)
         has_reasoning = False
         for field in self._fields:
             value = message.get(field)
