@@ -4,8 +4,8 @@ The parser of events follows the standard (https://html.spec.whatwg.org/multipag
 CRLF ends a line, `data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a
 character may be cut anywhere, and U+2028 in a line does not end it. Three deviations: the last blank line may be
 missing; the data of an event with the name of an error are `ErrorData`, even if they are empty, and so is a field with
-that name; and a line that is no field, such as an object without `data:` before it, is an event of its own. So are the
-lines of an object that is written over many of them.
+that name; and a line that is no field, such as an object without `data:` before it, is an event of its own.
+The lines of an object that is written over many of them are one event, too.
 """
 
 from __future__ import annotations
