@@ -1,8 +1,8 @@
 """Use SQLite beside other processes, and beside forks of this one.
 
 SQLite takes the locks that a child inherits from its parent for the child's own. A child of a process whose files were
-open, or whose other thread was in SQLite, would wait for nobody without end, or write where another process deletes. So a
-fork waits for the other threads, and closes the files first: both processes open them again.
+open, or whose other thread was in SQLite, would wait for nobody without end, or write where another process deletes. So
+a fork waits for the other threads, and closes the files first: both processes open them again.
 """
 
 from __future__ import annotations
