@@ -85,7 +85,7 @@ class AsyncKeyBook:
         def find() -> Rights | None:
             rights = self._book.find(digest)
             if rights is None and is_known:
-                raise CnllmError(f"the store has lost a key: {digest[:12]}…")
+                raise CnllmError(_lost(digest))
             if rights is not None and rights.team is None and rights.key.team is not None and not rights.key.revoked:
                 raise CnllmError(f"the store has no team {rights.key.team}")
             return rights
@@ -94,7 +94,10 @@ class AsyncKeyBook:
 
     async def update(self, digest: str, operation: Operation) -> Grant:
         """Carry out an operation of a worker; see `KeyBook.update`."""
-        return await self._run(self._book.update, digest, operation)
+        grant = await self._run(self._book.update, digest, operation)
+        if grant.state == "unknown":
+            self._warn(_lost(digest))
+        return grant
 
     async def aclose(self) -> None:
         """Close files and connections."""
@@ -110,10 +113,19 @@ class AsyncKeyBook:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except CnllmError as error:
-            if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
-                self._warned = now
-                _log.warning("requests of keys with limits are refused: %s", error.message)
+            self._warn(error.message)
             raise
+
+    def _warn(self, reason: str) -> None:
+        """Write why requests are refused, unless a line about it is new."""
+        if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
+            self._warned = now
+            _log.warning("requests of keys with limits are refused: %s", reason)
+
+
+def _lost(digest: str) -> str:
+    """Return the sentence about a key, or a team by its `team_digest`, that has been in a store and is not."""
+    return f"the store has lost a key: {digest[:12]}…" if ":" not in digest else f"the store has lost {digest}"
 
 
 def open_book(url: str | None) -> KeyBook | None:
