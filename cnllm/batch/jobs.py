@@ -138,8 +138,9 @@ class JobMaker(Struct, eq=False):
             if not content.options:
                 raise
             fault_text = _sentence(error)  # the options of the run alone were tried before
-        others = list(self.others)
-        if fault_text is not None and not self._prepare_elsewhere(job, others):
+        others = self.others if fault_text is None else self._prepare_elsewhere(job)
+        if others is None:
+            assert fault_text is not None
             return _fault(job, fault_text)
         assert job.identity is not None
         if self.cache is not None and (reply := self.cache.find(job.identity)) is not None:
@@ -150,17 +151,15 @@ class JobMaker(Struct, eq=False):
             job.estimate(self.price)
         return job
 
-    def _prepare_elsewhere(self, job: Job, others: list[Lane]) -> bool:
-        """Whether another lane can send a row. It prepares the request; what is left of `others` was not tried."""
-        unfit = [self.lane.model.name]
-        while others:
-            lane = others.pop(0)
+    def _prepare_elsewhere(self, job: Job) -> Sequence[Lane] | None:
+        """Prepare a request by the first other lane that can send it. Return the lanes behind it; None without one."""
+        lanes = [self.lane, *self.others]
+        for number, lane in enumerate(self.others, 1):
             with suppress(CnllmError):
                 if job.prepare(lane, job.messages, job.options) is None:
-                    job.unfit = frozenset(unfit)
-                    return True
-            unfit.append(lane.model.name)
-        return False
+                    job.unfit = frozenset(each.model.name for each in lanes[:number])
+                    return lanes[number + 1 :]
+        return None
 
     def _plans_at(self, lane: Lane, job: Job) -> Sequence[Plan]:
         """Return the requests that another lane may send for a row; none where it cannot send it."""

@@ -109,7 +109,7 @@ class LeakFilter:
         self._is_plain = False  # the next marker begins no block
         self._refused_end = 0  # markers before it are text: they belong to a block that was given up
         self._text_openers: dict[str, InlineLine] = {}  # the closers of openers that are text → the line of the opener
-        self._text_closers: tuple[str, ...] = ()  # what closes the last tag of reasoning that was text
+        self._text_closers: tuple[str, ...] = ()  # the end tags of the last start tag that is text
         self._is_cut = False
         self._ends: Markers | None = None  # the closing tags of the reasoning that is open
         self._open: _OpenBlock | None = None

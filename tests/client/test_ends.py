@@ -10,7 +10,7 @@ from cases import each
 
 import cnllm
 from cnllm import Timeouts
-from cnllm.engine.run import body
+from cnllm.engine.run import response_body
 
 from .peer import DONE, Again, Close, Pause, Peer, Reset, Stay, Step, Wait, delta, head, piece, stream, texts, usage
 from .support import SOON, Driver, at, drained, folds
@@ -29,7 +29,7 @@ def lasting(least: float, most: float) -> Iterator[None]:
 @pytest.fixture
 def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for usage takes a minute: far more than a busy machine loses, so that a test notices it."""
-    monkeypatch.setattr(body, "_USAGE_WAIT", 60.0)
+    monkeypatch.setattr(response_body, "_USAGE_WAIT", 60.0)
 
 
 @pytest.mark.usefixtures("long_wait")
@@ -93,7 +93,7 @@ def test_a_finish_without_done_is_waited_on_for_two_seconds(
     least, most = 1.5, 20.0
     if way == "comments":
         least, most = 0.2, 20.0
-        monkeypatch.setattr(body, "_USAGE_WAIT", 0.3)
+        monkeypatch.setattr(response_body, "_USAGE_WAIT", 0.3)
     with Peer([stream(*TEXT, STOP, end=False), *WAYS[way]]) as peer:
         with lasting(least, most):
             events, got = drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=30)))
@@ -139,7 +139,7 @@ def test_events_are_delivered_as_they_come(client: Driver) -> None:
 
 def test_a_reader_that_takes_its_time_loses_nothing(client: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it came long before the two seconds were over; that the reader was slow is nobody's fault."""
-    monkeypatch.setattr(body, "_USAGE_WAIT", 0.2)
+    monkeypatch.setattr(response_body, "_USAGE_WAIT", 0.2)
     taken = threading.Event()
     script: list[Step] = [stream(delta("The sky", "stop"), end=False), Wait(taken), piece(usage() + DONE), piece(b"")]
     with Peer(script) as peer, client.stream(at(peer)) as streamed:

@@ -198,6 +198,8 @@ def serve(context: click.Context, /, **params: Any) -> None:
         return GatewayFiles(registry, (*keys, *free), untrusted, limits)
 
     def keep(limits: Mapping[str, KeyRecord]) -> None:
+        if not limits:
+            return
         with own_book() as book:
             if book is not None:
                 for key, record in limits.items():

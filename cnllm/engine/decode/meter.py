@@ -217,7 +217,8 @@ class Meter:
         for name, rule in self._calls.items():
             is_requested = name == WEB_SEARCH and plan.search is not None
             if name in reported:
-                found[name] = reported[name] or (None if is_cut and is_requested else reported[name])
+                may_follow = is_cut and is_requested and reported[name] == 0
+                found[name] = None if may_follow else reported[name]
             elif is_requested and plan.echo is not None:
                 found[name] = sum(call.name == plan.echo for call in reply.tool_calls)
             elif rule.item is not None:

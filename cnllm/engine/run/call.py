@@ -18,7 +18,6 @@ from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections, retry_policy
-from cnllm.engine.run.body import is_stream, read_body, read_events
 from cnllm.engine.run.echo_search import (
     EchoFilter,
     dropped_note,
@@ -39,6 +38,7 @@ from cnllm.engine.run.effects import (
     Steps,
     map_events,
 )
+from cnllm.engine.run.response_body import is_stream, read_body, read_events
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.types import (
     BlockEnd,
@@ -253,7 +253,7 @@ class Call:
         parser = self._open_parser(status, headers)
         last, error = yield from read_events(parser, begin, self._timeouts.progress, self._clock, self._begin_delivery)
         if error is not None and not self.plan.stream:
-            error.began, error.retryable = True, False  # as of a whole body
+            error.began, error.retryable = True, False  # as for a whole body
         return (yield from self._end_stream(parser, last, error))
 
     def _begin_delivery(self) -> None:
