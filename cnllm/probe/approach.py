@@ -275,21 +275,14 @@ _HINTS = {
 def _line(url: str, answer: ProbeAnswer) -> str:
     host = urlsplit(url).netloc or url
     words = on_one_line(answer.message, 200)
-    match answer.problem:
-        case "key":
-            return f"{host} does not accept the key: {words}"
-        case "quota":
-            return f"{host} says that the quota is spent: {words}"
-        case "redirect":
-            return f"{host} redirects; cnllm does not follow"
-        case "page":
-            return f"{host} answers with a page, not with an API"
-        case "endless":
-            return f"{host} answers without an end"
-        case "form":
-            return f"{host} answers, but not with a reply of any known wire"
-        case "network":
-            return f"{host}: {words}"
-        case "rate" | "busy" | "failed":
-            return f"{host} gives no answer now ({answer.status}): {words}"
-    return f"{host} refuses a plain request ({answer.status}): {words}"
+    sentences = {
+        "key": f"{host} does not accept the key: {words}",
+        "quota": f"{host} says that the quota is spent: {words}",
+        "redirect": f"{host} redirects; cnllm does not follow",
+        "page": f"{host} answers with a page, not with an API",
+        "endless": f"{host} answers without an end",
+        "form": f"{host} answers, but not with a reply of any known wire",
+        "network": f"{host}: {words}",
+        **dict.fromkeys(("rate", "busy", "failed"), f"{host} gives no answer now ({answer.status}): {words}"),
+    }
+    return sentences.get(answer.problem, f"{host} refuses a plain request ({answer.status}): {words}")
