@@ -21,7 +21,6 @@ __all__ = [
     "PromptTemplate",
     "Reader",
     "RowFault",
-    "check_id",
     "faults_of",
     "group_rows",
     "id_digest",
@@ -96,17 +95,13 @@ def line_digest(number: int) -> bytes:
     return blake2b(b"\0line %d" % number, digest_size=16).digest()
 
 
-def check_id(value: Any) -> None:
-    """Raise `RowFault` for an id that is neither a text nor a whole number."""
-    if value is not None and type(value) not in (str, int):
-        raise RowFault(f"id is {json_kind(value)}; a text or a whole number is expected")
-    if value == "":
-        raise RowFault("id is empty")
-
-
 @contextmanager
-def faults_of(id: Id | None) -> Iterator[None]:
-    """Give the faults of a row its id."""
+def faults_of(id: Any) -> Iterator[None]:
+    """Give the faults of a row its id. Raises `RowFault` for an id that is neither a text nor a whole number."""
+    if id is not None and type(id) not in (str, int):
+        raise RowFault(f"id is {json_kind(id)}; a text or a whole number is expected")
+    if id == "":
+        raise RowFault("id is empty")
     try:
         yield
     except RowFault as fault:

@@ -19,12 +19,10 @@ from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.tables import columns_content, delimited_reader, line_reader, parquet_reader
 from cnllm.batch.rows import (
     Content,
-    Id,
     InputRow,
     PromptTemplate,
     Reader,
     RowFault,
-    check_id,
     faults_of,
     json_kind,
     row_key,
@@ -125,24 +123,18 @@ def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -
     if template is not None:
         return columns_content(value, template)
     row_id = value.get("id", value.get("custom_id"))
-    check_id(row_id)
     with faults_of(row_id):
-        return _plain_content(value, row_id)
-
-
-def _plain_content(value: Mapping[str, Any], row_id: Id | None) -> Content:
-    """Return the request of an object with messages or a prompt. Raises `RowFault`."""
-    has_messages, has_prompt = value.get("messages") is not None, value.get("prompt") is not None
-    if has_messages == has_prompt:
-        raise RowFault("both messages and prompt" if has_messages else "neither messages nor prompt")
-    options = {name: item for name, item in value.items() if name not in ("id", "custom_id", "messages", "prompt")}
-    model = options.pop("model", None)
-    if options.pop("stream", None):
-        raise RowFault("a batch does not stream: leave `stream` out")
-    messages = value["messages"] if has_messages else value["prompt"]
-    if has_prompt and not isinstance(messages, str):
-        raise RowFault(f"prompt is {json_kind(messages)}; a text is expected")
-    return Content(row_id, messages, options, model if isinstance(model, str) else None)
+        has_messages, has_prompt = value.get("messages") is not None, value.get("prompt") is not None
+        if has_messages == has_prompt:
+            raise RowFault("both messages and prompt" if has_messages else "neither messages nor prompt")
+        options = {name: item for name, item in value.items() if name not in ("id", "custom_id", "messages", "prompt")}
+        model = options.pop("model", None)
+        if options.pop("stream", None):
+            raise RowFault("a batch does not stream: leave `stream` out")
+        messages = value["messages"] if has_messages else value["prompt"]
+        if has_prompt and not isinstance(messages, str):
+            raise RowFault(f"prompt is {json_kind(messages)}; a text is expected")
+        return Content(row_id, messages, options, model if isinstance(model, str) else None)
 
 
 # ── OpenAI's batch format ────────────────────────────────────────────────────
@@ -156,26 +148,21 @@ def _protocols() -> dict[str, str]:
 
 def _batch_content(value: Mapping[str, Any]) -> Content:
     """Return the request of a line. The model of its body is not used. Raises `RowFault`."""
-    check_id(row_id := value["custom_id"])
+    row_id, body, url = value["custom_id"], value["body"], value.get("url", _DEFAULT_URL)
     with faults_of(row_id):
-        return _body_content(value["body"], value.get("url", _DEFAULT_URL), row_id)
-
-
-def _body_content(body: Any, url: Any, row_id: Id | None) -> Content:
-    """Return the request of a body for a path. Raises `RowFault`."""
-    protocol = _protocols().get(url) if isinstance(url, str) else None
-    if protocol is None:
-        raise RowFault(f"url {url!r} is not a path of a conversation; it is one of {', '.join(_protocols())}")
-    if type(body) is not dict:
-        raise RowFault(f"body is {json_kind(body)}; a JSON object is expected")
-    body = {name: item for name, item in body.items() if name not in ("stream", "stream_options")}
-    try:
-        request = decode_request(protocol, body, path=url)
-    except (ValueError, TypeError) as error:
-        raise RowFault(f"body: {error}") from None
-    model = body.get("model")
-    model_name = model if isinstance(model, str) else None
-    return Content(row_id, request.messages, dict(request.options), model_name, tuple(request.notes))
+        protocol = _protocols().get(url) if isinstance(url, str) else None
+        if protocol is None:
+            raise RowFault(f"url {url!r} is not a path of a conversation; it is one of {', '.join(_protocols())}")
+        if type(body) is not dict:
+            raise RowFault(f"body is {json_kind(body)}; a JSON object is expected")
+        body = {name: item for name, item in body.items() if name not in ("stream", "stream_options")}
+        try:
+            request = decode_request(protocol, body, path=url)
+        except (ValueError, TypeError) as error:
+            raise RowFault(f"body: {error}") from None
+        model = body.get("model")
+        model_name = model if isinstance(model, str) else None
+        return Content(row_id, request.messages, dict(request.options), model_name, tuple(request.notes))
 
 
 # ── values of Python ─────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cnllm.batch.readers.bytes_input import BytesInput, name_damage, text_of
-from cnllm.batch.rows import Content, Id, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
+from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 
@@ -31,31 +31,24 @@ _BATCH_ROWS = 4096  # of Parquet that are read at once
 def columns_content(columns: Mapping[str, Any], template: PromptTemplate | None) -> Content:
     """Return the request: the filled prompt, or the columns `prompt` or `messages`. Raises `RowFault`."""
     row_id = columns.get("id")
-    if row_id == "":
-        raise RowFault("id is empty")
     if row_id is not None and type(row_id) not in (str, int):
         row_id = str(row_id)
     with faults_of(row_id):
-        return _row_content(columns, template, row_id)
-
-
-def _row_content(columns: Mapping[str, Any], template: PromptTemplate | None, row_id: Id | None) -> Content:
-    """Return the request of a row whose id is read. Raises `RowFault`."""
-    if template is not None:
-        return Content(row_id, template.fill(columns), {})
-    if (prompt := columns.get("prompt")) is not None:
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise RowFault("the prompt is empty" if isinstance(prompt, str) else "prompt is not text")
-        return Content(row_id, prompt, {})
-    messages = columns.get("messages")
-    if isinstance(messages, str):
-        try:
-            messages = msgspec.json.decode(messages)
-        except msgspec.DecodeError as error:
-            raise RowFault(f"messages is not valid JSON: {error}") from None
-    if not messages:
-        raise RowFault("neither messages nor prompt")
-    return Content(row_id, messages, {})
+        if template is not None:
+            return Content(row_id, template.fill(columns), {})
+        if (prompt := columns.get("prompt")) is not None:
+            if not isinstance(prompt, str) or not prompt.strip():
+                raise RowFault("the prompt is empty" if isinstance(prompt, str) else "prompt is not text")
+            return Content(row_id, prompt, {})
+        messages = columns.get("messages")
+        if isinstance(messages, str):
+            try:
+                messages = msgspec.json.decode(messages)
+            except msgspec.DecodeError as error:
+                raise RowFault(f"messages is not valid JSON: {error}") from None
+        if not messages:
+            raise RowFault("neither messages nor prompt")
+        return Content(row_id, messages, {})
 
 
 def check_columns(name: str, columns: tuple[str, ...], template: PromptTemplate | None) -> None:
