@@ -114,13 +114,12 @@ def changed_parts(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> l
             out.append(f"the option {name}: {old} → {new}")
     if before.get("tools") != now["tools"]:
         out.append("whether tools run")
-    if not out and before.get("registry") != now["registry"]:
-        out.append("the registry's entry of the model")
-    if not out and before.get("cnllm") != now["cnllm"]:
-        out.append(f"the version of cnllm: {before.get('cnllm')} → {now['cnllm']}")
-    if not out and before.get("request") != now["request"]:
-        out.append("the requests that are built from the same options")
-    return out
+    rest = {
+        "registry": "the registry's entry of the model",
+        "cnllm": f"the version of cnllm: {before.get('cnllm')} → {now['cnllm']}",
+        "request": "the requests that are built from the same options",
+    }
+    return out or [text for part, text in rest.items() if before.get(part) != now[part]][:1]
 
 
 def _quote(text: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import accumulate
@@ -112,14 +113,14 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
         output_tokens=tally.output,
         cache_hits=round(tally.cached / tally.known_cache, 4) if tally.known_cache else None,
         latency=dict(zip(("p50", "p90", "p95", "p99"), values, strict=True)),
-        failures=tally.failures,
+        failures=dict(tally.failures),
         examples=tally.examples,
-        notes=dict(sorted(tally.notes.items(), key=lambda item: -item[1])),
-        finishes=tally.finishes,
+        notes=dict(tally.notes.most_common()),
+        finishes=dict(tally.finishes),
         from_cache=tally.cached_rows,
-        corrected=tally.notes.get("answer-corrected", 0),
-        broken=tally.failures.get(FAULT, 0),
-        invalid=tally.failures.get(INVALID, 0),
+        corrected=tally.notes["answer-corrected"],
+        broken=tally.failures[FAULT],
+        invalid=tally.failures[INVALID],
         **fields,
     )
 
@@ -149,13 +150,11 @@ class Tally:
         self.done = self.failed = self.answers = self.refused = self.requests = 0
         self.cached_rows = 0
         self.input = self.output = self.cached = self.known_cache = self.uncounted = 0
-        self.failures: dict[str, int] = {}
+        self.failures, self.notes, self.finishes = Counter[str](), Counter[str](), Counter[str]()
         self.examples: dict[str, str] = {}
-        self.notes: dict[str, int] = {}
-        self.finishes: dict[str, int] = {}
         self.width = 0.5
         self.intervals: list[Interval] = []
-        self._latencies: dict[int, int] = {}
+        self._latencies = Counter[int]()
 
     def interval(self, now: float) -> Interval:
         """Return the interval of a time. Intervals double in width rather than in number."""
@@ -172,8 +171,7 @@ class Tally:
         """Count an answer. `seconds` is None where nobody waited for this one alone."""
         self.answers += 1
         if seconds is not None:
-            step = round(log(max(seconds, 1e-6)) / _STEP)
-            self._latencies[step] = self._latencies.get(step, 0) + 1
+            self._latencies[round(log(max(seconds, 1e-6)) / _STEP)] += 1
         usage = reply.usage
         tokens = usage.output or 0
         self.input += usage.input or 0
@@ -188,7 +186,7 @@ class Tally:
         interval.tokens += tokens
         self._count_notes(reply.notes)
         if reply.finish != "stop":
-            self.finishes[reply.finish] = self.finishes.get(reply.finish, 0) + 1
+            self.finishes[reply.finish] += 1
 
     def refusal(self, now: float) -> None:
         """Count a refusal."""
@@ -202,13 +200,13 @@ class Tally:
             self.done += 1
             return
         self.failed += 1
-        self.failures[error.type] = self.failures.get(error.type, 0) + 1
+        self.failures[error.type] += 1
         self.examples.setdefault(error.type, error.message)
         self.interval(now)  # the plot reaches to here
 
     def _count_notes(self, notes: Sequence[Note]) -> None:
         for note in notes:
-            self.notes[note.code] = self.notes.get(note.code, 0) + 1
+            self.notes[note.code] += 1
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """Return the latencies below which these shares of the answers lie, in seconds."""
