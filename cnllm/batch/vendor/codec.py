@@ -64,16 +64,12 @@ def submit_plan(batch: Batch, probe: Plan, mark: str, *, file: str | None, rows:
     assert submit is not None
     body: dict[str, Any] = {}
     merge_patch(body, submit.set or {})
-    if file is not None and submit.file:
-        set_value(body, submit.file, file)
-    if file is not None and submit.files:
-        set_value(body, submit.files, [file])
-    if file is None and submit.rows:
-        set_value(body, submit.rows, [Raw(row) for row in rows])
-    if submit.model:
-        set_value(body, submit.model, probe.model.id)
-    if submit.mark:
-        set_value(body, submit.mark, mark)
+    source: list[tuple[str | None, Any]] = [(submit.file, file), (submit.files, [file])]
+    if file is None:
+        source = [(submit.rows, [Raw(row) for row in rows])]
+    for place, value in (*source, (submit.model, probe.model.id), (submit.mark, mark)):
+        if place:
+            set_value(body, place, value)
     path = (submit.path or "").replace("{model}", quote(probe.model.id, safe="/:"))
     return _plan(probe, "POST", path, msgspec.json.encode(body))
 
@@ -240,20 +236,13 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
 
 
 def _job_errors(found: Any) -> list[JobError]:
-    entries = found if type(found) is list else [] if found is None else [found]
     out = []
-    for entry in entries:
-        if type(entry) is not dict:
-            out.append(JobError(str(entry)))
-            continue
-        message, code, line = entry.get("message"), entry.get("code"), entry.get("line")
-        out.append(
-            JobError(
-                str(message or code or _excerpt(entry)),
-                None if code is None else str(code),
-                line if type(line) is int and line > 0 else None,
-            )
-        )
+    for entry in found if type(found) is list else [] if found is None else [found]:
+        fields = entry if type(entry) is dict else {}
+        code, line = fields.get("code"), fields.get("line")
+        words = str(fields.get("message") or code or _excerpt(entry)) if fields else str(entry)
+        place = line if type(line) is int and line > 0 else None
+        out.append(JobError(words, None if code is None else str(code), place))
     return out
 
 
