@@ -84,9 +84,9 @@ class RemoteSender:
 
     async def _send(self, number: int, request: RemoteRequest) -> None:
         status, headers, pieces, error = None, {}, list[bytes](), None
-        key: str | None = None
+        secrets: tuple[str, ...] = ()
         try:
-            request, key = self._insert_key(request)
+            request, secrets = self._insert_key(request)
             status, found, body = await self._transport.send(request)
             headers = dict(found)
             remaining = request.most
@@ -97,19 +97,19 @@ class RemoteSender:
             if hasattr(body, "aclose"):
                 await body.aclose()
         except CnllmError as caught:
-            error = pickle.dumps(echo.redact_error(caught, () if key is None else (key,)))
-        secrets = () if key is None else (key,)
+            error = pickle.dumps(echo.redact_error(caught, secrets))
         body_bytes = echo.redact_body(secrets, b"".join(pieces))
         headers = {name: redact.redact(value, secrets) for name, value in headers.items()}
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()
 
-    def _insert_key(self, request: RemoteRequest) -> tuple[RemoteRequest, str | None]:
-        """Return the request with the key of this node, and the key. Raises `KeyMissing` where there is none.
+    def _insert_key(self, request: RemoteRequest) -> tuple[RemoteRequest, tuple[str, ...]]:
+        """Return the request with the key of this node, and that key. Raises `KeyMissing` where there is none.
 
         A server on this machine gets no header where there is no key.
         """
-        headers, key = {}, None
+        headers: dict[str, str] = {}
+        secrets: tuple[str, ...] = ()
         for name, value in request.headers.items():
             if STAND_IN in value:
                 before, _, rest = value.partition(STAND_IN)
@@ -125,9 +125,9 @@ class RemoteSender:
                             hint=f"export {names[0]}=… before `ray start` there, or `cnllm keys set {names[0]}` there",
                         )
                     )
-                value = before + key
+                value, secrets = before + key, (key,)
             headers[name] = value
-        return replace(request, headers=headers), key
+        return replace(request, headers=headers), secrets
 
 
 def stand_in(model: Model) -> str | None:

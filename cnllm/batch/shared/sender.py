@@ -260,13 +260,14 @@ class Asker:
         """End everything with an error that no row has caused."""
         self._failure = error
         while self._waiting:
-            row = self._waiting.popleft()
-            if row.future is not None and not row.future.done():
-                row.future.set_exception(error)
+            self._settle(self._waiting.popleft(), error)
 
-    def _settle(self, row: PendingRow, result: Result) -> None:
+    def _settle(self, row: PendingRow, result: Result | BaseException) -> None:
         if row.future is not None and not row.future.done():
-            row.future.set_result(result)
+            if isinstance(result, BaseException):
+                row.future.set_exception(result)
+            else:
+                row.future.set_result(result)
 
     # ── requests ─────────────────────────────────────────────────────────────
 
