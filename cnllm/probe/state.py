@@ -75,32 +75,25 @@ class Stopped(Exception):
     """The probe cannot go on; the text is for people."""
 
 
-class ProbeState:
+class ProbeState(Struct, eq=False):
     """The state of one probe. `send` sends a plan and reads at most so many bytes of the reply."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        target: ProbeTarget,
-        send: Callable[[Plan, int | None], RawResponse],
-        settings: ProbeSettings,
-    ) -> None:
-        self.registry = registry
-        self.target = target
-        self._send = send
-        self.settings = settings
-        self.exchanges: list[ProbeExchange] = []
-        self.controls: dict[str, ProbeExchange] = {}
-        self.found: ProbedEndpoint | None = None
-        self.spent = 0.0
-        self.failures = 0
-        self.received = 0  # bytes of all answers
-        self.learnt = Learnt()
-        self.left: tuple[str, ...] = ()  # the questions that are still to be asked
-        self.known: Mapping[str, Any] = {}
-        self.shared: dict[str, ProbeExchange] = {}  # the answers to requests that were sent together, by each of them
-        self.reserve = 1  # a request for the last check
-        self.current: list[int] = []  # the exchanges of the question that is being asked
+    registry: Registry
+    target: ProbeTarget
+    send: Callable[[Plan, int | None], RawResponse]
+    settings: ProbeSettings
+    exchanges: list[ProbeExchange] = []
+    controls: dict[str, ProbeExchange] = {}
+    found: ProbedEndpoint | None = None
+    spent: float = 0.0
+    failures: int = 0
+    received: int = 0  # bytes of all answers
+    learnt: Learnt = Learnt()
+    left: tuple[str, ...] = ()  # the questions that are still to be asked
+    known: Mapping[str, Any] = {}
+    shared: dict[str, ProbeExchange] = {}  # the answers to requests that were sent together, by each of them
+    reserve: int = 1  # a request for the last check
+    current: list[int] = []  # the exchanges of the question that is being asked
 
     # ── one request ──────────────────────────────────────────────────────────
 
@@ -124,7 +117,7 @@ class ProbeState:
         words = ""  # of the last failure of the server
         for attempt in range(_ATTEMPTS):
             self._check_budget(plan)
-            response = self._send(plan, ask.most)
+            response = self.send(plan, ask.most)
             self.received += len(response.content)
             answer = self._read(model, ask, response)
             if response.abandoned and ask.most is None and not answer.refused:
