@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from cnllm.errors import CnllmError
+from cnllm.system.closing import Closing
 
 __all__ = ["BillFiles", "TableFile"]
 
@@ -90,7 +91,7 @@ def _still_utf8(decoder: codecs.IncrementalDecoder, block: bytes) -> str:
     return "utf-8"
 
 
-class BillFiles:
+class BillFiles(Closing):
     """The tables of a bill. `others` are the names of files that are no tables."""
 
     def __init__(self, path: str) -> None:
@@ -98,10 +99,8 @@ class BillFiles:
         self.others: list[str] = []
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the archives."""
         self._stack.close()
 
     def tables(self) -> list[TableFile]:
