@@ -29,7 +29,7 @@ from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
 from cnllm.gateway.model_names import ModelNames, narrow_route
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
-from cnllm.types import Cost, Reply
+from cnllm.types import Reply
 from cnllm.types.policy import Fallback
 
 __all__ = [
@@ -236,40 +236,20 @@ class Admission:
             if is_charged:
                 if more and worst.cost is not None:
                     worst = replace(worst, cost=worst.cost + len(more) * (attempt_cost or 0))
-                cost, token_count = self._charge(call.reply, failed, tokens, plan, worst, rights, is_alone=not more)
-                reservations.settle(cost, token_count)
+                reply, cost = call.reply, failed
+                if reply is not None:  # an assumed price is not all where requests that may be charged went before
+                    cost = (reply if more else rights.with_price(reply, plan.flags.price)).cost
+                units = 0 if self.simulate else counted_cost(cost, worst.currency, worst.cost)
+                is_broken = reply is None or reply.finish in ("cut", "error")  # its counts are incomplete
+                reservations.settle(units, None if reply is None or is_broken else _tokens_of(reply, tokens))
                 for reservation in more:
-                    if cost is None:
+                    if units is None:
                         reservation.forfeit()
                     else:
                         reservation.release()
             else:
                 for reservation in (reservations, *more):
                     reservation.release()
-
-    def _charge(
-        self,
-        reply: Reply | None,
-        failed: Cost | None,
-        tokens: int,
-        plan: Plan,
-        worst: WorstCase,
-        rights: Rights,
-        *,
-        is_alone: bool,
-    ) -> tuple[int | None, int | None]:
-        """Return what a request cost, in units, and its tokens; None for what is not known.
-
-        `failed` is the cost of a request without a reply. Where requests that may be charged went before (not
-        `is_alone`), an assumed price of the reply is not all.
-        """
-        cost = failed
-        if reply is not None:
-            cost = (rights.with_price(reply, plan.flags.price) if is_alone else reply).cost
-        units = 0 if self.simulate else counted_cost(cost, worst.currency, worst.cost)
-        if reply is None or reply.finish in ("cut", "error"):  # a reply that broke off has incomplete counts
-            return units, None
-        return units, _tokens_of(reply, tokens)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:
         """Return the keys and the teams of the book with what they have used, for the operator."""
