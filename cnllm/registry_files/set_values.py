@@ -63,7 +63,7 @@ def _with_facts(old: str, table: Sequence[str], values: Mapping[str, Any], readi
     data = parse(out.encode(), label)
     name, source, citation = _citation(data.get("sources", {}), reading)
     cited = _table(data, table).get("sources", {})
-    for key, value in _changed_citations(_table(data, table), cited, list(values), changed, name, citation).items():
+    for key, value in _changed_citations(_table(data, table), [*values], changed, name, citation).items():
         place = [*table, "sources", key]
         if value is None:
             out = remove_value(out, place)
@@ -115,12 +115,7 @@ def _words(text: str) -> list[str]:
 
 
 def _changed_citations(
-    table: Mapping[str, Any],
-    cited: Mapping[str, Any],
-    flags: Sequence[str],
-    changed: Sequence[str],
-    name: str,
-    citation: Mapping[str, Any],
+    table: Mapping[str, Any], flags: Sequence[str], changed: Sequence[str], name: str, citation: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the citations that change, by name; None for one that backs nothing any more.
 
@@ -128,6 +123,7 @@ def _changed_citations(
     """
     flat = {key: value for key, value in table.items() if key not in merge.META or key == "when"}
     leaves = [".".join(keys) for keys, _ in merge.flatten(flat)]
+    cited: Mapping[str, Any] = table.get("sources", {})
     out: dict[str, Any] = {}
     for key, value in cited.items():
         others = [{**one, "backs": _without(one["backs"], changed, leaves)} for one in written_citations(value)]
