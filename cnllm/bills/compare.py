@@ -390,22 +390,13 @@ def _currencies(bill: BillSum | None, log: LogSum | None) -> list[str | None]:
 
 
 def _totals(rows: list[BillRow]) -> list[BillTotal]:
-    groups: dict[tuple[BillState, str | None], list[BillRow]] = {}
-    for row in rows:
-        groups.setdefault((row.state, row.currency), []).append(row)
-    order = ("matched", "different", "bill-only", "ours-only")
-    return [
-        BillTotal(
-            state=state,
-            currency=currency,
-            rows=len(members),
-            bill=_sum(row.bill for row in members),
-            ours=_sum(row.ours for row in members),
-        )
-        for (state, currency), members in sorted(
-            groups.items(), key=lambda group: (order.index(group[0][0]), group[0][1] or "")
-        )
-    ]
+    order: tuple[BillState, ...] = ("matched", "different", "bill-only", "ours-only")
+    totals = []
+    for state, currency in sorted({(order.index(row.state), row.currency or "") for row in rows}):
+        members = [row for row in rows if (row.state, row.currency or "") == (order[state], currency)]
+        bill, ours = _sum(row.bill for row in members), _sum(row.ours for row in members)
+        totals.append(BillTotal(state=order[state], currency=currency or None, rows=len(members), bill=bill, ours=ours))
+    return totals
 
 
 # ── causes of several rows, each with the places of its rows ────────────────────

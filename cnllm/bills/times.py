@@ -12,8 +12,7 @@ __all__ = ["Period", "period_of", "zone_of"]
 
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UNIX = re.compile(r"\d{10}(?:\.\d*)?|\d{13}")
-_MONTH = re.compile(r"(\d{4})-(\d{1,2})|(\d{4})(\d{2})")
-_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})|(\d{4})(\d{2})(\d{2})")
+_DATE = re.compile(r"(\d{4})-(\d{1,2})(?:-(\d{1,2}))?|(\d{4})(\d{2})(\d{2})?")
 _TIME = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})[T ]+(\d{1,2}:\d{2}(?::\d{2})?)(?:\.\d+)?\s*(Z|UTC|[+-]\d{2}:?\d{2})?")
 _UTC = datetime.timezone.utc  # noqa: UP017 - typed as a `timezone`
 
@@ -76,12 +75,10 @@ def _moment(text: str, zone: str) -> _Moment:
     if _UNIX.fullmatch(plain):
         seconds = float(plain) if len(plain.partition(".")[0]) == 10 else int(plain) / 1000
         return _Moment(datetime.datetime.fromtimestamp(seconds, usual), "second")
-    if match := _MONTH.fullmatch(plain):
-        year, month = (int(match[index] or match[index + 2]) for index in (1, 2))
-        return _Moment(datetime.datetime(year, month, 1, tzinfo=usual), "month")
-    if match := _DAY.fullmatch(plain):
-        year, month, day = (int(match[index] or match[index + 3]) for index in (1, 2, 3))
-        return _Moment(datetime.datetime(year, month, day, tzinfo=usual), "day")
+    if match := _DATE.fullmatch(plain):
+        year, month, day = (int(match[index] or match[index + 3] or 0) for index in (1, 2, 3))
+        unit = "day" if match[3] or match[6] else "month"
+        return _Moment(datetime.datetime(year, month, day if unit == "day" else 1, tzinfo=usual), unit)
     match = _TIME.fullmatch(plain)
     if match is None:
         raise ValueError("no time")
