@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -22,9 +22,6 @@ from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation
 from cnllm.tools import Tool, ToolSet, shown, undecided_parameters
 from cnllm.types import Media, ToolResult
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["Definition", "McpTools"]
 
@@ -243,18 +240,14 @@ class McpTools(ToolSet):
         self.retain()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     async def __aenter__(self) -> Self:
         await run_in_thread(self.retain)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         import anyio
 
         with anyio.CancelScope(shield=True):
