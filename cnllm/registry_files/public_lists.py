@@ -206,11 +206,8 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
             continue
         prefix, slash, rest = name.partition("/")
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
-        values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, PER_TOKEN).items()}
-        values |= {
-            flag: round(value * 1e6, 9)
-            for flag, value in _numbers(_table(entry.get("off_peak_pricing")), _OFF_PEAK).items()
-        }
+        prices = _numbers(entry, PER_TOKEN) | _numbers(_table(entry.get("off_peak_pricing")), _OFF_PEAK)
+        values |= {flag: round(value * 1e6, 9) for flag, value in prices.items()}
         id = rest if slash and prefix == provider else name
         kinds = {kind for kind, word in SUPPORTS.items() if entry.get(f"supports_{word}") is True}
         yield PublishedModel(

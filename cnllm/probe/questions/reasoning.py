@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -128,11 +128,7 @@ def switch_off(context: ProbeContext) -> Steps:
     Proof: reasoning is gone with the switch and there without it; or no switch does that, and a refusal says that
     reasoning cannot be turned off, in other words than the keys of the request.
     """
-    found, refusals = yield from _search(
-        _candidates(context, context.candidates.off),
-        lambda patch: _request(context, patch, f"reasoning off by {_describe(patch)}"),
-        lambda answer: not reasons(answer),
-    )
+    found, refusals = yield from _search_switch(context, "off", lambda answer: not reasons(answer))
     if found is not None:
         patch = found[0]
         return [Finding("reasoning.mode", "toggle", "works", by=patch), Finding("reasoning.off.set", patch, "works")]
@@ -157,11 +153,7 @@ def switch_on(context: ProbeContext) -> Steps:
     that the model has none, in other words than the keys of the request, or what the wire has for such models alone is
     refused.
     """
-    found, refusals = yield from _search(
-        _candidates(context, context.candidates.on),
-        lambda patch: _request(context, patch, f"reasoning on by {_describe(patch)}"),
-        reasons,
-    )
+    found, refusals = yield from _search_switch(context, "on", reasons)
     if found is not None:
         patch, answer = found
         toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
@@ -171,18 +163,25 @@ def switch_on(context: ProbeContext) -> Steps:
     proof = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _NOT)), None)
     if proof is None:
         own = yield from _with_own_keys(context)
-        first = next(iter(_candidates(context, context.candidates.on)), None)
+        first = next(iter(_candidates(context, "on")), None)
         proof = (first, own) if own is not None and own.refused and first is not None else None
     return [] if proof is None else [Finding("reasoning.mode", "never", "refused", proof[1].message, by=proof[0])]
 
 
 Switched = tuple[dict[str, Any], ProbeAnswer]
 """A change of the body, and the answer to a request with it."""
+_Search = Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]
+
+
+def _search_switch(context: ProbeContext, side: str, works: Callable[[ProbeAnswer], bool]) -> _Search:
+    """Return the first known switch to a side, on or off, that works, and the refusals of others."""
+    why = f"reasoning {side} by"
+    return _search(_candidates(context, side), lambda p: _request(context, p, f"{why} {_describe(p)}"), works)
 
 
 def _search(
     patches: Iterable[dict[str, Any]], ask: Callable[[dict[str, Any]], Ask], works: Callable[[ProbeAnswer], bool]
-) -> Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]:
+) -> _Search:
     """Return the first patch that works, and the refusals of others.
 
     Patches of different keys are tried together, and those that a refusal names after the rest, alone. Where it names
@@ -271,10 +270,10 @@ def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAn
     return answer
 
 
-def _candidates(context: ProbeContext, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Return the patches to try: the one that decided the first run, or all."""
-    hint = context.hints.get("reasoning.mode")
-    return patches if hint is None else [hint.by]
+def _candidates(context: ProbeContext, side: str) -> Sequence[dict[str, Any]]:
+    """Return the patches to try for on or off: the one that decided the first run, or all."""
+    hint, known = context.hints.get("reasoning.mode"), context.candidates
+    return [hint.by] if hint is not None else known.on if side == "on" else known.off
 
 
 def _describe(patch: dict[str, Any]) -> str:
