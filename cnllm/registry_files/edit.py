@@ -17,7 +17,6 @@ from typing import Any
 
 import tomli_w
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
@@ -88,37 +87,24 @@ class EditedFile(Struct, frozen=True):
 
 def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     """Return the text of a registry file with a model added. Raises `RegistryError` where that is impossible."""
-    edits: list[EditedFile] = []
+    old = _parse(text.removeprefix("\ufeff")) or {}
+    aliases = {} if addition.alias is None else {addition.alias: addition.name}
+    tables = addition.tables() | ({"aliases": aliases} if aliases else {})
+    expected = {**old, **{section: {**old.get(section, {}), **new} for section, new in tables.items()}}
+    alias_line = tomli_w.dumps(aliases) if aliases and "aliases" in old else ""
+    block = tomli_w.dumps(addition.tables() if alias_line else tables)
 
     def change(plain: str) -> str:
-        edits.append(_with_model(plain, addition, label))
-        return edits[0].text
+        head = set_value(plain, ["aliases", *aliases], addition.name) if alias_line else plain
+        return head + ("\n" if head else "") + block
 
-    whole = edit_plain(text, change)
-    return replace(edits[0], text=whole)
-
-
-def _with_model(text: str, addition: Addition, label: str) -> EditedFile:
-    old = _parse(text)
-    tables = addition.tables()
-    aliases = {} if addition.alias is None else {addition.alias: addition.name}
-    expected = _join_sections(old, tables | ({"aliases": aliases} if aliases else {}))
-    head, alias_line = text, ""
-    if addition.alias is not None and "aliases" in (old or {}):
-        alias_line = tomli_w.dumps(aliases)
-        head = set_value(text, ["aliases", addition.alias], addition.name)
-    elif aliases:
-        tables |= {"aliases": aliases}
-    block = tomli_w.dumps(tables)
-    gap = "" if not head else "\n" if head.endswith("\n") else "\n\n"
-    out = head + gap + block
-    if _parse(out) != expected:
-        raise RegistryError(
-            "has a form to which nothing can be added automatically",
-            file=label,
-            hint=f"add it by hand: {' '.join((alias_line + block).split())}",
-        )
-    line = key_lines(out).get(f"models\0{addition.name}", 1)
+    error = RegistryError(
+        "has a form to which nothing can be added automatically",
+        file=label,
+        hint=f"add it by hand: {' '.join((alias_line + block).split())}",
+    )
+    out = _edit(text, expected, change, error)
+    line = key_lines(out.removeprefix("\ufeff")).get(f"models\0{addition.name}", 1)
     return EditedFile(out, f"[aliases]\n{alias_line}\n{block}" if alias_line else block, line)
 
 
@@ -188,14 +174,6 @@ def _parse(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _join_sections(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """Join sections of tables by name; `new` has no table that `old` has."""
-    out = dict(old or {})
-    for section, tables in new.items():
-        out[section] = {**out.get(section, {}), **tables}
-    return out
-
-
 _HEADER = re.compile(r"\s*\[")
 _DIRECTIVE = re.compile(r"#[:!]")
 _COMMA = re.compile(r"^[ \t]*,?[ \t]*")
@@ -207,7 +185,7 @@ def set_alias(text: str, alias: str, target: str, label: str) -> str:
     aliases: dict[str, str] = data.get("aliases", {})
     key = _spelling(aliases, alias) or alias
     expected = {**data, "aliases": {**aliases, key: target}}
-    return _edit(text, expected, label, lambda plain: set_value(plain, ["aliases", key], target))
+    return _edit(text, expected, lambda plain: set_value(plain, ["aliases", key], target), _no_edit(label))
 
 
 def remove_alias(text: str, alias: str, label: str) -> str:
@@ -217,7 +195,7 @@ def remove_alias(text: str, alias: str, label: str) -> str:
     if key is None:  # another process was faster
         return text
     expected = {**data, "aliases": {name: value for name, value in data["aliases"].items() if name != key}}
-    return _edit(text, expected, label, lambda plain: remove_value(plain, ["aliases", key]))
+    return _edit(text, expected, lambda plain: remove_value(plain, ["aliases", key]), _no_edit(label))
 
 
 def _spelling(aliases: Collection[str], alias: str) -> str | None:
@@ -240,21 +218,25 @@ def set_preference(text: str, providers: Sequence[str], label: str) -> str:
         gap = "\n" if lines[position:] else ""
         return "".join([*lines[:position], "prefer = " + toml_value(list(providers)) + "\n" + gap, *lines[position:]])
 
-    return _edit(text, {**data, "prefer": list(providers)}, label, change)
+    return _edit(text, {**data, "prefer": list(providers)}, change, _no_edit(label))
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
-def _edit(text: str, expected: dict[str, Any], label: str, change: Callable[[str], str]) -> str:
-    """Change a text, and check that the result holds the expected data and nothing else."""
+def _edit(text: str, expected: dict[str, Any], change: Callable[[str], str], error: RegistryError) -> str:
+    """Change a text, and check that the result holds the expected data and nothing else. Raise the error otherwise."""
 
     def change_and_check(plain: str) -> str:
         result = change(plain if plain.endswith("\n") or not plain else plain + "\n")
         found = _parse(result)
         if found is None or _without_empty(found) != _without_empty(expected):
-            raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
+            raise error
         return result
 
     return edit_plain(text, change_and_check)
+
+
+def _no_edit(label: str) -> RegistryError:
+    return RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
