@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import tomli_w
 from msgspec import Struct
 
-from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
 from cnllm.registry.problem import Problem
@@ -87,7 +85,7 @@ class EditedFile(Struct, frozen=True):
 
 def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     """Return the text of a registry file with a model added. Raises `RegistryError` where that is impossible."""
-    old = _parse(text.removeprefix("\ufeff")) or {}
+    old = _parse(text) or {}
     aliases = {} if addition.alias is None else {addition.alias: addition.name}
     tables = addition.tables() | ({"aliases": aliases} if aliases else {})
     expected = {**old, **{section: {**old.get(section, {}), **new} for section, new in tables.items()}}
@@ -167,10 +165,10 @@ def _new_fault(problems: Sequence[Problem], before: Callable[[], Sequence[Proble
 
 
 def _parse(text: str) -> dict[str, Any] | None:
-    """Parse a TOML text; None where it is invalid."""
+    """Parse the text of a registry file; None where it is invalid."""
     try:
-        return parse_toml(text)
-    except tomllib.TOMLDecodeError:
+        return parse(text.encode(), "")
+    except RegistryError:
         return None
 
 

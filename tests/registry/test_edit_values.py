@@ -77,6 +77,14 @@ LISTS = [
 ]
 
 
+def test_dates_and_sources_do_not_stand_in_the_way() -> None:
+    text = '[sources]\na = "read 2026-01-02 https://a.example/models"\n\n[models."p/m"]\nlaunched = 2026-01-02\n'
+    out = set_alias(text, "fast", "p/m", "f")
+    assert data(out) == {**data(text), "aliases": {"fast": "p/m"}}
+    assert remove_alias(out, "fast", "f").startswith(text)
+    assert data(set_preference(text, ["a", "b"], "f")) == {**data(text), "prefer": ["a", "b"]}
+
+
 def test_every_order_of_preferences() -> None:
     from itertools import permutations
 
