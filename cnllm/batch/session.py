@@ -122,19 +122,17 @@ class BatchSession:
         self.budget.reserve(self.parts.highest_cost())
         self._learned_at = f"{lane.model.name} over {lane.model.protocol}"
         self.price.learn_added((state.fact("added_input") or {}).get(self._learned_at))
-        price = self.price if self.vendor is None else self.vendor.price
-        shortest = (lane if self.vendor is None else self.vendor.lane).prepare(_SHORTEST, options).plan
+        others = {other.model.name: other for other in self.lanes if other.model.name != lane.model.name}
+        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache, tuple(others.values()))
+        self.maker = maker = self.jobs if self.vendor is None else self.vendor.jobs  # of the rows that are asked first
+        shortest = maker.lane.prepare(_SHORTEST, options).plan
         self.budget.require_room_for_one(
-            price.cost_of(shortest) or 0, lambda room: price.output_with_room(shortest, room)
+            maker.price.cost_of(shortest) or 0, lambda room: maker.price.output_with_room(shortest, room)
         )
         self.number = state.setting(self.setting.fingerprint, self.setting.parts)
         state.set_facts(currency=self.price.currency, simulated=settings.simulate)
-        others = {other.model.name: other for other in self.lanes if other.model.name != lane.model.name}
-        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache, tuple(others.values()))
         self.comparison = self._compare()
-        self.jobs.doubled = self.comparison.doubled
-        if self.vendor is not None:
-            self.vendor.jobs.doubled = self.comparison.doubled
+        self.jobs.doubled = maker.doubled = self.comparison.doubled
 
     def _refuse_other_origin(self) -> None:
         """Raise `CnllmError` where the output holds made-up answers and this run asks a model, or the reverse."""
@@ -268,20 +266,20 @@ class BatchSession:
 
     def estimate(self) -> Estimate:
         """Return what a run would take. Nothing is sent."""
-        maker, price = (self.jobs, self.price) if self.vendor is None else (self.vendor.jobs, self.vendor.price)
+        maker = self.maker
         jobs = (maker.make(row, 0) if number < SAMPLE else None for number, row in enumerate(self._pending_rows()))
         window = None if self.vendor is None else self.vendor.window
-        found = estimate_run(jobs, self.lanes, price, self.budget, window)
-        return replace(found, messages=tuple(self._model_message(maker)))
+        found = estimate_run(jobs, self.lanes, maker.price, self.budget, window)
+        return replace(found, messages=tuple(self._model_message()))
 
-    def _model_message(self, maker: JobMaker) -> list[str]:
+    def _model_message(self) -> list[str]:
         """Return a line on rows that name another model than the one that is asked."""
         model = self.lanes[0].model
         own = {
             *map(str, self.settings.models),
             *(name for lane in self.lanes for name in (lane.model.name, lane.model.id)),
         }
-        others = sorted(maker.row_models - own)
+        others = sorted(self.maker.row_models - own)
         if not others:
             return []
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
@@ -452,7 +450,7 @@ class BatchSession:
                 *(self.vendor.messages if self.vendor is not None else ()),
                 *runner.messages,
                 *messages,
-                *self._model_message(self.jobs if self.vendor is None else self.vendor.jobs),
+                *self._model_message(),
             ),
             simulated=self.settings.simulate,
             by_vendor=self.vendor.answered if self.vendor is not None else 0,

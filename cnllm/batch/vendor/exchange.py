@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from cnllm.batch.comparison import Bits, InputComparison
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.output import Output
-from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import Reader
 from cnllm.batch.runner import RunParts
@@ -221,7 +220,6 @@ class VendorContext(Struct, frozen=True):
     session: SessionParts
     exchange: VendorConnection
     jobs: JobMaker
-    price: RequestPrice
     tally: Tally
     leftover: Bits
     retake: Bits

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.lanes import Lane
-from cnllm.batch.pricing import RequestPrice, request_price
+from cnllm.batch.pricing import request_price
 from cnllm.batch.report import Tally, VendorProgress
 from cnllm.batch.rows import InputRow
 from cnllm.batch.settings import BatchSettings
@@ -59,15 +59,14 @@ class VendorPhase:
         self.window = self._batch.window
         """The hours after which the vendor gives a job up; None where they are not known."""
         model = discounted_model(lane.model)
-        self.lane = Lane(model, lane.client, lane.controller)
-        self._probe: Plan = self.lane.prepare(probe, options).plan
+        lane = Lane(model, lane.client, lane.controller)
+        self._probe: Plan = lane.prepare(probe, options).plan
         if self._probe.stream:
             raise CnllmError(f"--vendor-batch: {model.name} only streams", hint="leave --vendor-batch out")
         factor = self._batch.price_factor
         if settings.assume_price is not None and factor is not None:
             settings = replace(settings, assume_price=discounted_price(settings.assume_price, factor))
-        self.price: RequestPrice = request_price(settings, model)
-        self.jobs = JobMaker(session.reader, self.lane, options, self.price, session.cache)
+        self.jobs = JobMaker(session.reader, lane, options, request_price(settings, model), session.cache)
         self.leftover = Bits()
         self.retake = Bits()
         self.messages: list[str] = []
@@ -107,9 +106,7 @@ class VendorPhase:
         session = self._session
         self._exchange = exchange = self._connect()
         session.reader.keep()
-        context = VendorContext(
-            session, exchange, self.jobs, self.price, tally, self.leftover, self.retake, self._stopping
-        )
+        context = VendorContext(session, exchange, self.jobs, tally, self.leftover, self.retake, self._stopping)
         self._collector, self._outbox = ResultCollector(context), Outbox(context)
         self._open = self._outbox.open
         self._task = asyncio.create_task(self._run(chunks))

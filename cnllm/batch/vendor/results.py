@@ -286,7 +286,7 @@ class ResultCollector:
         """Return what a row cost, in units; None where the worst case counts."""
         if answer.cost is False:
             return 0
-        return self._context.price.paid(answer.cost, reserved) if isinstance(answer.cost, Reply) else None
+        return self._context.jobs.price.paid(answer.cost, reserved) if isinstance(answer.cost, Reply) else None
 
     def _count(self, answer: RowAnswer, notes: Sequence[Note]) -> None:
         """Count a row whose line is on the disk."""
