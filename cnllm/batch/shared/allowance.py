@@ -385,16 +385,13 @@ class RunLedger:
 
     def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
         """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""
-        return [self._find(key, worker, owned=owned) for key, owned in keys]
-
-    def _find(self, key: bytes, worker: str, *, owned: bool) -> bytes | None:
-        for row, reply in self._execute(
-            "SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", key
-        ):
-            if owned:
-                self._execute("UPDATE answers SET owner = ? WHERE rowid = ?", worker, row)
-            return bytes(reply)
-        return None
+        found = []
+        for key, owned in keys:
+            rows = self._execute("SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", key)
+            if rows and owned:
+                self._execute("UPDATE answers SET owner = ? WHERE rowid = ?", worker, rows[0][0])
+            found.append(bytes(rows[0][1]) if rows else None)
+        return found
 
     def release(self, worker: str) -> None:
         """Let others have the answers of a worker that ended."""

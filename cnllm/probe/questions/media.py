@@ -46,7 +46,7 @@ def kinds(context: ProbeContext) -> Steps:
     for kind, media in _MEDIA.items():
         if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
             continue
-        ask = _ask(context, media, kind)
+        ask = context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
         if not _has_part(context, ask, kind):
             continue
         answer = yield ask
@@ -77,7 +77,3 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     except (TypeError, ValueError):
         return False
     return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)
-
-
-def _ask(context: ProbeContext, media: Media, kind: str) -> Ask:
-    return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
