@@ -55,16 +55,19 @@ class RequestPrice(Struct):
         if self.assumed is not None and own is None:
             plan = assume_price(plan, self.assumed)
         if self.assumed_output is not None and output_bound(plan) is None:
-            plan = replace(plan, max_output=self.assumed_output)
+            plan = replace(plan, most_output=self.assumed_output)
         cost = worst_case(plan, self.added).cost
         if cost is None and self.reserved is not None:
             cost = worst_case(assume_price(plan, self.reserved), self.added).cost
         return None if cost is None else cost * self.steps
 
     def output_with_room(self, plan: Plan, room: int) -> int:
-        """Return the most tokens of output with which a request costs no more than `room`; 0 where none fits."""
+        """Return the `max_tokens` with which a request costs no more than `room`; 0 where none has this effect."""
+        rules = plan.flags.reasoning
+        if rules is not None and rules.bound not in (None, "max_tokens"):
+            return 0
         plan = replace(plan, content=plan.content + b" " * _OPTION)
-        output, cost, least = output_bound(plan), self.cost_of(plan), self.cost_of(replace(plan, max_output=0))
+        output, cost, least = output_bound(plan), self.cost_of(plan), self.cost_of(replace(plan, most_output=0))
         if output is None or cost is None or least is None or room < least or cost == least:
             return 0
         return (room - least) * output // (cost - least)

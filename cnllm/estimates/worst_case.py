@@ -236,7 +236,7 @@ def added_input(plan: Plan, counted: int) -> int:
 def output_bound(plan: Plan) -> int | None:
     """Return the most tokens of one reply: those that the request allows, else the model's limit, else its window."""
     limits = plan.flags.limits
-    bounds = (plan.max_output, *((limits.output, limits.context) if limits is not None else ()))
+    bounds = (plan.most_output, *((limits.output, limits.context) if limits is not None else ()))
     return next((max(0, bound) for bound in bounds if bound is not None), None)
 
 

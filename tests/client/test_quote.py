@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,3 +165,59 @@ def test_the_estimate_knows_what_a_family_adds(registry: Registry) -> None:
         assert family.recordings >= 10
     assert token_family(by_family["anthropic/claude-opus-5"]).tools > 100
     assert token_family(registry.resolve("home/m")).recordings > 0, "that of all others"
+
+
+BESIDE = """
+[providers.beside]
+extends = "openai-compatible"
+base_url = "http://127.0.0.1:1/v1"
+keys = ["HOME_KEY"]
+[providers.beside.reasoning]
+mode = "toggle"
+bound = "LIMIT"
+on.set.think = true
+off.set.think = false
+budget.at = "think_tokens"
+[models."beside/on"]
+price = PRICE
+limits = { context = 100_000, output = 1_000 }
+reasoning = { default = "on" }
+[models."beside/off"]
+extends = "beside/on"
+price = PRICE
+limits = { context = 100_000, output = 1_000 }
+reasoning = { default = "off" }
+[models."beside/never"]
+price = PRICE
+reasoning = { mode = "never" }
+[models."beside/endless"]
+price = PRICE
+"""
+
+
+@pytest.fixture(params=["max_tokens", "budget", "none"])
+def limit(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Registry]:
+    """What bounds the reasoning of an endpoint, and a registry with such models."""
+    overlay = tmp_path / "overlay.toml"
+    overlay.write_text(BESIDE.replace("LIMIT", request.param).replace("PRICE", PRICE))
+    return request.param, Registry.load(str(overlay))
+
+
+def test_a_limit_that_does_not_count_the_reasoning_bounds_no_reply_that_reasons(limit: tuple[str, Registry]) -> None:
+    word, registry = limit
+
+    def most(model: str, **options: Any) -> int | None:
+        found = ask(registry, f"beside/{model}", max_tokens=50, **options)
+        assert (found.high is None) == (found.output_max is None)
+        return found.output_max
+
+    whole = 50 if word == "max_tokens" else 1000
+    budget = {"max_tokens": 50, "budget": 80, "none": 1000}[word]
+    assert (most("on"), most("on", reasoning="on"), most("on", reasoning="off")) == (whole, whole, 50)
+    assert (most("off"), most("off", reasoning="on"), most("off", reasoning="off")) == (50, whole, 50)
+    assert (most("on", reasoning=30), most("off", reasoning=30)) == (budget, budget)
+    assert most("never") == 50
+    assert most("endless") == (50 if word == "max_tokens" else None)
+    assert most("off", extra_body={"think": True}) == whole, "the body counts, whoever wrote it"
+    assert most("off", extra_body={"think_tokens": 30}) == budget
+    assert most("on", extra_body={"think": False}) == 50

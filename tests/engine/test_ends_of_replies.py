@@ -9,6 +9,9 @@ import pytest
 
 from cnllm import CannotSend, EndpointError, Model, Registry, Reply, StreamCut, engine
 
+from .conftest import Home
+from .support import delta, sse
+from .support import finish as ended
 from .test_counted_once import STOP, chunk, models, read, thinking
 
 __all__ = ["models"]
@@ -344,3 +347,38 @@ def test_reasoning_that_is_written_in_two_ways_is_kept_as_in_its_pieces(models: 
     done = {"type": "response.output_item.done", "output_index": 1, "item": thought}
     reply = read(models[RESPONSES], [created, delta, done, *answer])
     assert (reply.reasoning, "text-differs" in codes(reply)) == ("One\n\ntwo", False)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("counts", "thoughts", "is_reached"),
+    [("max_tokens", 3, True), ("none", 3, False), ("budget", 3, False), ("none", 1, True), ("none", None, False)],
+)
+def test_a_limit_is_reached_by_the_tokens_that_it_counts(
+    home: Home, stream: bool, counts: str, thoughts: int | None, is_reached: bool
+) -> None:
+    model = home(f'reasoning = {{ fields = ["reasoning_content"], bound = "{counts}" }}')
+    usage: dict[str, Any] = {"prompt_tokens": 1, "completion_tokens": 6}
+    if thoughts is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": thoughts}
+    said = {"reasoning_content": "Hm.", "content": "Yes"}
+    body = json.dumps({"choices": [{"index": 0, "message": said, "finish_reason": "stop"}], "usage": usage}).encode()
+    if stream:
+        body = sse(delta(**said), ended("stop"), {"choices": [], "usage": usage})
+    plan = engine.build_request(model, "Hi", max_tokens=5, stream=stream)
+    reply = engine.parse_response(model, 200, {}, body, plan=plan)
+    assert (reply.text, reply.reasoning, reply.finish) == ("Yes", "Hm.", "stop")
+    assert ("limit-reached" in codes(reply)) == is_reached
+
+
+@pytest.mark.parametrize(("counts", "most"), [("max_tokens", 5), ("none", 70)])
+def test_a_reply_that_broke_off_may_cost_reasoning_beyond_its_limit(home: Home, counts: str, most: int) -> None:
+    flags = f'reasoning = {{ fields = ["reasoning_content"], bound = "{counts}" }}\nlimits = {{ output = 70 }}'
+    model = home(flags, more="price = { currency = 'USD', input = 0, output = 1_000_000 }")
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    body = sse(delta(reasoning_content="Hm."), {"choices": [], "usage": usage}, done=False)
+    plan = engine.build_request(model, "Hi", max_tokens=5, stream=True)
+    with pytest.raises(StreamCut) as caught:
+        engine.parse_response(model, 200, {}, body, plan=plan)
+    assert caught.value.cost is not None
+    assert caught.value.cost.at_most == most

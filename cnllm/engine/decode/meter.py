@@ -272,8 +272,16 @@ def most_output(plan: Plan, *, is_partial: bool) -> int | None:
     `is_partial`: not all of them are counted, so that each of several replies may have had as many.
     """
     limits = plan.flags.limits
-    limit = plan.max_output or (None if limits is None else limits.output)
+    limit = plan.most_output or (None if limits is None else limits.output)
     return limit * plan.reply_count if limit is not None and is_partial else limit
+
+
+def limited_output(usage: Usage, flags: Flags, *, thought: bool) -> int | None:
+    """Return the tokens that the limit of a request counts; None where that is unknown. `thought`: it reasoned."""
+    rules = flags.reasoning
+    if usage.output is None or not thought or rules is None or rules.bound in (None, "max_tokens"):
+        return usage.output
+    return None if usage.reasoning is None else usage.output - usage.reasoning
 
 
 def paid_calls(flags: Flags) -> dict[str, PaidCall]:

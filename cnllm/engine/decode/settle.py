@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.cost import is_off_peak
+from cnllm.engine.decode.meter import limited_output
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import wire
@@ -128,7 +129,7 @@ def _check_limit(collector: Collector, word: str | None, limit: int, finish: Fin
 
     A reply that reached its limit may not be whole, even if the endpoint reports a normal end.
     """
-    output = collector.usage.output
+    output = limited_output(collector.usage, collector.flags, thought=bool(collector.parts.thought))
     if output is None or output < limit or not limit or finish not in ("stop", "tool_calls"):
         return finish
     subject = f"{output} tokens of at most {limit}, and {word or 'no finish reason'}"

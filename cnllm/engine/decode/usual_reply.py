@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cnllm.engine.decode.meter import meter_of
+from cnllm.engine.decode.meter import limited_output, meter_of
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
@@ -64,7 +64,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     if message is None or not _is_plain(message, rules):
         return None
     calls = _read_calls(message, plan)
-    finish = None if calls is None else _finish(message, rules.finish, plan.max_output, has_calls=bool(calls))
+    finish = None if calls is None else _finish(message, rules.finish, plan, has_calls=bool(calls))
     if calls is None or finish is None:
         return None
     if not rules.meter.knows_hours(message.created):  # a note says so
@@ -133,11 +133,12 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
     return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
 
 
-def _finish(message: UsualMessage, words: Mapping[str, str], limit: int | None, *, has_calls: bool) -> Finish | None:
+def _finish(message: UsualMessage, words: Mapping[str, str], plan: Plan, *, has_calls: bool) -> Finish | None:
     """Return the finish of a message; None where the endpoint's word and the message do not agree."""
     reported = words.get(message.finish)
     finish: Finish = "tool_calls" if has_calls else "stop"
     if reported != finish and not (reported == "stop" and has_calls and "tool_calls" not in words.values()):
         return None
-    output = message.usage.output
+    limit = plan.max_output
+    output = limited_output(message.usage, plan.flags, thought=bool(message.reasoning))
     return None if limit and output is not None and output >= limit else finish

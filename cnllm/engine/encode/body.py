@@ -16,7 +16,7 @@ from cnllm.engine.encode.params import note_extra_body, note_typing_errors
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
-from cnllm.jsonpath import get, merge_patch, nest, remove, set_value
+from cnllm.jsonpath import contains, get, merge_patch, nest, remove, set_value
 from cnllm.protocols import wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch, ReasoningFlags
@@ -26,7 +26,16 @@ from cnllm.types.json_form import plain_value
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
 
-__all__ = ["add_extra_body", "add_patches", "encode", "limit_cache_marks", "output_limit", "rename_keys", "stop_texts"]
+__all__ = [
+    "add_extra_body",
+    "add_patches",
+    "encode",
+    "limit_cache_marks",
+    "most_output",
+    "output_limit",
+    "rename_keys",
+    "stop_texts",
+]
 
 _encode = msgspec.json.Encoder(enc_hook=plain_value).encode
 _MOST_MARKS = 4
@@ -94,6 +103,16 @@ def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
     return limit if type(limit) is int else None
 
 
+def most_output(body: dict[str, Any], flags: Flags) -> int | None:
+    """Return the most tokens of output, reasoning included, that the body allows; None where it sets no bound."""
+    limit, rules = output_limit(body, flags), flags.reasoning
+    if limit is None or rules is None or rules.bound in (None, "max_tokens") or _is_without_reasoning(body, rules):
+        return limit
+    path = rules.budget.at if rules.budget is not None else None
+    budget = get(body, path) if path is not None and rules.bound == "budget" else None
+    return limit + budget if type(budget) is int and budget >= 0 else None
+
+
 def stop_texts(options: RequestOptions, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
     """Return the stop texts that the caller gave, as an option or in `extra_body`."""
     if not options.extra_body and "stop" not in options.params:
@@ -106,6 +125,17 @@ def stop_texts(options: RequestOptions, body: dict[str, Any], flags: Flags) -> t
 def _param_path(name: str, flags: Flags) -> str:
     """Return the path of a parameter in the body."""
     return param_rules.path(name, (flags.params or {}).get(name))
+
+
+def _is_without_reasoning(body: dict[str, Any], rules: ReasoningFlags) -> bool:
+    """Whether it is certain that the model does not reason for this body."""
+    if rules.mode in ("always", "never"):
+        return rules.mode == "never"
+    if rules.off is not None and rules.off.set and contains(body, rules.off.set):
+        return True
+    paths = [table.at for table in (rules.effort, rules.budget) if table is not None and table.at is not None]
+    is_on = rules.on is not None and bool(rules.on.set) and contains(body, rules.on.set)
+    return rules.default == "off" and not is_on and all(get(body, path) is None for path in paths)
 
 
 def _has_reasoning(messages: list[Message]) -> bool:

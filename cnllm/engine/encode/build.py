@@ -334,8 +334,12 @@ def _build(template: RequestTemplate, turns: list[Message], entry: _CacheEntry |
             flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
             url, headers = address(request, flags, ledger, streams=plan.stream)
             plan = replace(plan, flags=flags, url=url, headers=headers)
-        max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
-        plan = replace(plan, max_output=max_output, stops=stops)
+        plan = replace(
+            plan,
+            max_output=bodies.output_limit(body, flags),
+            most_output=bodies.most_output(body, flags),
+            stops=bodies.stop_texts(options, body, flags),
+        )
         content = bodies.encode(bodies.rename_keys(body, flags), ledger)
     return _with_turns(plan, content, ledger, turns)
 

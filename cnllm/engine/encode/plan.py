@@ -95,7 +95,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     text, where the caller does. `answer` is the method for an answer by the `schema`, `corrections` how often an
     invalid answer is sent back; `corrects_inputs` says whether a call of a custom tool is, whose input does not follow
     the grammar of the tool. `prompt` is the user's last text, None for a request that is not known, and `messages` the
-    conversation as the caller gave it. `max_output` is the limit of output tokens that was sent, `stops` are the
+    conversation as the caller gave it. `max_output` is the limit of output tokens that was sent, `most_output`
+    the most tokens that a reply then has, with its reasoning; None where the request sets no bound. `stops` are the
     caller's stop texts.
 
     For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
@@ -128,6 +129,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     prompted: bool = False
     call_rules: CallRules | None = None
     max_output: int | None = None
+    most_output: int | None = None
     stops: tuple[str, ...] = ()
     recovery: Recovery = Recovery()
     strict_forms: dict[str, dict[str, Any]] = {}

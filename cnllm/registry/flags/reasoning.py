@@ -74,6 +74,10 @@ class ReasoningFlags(Base, frozen=True):
     """The tokens of each level, to translate a level into a number of tokens or the reverse. Why: A caller gives one of
     the two, and some endpoints take only the other.
     """
+    bound: Literal["max_tokens", "budget", "none"] | None = None
+    """What bounds the tokens of reasoning: max_tokens, which counts them with the answer; the budget; or nothing. Why:
+    Where max_tokens counts the answer alone, it bounds neither a reply nor its cost.
+    """
     fields: Annotated[list[str] | None, WRITE_PATH] = None
     """The keys of reasoning in a message and in a delta, tried in order. Why: The wire has no official key for it, so
     servers chose different ones, and changed them.
