@@ -19,7 +19,7 @@ from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.encode.web_search import is_search, tool_type
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import ADJUST, CannotSend
-from cnllm.jsonpath import get, merge_patch, nest, remove
+from cnllm.jsonpath import get, leaves, merge_patch, nest, remove, set_value
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
@@ -179,8 +179,9 @@ def fit_client_data(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a client's keys of the body without those for which the endpoint has a rule, and the parameters with them.
 
-    Keys that the endpoint never takes, or that turn on or off what the model cannot turn, are left out with a note.
-    Raises `CannotSend` for one that holds the context of the request and that the endpoint does not take.
+    Keys that the endpoint never takes, or that turn on or off what the model cannot turn, are left out with a note. A
+    list that cnllm sends in every request has its entries, too. Raises `CannotSend` for a key that holds the context of
+    the request and that the endpoint does not take.
     """
     rest: dict[str, Any] = {}
     merge_patch(rest, data)  # a copy, as deep as objects go
@@ -194,7 +195,21 @@ def fit_client_data(
                 remove(rest, place)
                 found.setdefault(name, value)
     drop_refused_keys(rest, flags, ledger)
+    _join_lists(rest, flags, ledger)
     return rest, found
+
+
+def _join_lists(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
+    """Add the entries that every body of this mode has to the client's own lists."""
+    rules = flags.body
+    for place, own in leaves(rules.set or {}).items() if rules is not None else ():
+        value = get(keys, place)
+        if rules is None or type(own) is not list or type(value) is not list or place in (rules.drop or ()):
+            continue
+        if missing := [entry for entry in own if entry not in value]:
+            set_value(keys, place, [*value, *missing])
+            did = f"{', '.join(map(str, missing))} is sent, too, as in every request"
+            ledger.note("param-default", "body.set", place, did)
 
 
 def _left_out(flag: str, subject: str, protocol: str) -> Note:
