@@ -128,31 +128,33 @@ class Admission:
             return None
         return Caller(identity, rights)
 
-    def route(
-        self, caller: Caller, first: Model, fallback: Fallback, resolve: Callable[[str], Model | str]
-    ) -> tuple[Model, Fallback]:
+    def route(self, caller: Caller, first: Model, fallback: Fallback) -> tuple[Model, Fallback]:
         """Return the part of a route that a client's key may use: its first model, and those that take over.
 
         Models that the key or its team does not allow are left out, and those that its budget cannot pay. A budget is
         reserved for one model, so such a key gets the first one that is left, or the best one by measurement, and no
-        other. Where none is left, the route is its first model, which is refused.
+        other. Raises `Refused` where the key allows none.
         """
         rights = caller.rights
         if rights is None or not any(record.models or record.budgets for record in rights.records):
             return first, fallback
-        models = [first, *(resolve(target) if isinstance(target, str) else target for target in fallback.targets)]
-        indexes = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
+        models = [first, *(target for target in fallback.targets if isinstance(target, Model))]
+        usable = self.usable(rights, models)
+        if not usable:
+            raise _model_refused(rights, first)
+        indexes = [index for index, model in enumerate(models) if model in usable]
         most = 1 if any(record.budgets for record in rights.records) else fallback.most
         if fallback.order is None:
             indexes = indexes[:most]
-        model = models[indexes[0]]
-        assert isinstance(model, Model)
-        return model, replace(narrow_route(fallback, indexes), most=most)
+        return models[indexes[0]], replace(narrow_route(fallback, indexes), most=most)
 
-    def _is_usable(self, model: Model | str, rights: Rights) -> bool:
-        """Whether a key may use a model. That of a tier is not known here."""
-        if not isinstance(model, Model) or not rights.allows(model.name):
-            return False
+    def usable(self, rights: Rights, models: Sequence[Model]) -> list[Model]:
+        """Return those of some models that a key may use and pay. Where it can pay none, those that it may use."""
+        allowed = [model for model in models if rights.allows(model.name)]
+        return [model for model in allowed if self._is_payable(model, rights)] or allowed
+
+    def _is_payable(self, model: Model, rights: Rights) -> bool:
+        """Whether the budgets of a key are in the currency of a model."""
         price = rights.price(model.flags.price)
         currency = price.currency if price is not None else None
         return self.simulate or all(not record.budgets or currency in record.budgets for record in rights.records)
@@ -282,30 +284,25 @@ def _amounts(warning: SoftBudget) -> str:
     return f"{spent} of {hard} {currency} (soft budget {soft})"
 
 
-def allows_model(rights: Rights, names: ModelNames, name: str, model: Model) -> bool:
-    """Whether a key may use a model by the name of a client, or another one of the route that has this name."""
-    if rights.allows(model.name):
-        return True
-    route = names.fallback(name)
-    if route is None:
-        return False
-    models = map(names.resolve, route.targets)
-    return any(isinstance(other, Model) and rights.allows(other.name) for other in models)
+def allows_model(rights: Rights, names: ModelNames, name: str) -> bool:
+    """Whether a key may use a name of a client: a model that may answer to it. Raises as `ModelNames.resolve` does."""
+    return any(rights.allows(model.name) for model in names.models(name))
 
 
-def require_model(rights: Rights, names: ModelNames, name: str, model: Model | None = None) -> None:
-    """Raise `Refused` for a name whose model a key may not use. A tier is judged by the `model` it chose."""
-    if model is None:
-        try:
-            found = names.resolve(name)
-        except UnknownModel:
-            return  # the answer is that there is none
-        if isinstance(found, str):
-            return
-        model = found
-    if not allows_model(rights, names, name, model):
-        record = next((record for record in rights.records if not record.allows(model.name)), rights.key)
-        raise Refused(model_refused(record, model.name))
+def require_model(rights: Rights, names: ModelNames, name: str) -> None:
+    """Raise `Refused` for a name to which no model may answer that a key may use. Unknown names pass."""
+    try:
+        models = names.models(name)
+    except UnknownModel:
+        return  # the answer is that there is none
+    if models and not any(rights.allows(model.name) for model in models):
+        raise _model_refused(rights, models[0])
+
+
+def _model_refused(rights: Rights, model: Model) -> Refused:
+    """Return the error for a model that a key may not use, by the record that says so."""
+    record = next((record for record in rights.records if not record.allows(model.name)), rights.key)
+    return Refused(model_refused(record, model.name))
 
 
 def guessing_failure(wait: float) -> Failure:

@@ -14,7 +14,7 @@ import codecs
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,13 +25,12 @@ from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.bounds import check_body, check_request
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
-from cnllm.gateway.model_names import ModelNames, client_wire
+from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec, wire
 from cnllm.protocols.reply_notes import reply_notes
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
-from cnllm.registry import tiers
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed
 from cnllm.system.processes import cached_property
@@ -185,7 +184,8 @@ class ClientRequest(Struct, frozen=True):
 class Exchange:
     """One request and its reply, in the protocol of the client.
 
-    `names` resolves the model, `keys` seal tokens. Raises `RequestFailed`, whose failure is the answer.
+    `names` resolves the model, `keys` seal tokens. `usable` returns those of some models that the client's key may use,
+    for the choice of one from a tier. Raises `RequestFailed`, whose failure is the answer.
     """
 
     def __init__(
@@ -196,6 +196,7 @@ class Exchange:
         *,
         offline: bool = False,
         simulate: bool = False,
+        usable: Callable[[Sequence[Model]], Sequence[Model]] | None = None,
     ) -> None:
         self.protocol = protocol = request.protocol
         body, headers, memory, identity = request.body, request.headers, request.memory, request.identity
@@ -218,8 +219,12 @@ class Exchange:
         if not self.request.model:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
-        self.model = self._resolve(names, offline=offline)
-        self.fallback = names.fallback(self.request.model, protocol)
+        try:
+            chosen = names.choose(self.request, protocol, offline=offline, usable=usable)
+        except UnknownModel as error:
+            raise RequestFailed(failure_of(error, protocol)) from error
+        self.model, self.fallback = chosen.first, chosen.fallback
+        self.notes += chosen.notes
         self.stream: bool = self.request.stream
         self.ping: bytes = self._api.ping
         """Bytes that keep a stream alive and say nothing."""
@@ -267,21 +272,6 @@ class Exchange:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         self.request = replace(self.request, options={**self.request.options, "tag": tag})
         return tag
-
-    def _resolve(self, names: ModelNames, *, offline: bool) -> Model:
-        """Return the model of the request. Raises `RequestFailed`."""
-        assert self.request.model is not None
-        try:
-            model = names.resolve(self.request.model, self.protocol)
-            if isinstance(model, Model):
-                return model
-            model, note = tiers.choose_model(
-                model, self.request.messages, self.request.options, names.registry, offline=offline
-            )
-        except UnknownModel as error:
-            raise RequestFailed(failure_of(error, self.protocol)) from error
-        self.notes.append(note)
-        return client_wire(model, self.protocol)
 
     def use_model(self, model: Model) -> None:
         """Take note of the model that answers a route: the reply names it, and what is sealed is its own."""

@@ -213,10 +213,10 @@ class HttpRequest:
         if route.named == "model":
             self._require_model(endpoint.name)
 
-    def _require_model(self, name: str, model: Model | None = None) -> None:
+    def _require_model(self, name: str) -> None:
         """Raise `Refused` for a model that the key may not use. `name` is the client's, unknown ones pass."""
         if (rights := self._caller.rights) is not None:
-            require_model(rights, self._service.names, name, model)
+            require_model(rights, self._service.names, name)
 
     async def _answer_operator(self, endpoint: Endpoint) -> None:
         """Answer a request of the operator. Raises `RequestFailed`."""
@@ -264,9 +264,13 @@ class HttpRequest:
             previous = data.get("previous_response_id") if whole is not data else None
             request = ClientRequest(protocol, whole, self._path, self._headers, identity, count, previous, self._memory)
             is_simulated = service.simulate
-            exchange = Exchange(request, service.names, service.keys, offline=is_simulated, simulate=is_simulated)
+            rights = self._caller.rights
+            usable = None if rights is None else partial(service.admission.usable, rights)
+            exchange = Exchange(
+                request, service.names, service.keys, offline=is_simulated, simulate=is_simulated, usable=usable
+            )
             exchange.notes += body.notes
-            self._require_model(exchange.request.model or "", exchange.model)
+            self._require_model(exchange.request.model or "")
             if not count:
                 self._entry.tag = exchange.tag
                 self._request_monitor.begin(
@@ -333,7 +337,7 @@ class HttpRequest:
         """
         service, caller, options = self._service, self._caller, request.options
         if exchange.fallback is not None:
-            route = service.admission.route(caller, exchange.model, exchange.fallback, service.names.resolve)
+            route = service.admission.route(caller, exchange.model, exchange.fallback)
             if route[0] is not exchange.model:
                 exchange.use_model(route[0])
             options = {**options, "fallback": route[1]}

@@ -6,10 +6,12 @@ lost that only this wire can say. `?protocol=WIRE` behind a model in a pattern o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel, Untrusted
@@ -17,11 +19,12 @@ from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.routing import split_wire
 from cnllm.registry.sites import choose_site
-from cnllm.registry.tiers import PREFIX
+from cnllm.registry.tiers import PREFIX, choose_model
+from cnllm.types import Note, Request
 from cnllm.types.checks import matches_pattern
 from cnllm.types.policy import Fallback
 
-__all__ = ["ModelNames", "client_wire", "narrow_route"]
+__all__ = ["ChosenModels", "ModelNames", "client_wire", "narrow_route"]
 
 _RULES = ("first_token", "cooldown", "weights", "order", "report")
 _MOST = 2048
@@ -37,6 +40,14 @@ def client_wire(model: Model, protocol: str | None) -> Model:
     except UnknownModel:  # the endpoint has no such wire
         return model
     return other if other.flags.supported else model
+
+
+class ChosenModels(Struct, frozen=True):
+    """The models of one request: the first, those that take over on a route, and notes on the choice."""
+
+    first: Model
+    fallback: Fallback | None
+    notes: list[Note]
 
 
 class ModelNames:
@@ -99,6 +110,85 @@ class ModelNames:
             self._models[name, protocol] = model
         return model
 
+    def choose(
+        self,
+        request: Request,
+        protocol: str,
+        *,
+        offline: bool,
+        usable: Callable[[Sequence[Model]], Sequence[Model]] | None = None,
+    ) -> ChosenModels:
+        """Return the models of a request for a client that speaks `protocol`: one of each tier.
+
+        `usable` returns those of some models that the client may use; where it returns none, each may be chosen, and is
+        refused later. A tier of a route in which no model fits is passed over. Raises as `resolve` does.
+        """
+        assert request.model is not None
+        first, fallback = self.resolve(request.model, protocol), self.fallback(request.model, protocol)
+        targets = (first,) if fallback is None else (first, *fallback.targets)
+        models: dict[int, Model] = {}
+        notes: list[Note] = []
+        failure: UnknownModel | None = None
+        for index, target in enumerate(targets):
+            if isinstance(target, Model):
+                models[index] = target
+                continue
+            try:
+                models[index], note = self._choose_member(target, request, protocol, offline, usable)
+            except UnknownModel as error:
+                failure = failure or error
+                note = Note("target-passed-over", "route", target, error.message)
+            notes.append(note)
+        if failure is not None and not models:
+            raise failure
+        places, (head, *others) = list(models), models.values()
+        if fallback is not None and notes:
+            fallback = replace(narrow_route(fallback, places), targets=tuple(others))
+        return ChosenModels(head, fallback, notes)
+
+    def _choose_member(
+        self,
+        tier: str,
+        request: Request,
+        protocol: str,
+        offline: bool,
+        usable: Callable[[Sequence[Model]], Sequence[Model]] | None,
+    ) -> tuple[Model, Note]:
+        """Return the model of a tier for a request, and a note on it. Raises `UnknownModel` where none fits."""
+        names = None if usable is None else {model.name for model in usable(self._members(tier))}
+
+        def objection(model: Model) -> str | None:
+            """Return why a model is not used, as far as the gateway knows."""
+            if self._has_suspended(model):
+                return "it is suspended"
+            return "the key may not use it" if names and model.name not in names else None
+
+        model, note = choose_model(
+            tier, request.messages, request.options, self.registry, offline=offline, objection=objection
+        )
+        return client_wire(model, protocol), note
+
+    def models(self, name: str) -> list[Model]:
+        """Return all models that may answer to a name of a client: those of its route and of its tiers.
+
+        Raises as `resolve` does.
+        """
+        targets = [self.resolve(name)]
+        if (fallback := self.fallback(name)) is not None:
+            targets += [self._find(target, None, is_given=True) for target in fallback.targets]
+        models: list[Model] = []
+        for target in targets:
+            models += [target] if isinstance(target, Model) else self._members(target)
+        return models
+
+    def _members(self, tier: str) -> list[Model]:
+        """Return the models of a tier that are not suspended."""
+        models: list[Model] = []
+        for name in self.registry.tiers[tier.removeprefix(PREFIX)]:
+            with contextlib.suppress(UnknownModel):
+                models.append(choose_site(self.registry, name, suggest=False))
+        return [model for model in models if not self._has_suspended(model)]
+
     def _find(self, target: str, protocol: str | None, *, is_given: bool) -> Model | str:
         """Return a model or the name of a tier; `is_given`: the operator wrote its name, and perhaps its wire."""
         if self._is_suspended(target):
@@ -112,13 +202,17 @@ class ModelNames:
         return not model.startswith(PREFIX) and self.registry.site_group(model, suggest=False) is not None
 
     def _is_suspended(self, target: str) -> bool:
-        """Whether the model of a name is suspended, by the name itself or by that of its model."""
+        """Whether the model of a name is suspended, by the name itself or by that of its model, or all of a tier."""
         if not self._suspended:
             return False
         if split_wire(target)[0] in self._suspended or _provider(target) in self._suspended:
             return True
         model = self._resolve(target)
-        return isinstance(model, Model) and not self._suspended.isdisjoint((model.name, model.provider))
+        return self._has_suspended(model) if isinstance(model, Model) else not self._members(model)
+
+    def _has_suspended(self, model: Model) -> bool:
+        """Whether a model is suspended, or its provider."""
+        return not self._suspended.isdisjoint((model.name, model.provider))
 
     def target(self, name: str) -> str | None:
         """Return the model that a pattern maps a name to, or the first one of its route, or None."""

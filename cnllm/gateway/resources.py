@@ -92,12 +92,12 @@ def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None =
         model = names.resolve(name)
     except Untrusted:
         return None
+    if rights is not None and not allows_model(rights, names, name):
+        return None
     if not isinstance(model, Model):  # a tier: its models differ
         return ModelCard(name, "cnllm")
     flags = model.flags
     if listed and flags.status is not None and flags.status.is_ == "retired":
-        return None
-    if rights is not None and not allows_model(rights, names, name, model):
         return None
     limits = flags.limits
     return ModelCard(

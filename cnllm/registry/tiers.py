@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cnllm.config import keys
@@ -20,11 +20,18 @@ PREFIX = "tier:"
 
 
 def choose_model(
-    name: str, messages: Any, options: Mapping[str, Any], registry: Registry, *, offline: bool
+    name: str,
+    messages: Any,
+    options: Mapping[str, Any],
+    registry: Registry,
+    *,
+    offline: bool,
+    objection: Callable[[Model], str | None] = lambda model: None,
 ) -> tuple[Model, Note]:
     """Return the model of a tier for one call, and a note that says which and why.
 
-    With `offline` no key is needed. Raises `UnknownModel` where there is no such tier, or no model in it fits.
+    With `offline` no key is needed. `objection` returns a reason why the caller wants no such model. Raises
+    `UnknownModel` where there is no such tier, or no model in it fits.
     """
     tier = name.removeprefix(PREFIX)
     candidates = registry.tiers.get(tier)
@@ -35,7 +42,9 @@ def choose_model(
     skipped: list[str] = []
     for candidate in candidates:
         model = choose_site(registry, candidate, api_key=options.get("api_key"))
-        reason = obstacle(model, history, options) or (None if offline else _missing_key(model, options))
+        reason = objection(model) or obstacle(model, history, options)
+        if reason is None and not offline:
+            reason = _missing_key(model, options)
         if reason is None:
             reasons = f" ({'; '.join(skipped)})" if skipped else ""
             return model, Note("tier", "tiers", name, f"{model.name}{reasons}")

@@ -59,9 +59,9 @@ class Seen:
         self.usage = [chunk["usage"] for chunk in self.chunks if chunk.get("usage")]
 
 
-def asked(http: httpx.Client) -> Seen:
+def asked(http: httpx.Client, model: str = "best") -> Seen:
     body = {
-        "model": "best",
+        "model": model,
         "messages": [{"role": "user", "content": "hi"}],
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -229,6 +229,7 @@ def test_routes_are_listed_and_checked(tmp_path: Path) -> None:
 
 def test_a_suspended_model_is_passed_over_and_a_route_without_another_is_503(tmp_path: Path) -> None:
     three = '[gateway.routes.best]\ntargets = ["one/m", "two/m", "one/other"]\nweights = [1, 0, 1]\n'
+    three += '[tiers]\ntwo = ["two/m"]\nboth = ["one/m", "two/m"]\n'
     with two(tmp_path, [healthy()], [healthy()], more=three) as (registry, one, other):
         gateway = Gateway(registry, keys=[KEY])
         with (
@@ -243,10 +244,16 @@ def test_a_suspended_model_is_passed_over_and_a_route_without_another_is_503(tmp
                 seen = asked(http)
                 assert (seen.status, seen.text, seen.models) == (200, ANSWER, {"two/m"})
             assert (len(one.received), len(other.received)) == (1, 2)
+            seen = asked(http, model="tier:both")
+            assert (seen.status, seen.text, len(one.received), len(other.received)) == (200, ANSWER, 1, 3)
+            other.received.pop()
             gateway.suspend(["one/other", "two"])
             seen = asked(http)
             assert (seen.status, seen.models) == (200, {"one/m"})
             gateway.suspend(["one", "two"])
+            for name in ("tier:two", "tier:both"):
+                refusal = http.post("/v1/chat/completions", json={"model": name, "messages": []})
+                assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "provider_untrusted")
             refusal = http.post("/v1/chat/completions", json={"model": "best", "messages": []})
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "provider_untrusted")
             assert (len(one.received), len(other.received)) == (2, 2)

@@ -311,6 +311,60 @@ def test_a_route_leads_to_no_model_that_the_key_does_not_allow(tmp_path: Path) -
 
 
 # ── what costs nothing, and what may have cost something ─────────────────────
+def test_a_tier_is_a_model_that_the_key_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERE_KEY", "k")  # a tier takes models with a key
+    more = (
+        '\n[models."here/other"]\nprice = { currency = "USD", input = 2, output = 8 }\n'
+        '[gateway.models]\nmine = "tier:fast"\n'
+        '[gateway.routes.last]\ntargets = ["here/unpriced", "tier:fast"]\n'
+        '[gateway.routes.first]\ntargets = ["tier:fast", "here/unpriced?protocol=openai-chat"]\n'
+        '[tiers]\nfast = ["here/priced", "here/dollars", "here/other"]\n'
+    )
+    limits: list[tuple[str, dict[str, Any], int, list[str]]] = [
+        ("tier:fast", {}, 200, ["priced"]),
+        ("tier:fast", {"models": ("here/dollars",)}, 200, ["dollars"]),
+        ("mine", {"models": ("here/other", "here/dollars")}, 200, ["dollars"]),
+        ("tier:fast", {"budgets": {"USD": cny("1")}}, 200, ["dollars"]),
+        ("tier:fast", {"models": ("here/other",), "budgets": {"USD": cny("1")}}, 200, ["other"]),
+        ("tier:fast", {"models": ("here/other",), "budgets": {"CNY": cny("1")}}, 403, []),
+        ("tier:fast", {"models": ("here/unpriced",)}, 403, []),
+        ("last", {"models": ("here/other",)}, 200, ["other"]),
+        ("first", {"models": ("here/other",)}, 200, ["other"]),
+        ("first", {"models": ("here/unpriced",)}, 200, ["unpriced"]),
+        ("first", {"models": ("here/nothing",)}, 403, []),
+        # none that it may use is charged in its currency, and the one that is charged so is not allowed
+        ("first", {"models": ("here/other",), "budgets": {"CNY": cny("1")}}, 403, []),
+    ]
+    with setting(tmp_path, more=more) as here:
+        for index, (name, limit, expected, asked) in enumerate(limits):
+            here.upstream.script[:] = [say("Hello")]
+            here.upstream.bodies.clear()
+            key = here.key(f"k{index}", **limit)
+            response = here.send(key, requests(name)["openai-chat"])
+            assert response.status_code == expected, (name, limit, response.text)
+            assert [body["model"] for body in here.upstream.bodies] == asked, (name, limit)
+            head = {"authorization": f"Bearer {key}"}
+            is_allowed = "budgets" in limit or expected == 200
+            assert here.http.get(f"/v1/models/{name}", headers=head).status_code == (200 if is_allowed else 403), limit
+            names = [entry["id"] for entry in here.http.get("/v1/models", headers=head).json()["data"]]
+            assert name.startswith("tier:") or (name in names) == is_allowed, (name, limit)
+
+
+def test_a_route_goes_on_behind_a_tier_in_which_no_model_fits(tmp_path: Path) -> None:
+    more = (
+        '\n[providers.far]\nextends = "openai-compatible"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = ["FAR_KEY"]\n'
+        '[tiers]\nfar = ["far/m"]\n[gateway.routes.best]\ntargets = ["tier:far", "here/priced"]\nweights = [1, 1]\n'
+    )
+    with setting(tmp_path, say("Hello"), more=more) as here:
+        response = here.send(key := here.key(), requests("best")["openai-chat"])
+        assert response.status_code == 200, response.text
+        log = here.http.get(
+            f"/v1/requests/{response.headers['x-request-id']}", headers={"authorization": f"Bearer {key}"}
+        )
+        (note,) = [note for note in log.json()["notes"] if note["code"] == "target-passed-over"]
+        assert (note["said"], "FAR_KEY is not set" in note["did"]) == ("tier:far", True)
+
+
 def test_what_the_endpoint_refused_costs_nothing(tmp_path: Path) -> None:
     answers = [error(status, "no") for status in (400, 401, 429, 500, 503)]
     with setting(tmp_path, *answers, say("Hello")) as here:
