@@ -246,6 +246,18 @@ def test_an_answer_that_ends_behind_an_opening_tag_holds_no_call(model: str, wri
     assert seen_however_cut(model, f"So.\n{whole}", [WRITE])[0] == [("write", {"path": "/", "text": "hi"})]
 
 
+@each("model, writing", [row for row in WRITINGS if row[1] is not CHANNELS])
+def test_an_answer_that_ends_where_another_argument_may_begin_holds_no_call(model: str, writing: Writing) -> None:
+    for begun in (writing.begun("write"), writing.begun("write", ("path", "/"))):
+        text = f"So.\n{writing.block[0]}{begun}"
+        for rest in ("<", "\n<", "\n< "):
+            calls, shown, notes = seen_however_cut(model, text + rest, [WRITE])
+            assert (calls, shown, bool(notes)) == ([], text + rest, True)
+    for rest in ("</", writing.call[1], f"{writing.call[1]}\n<"):  # no argument may begin there
+        calls, _, _ = seen_however_cut(model, text + rest, [WRITE])
+        assert calls == [("write", {"path": "/"})]
+
+
 def test_an_answer_that_ends_where_the_arguments_of_a_section_begin_holds_no_call() -> None:
     block = SECTION.format("tea")
     begun = block[: block.index('{"q"')]

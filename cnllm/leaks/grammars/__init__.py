@@ -201,12 +201,22 @@ def complete_block(leak: Markup, opener: str, block: str, tools: Mapping[str, Ma
 
 
 def has_begun(leak: Markup, opener: str, block: str) -> bool:
-    """Whether a block ends right behind the beginning of a call or of an argument: more than a closer is missing."""
+    """Whether a block ends right behind the beginning of a call or of an argument: more than a closer is missing.
+
+    A `<` at the end of an open call may begin a closer, and the next argument as well.
+    """
+    rest = len(block) - Markers.copy(tuple(leak.close)).pending_length(block)
+    goes_on = block[rest:].strip() != "" and "/" not in block[rest:]
     for name in leak.format:
-        if name == "sections" and sections.has_begun(block, _parts(leak, name)):
+        words = _parts(leak, name)
+        if name == "sections" and sections.has_begun(block, words):
             return True
-        if name in invoke.WORDS and invoke.has_begun(block, opener, _parts(leak, name)):
+        if name in invoke.WORDS and (
+            invoke.has_begun(block, opener, words) or (goes_on and invoke.is_open(block[:rest], opener, words))
+        ):
             return True
+        if name == "arg-pairs" and goes_on and _may_begin(leak, name, opener, block[len(opener) : rest]) is not False:
+            return arg_pairs.is_open(block[len(opener) : rest], words)
     return False
 
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from cnllm.leaks.grammars.base import (
+    ENOUGH,
     NAME,
     MarkupBlock,
     NotACall,
@@ -30,7 +31,7 @@ from cnllm.leaks.grammars.base import (
 )
 from cnllm.schemas.coerce import coerce, property_schema
 
-__all__ = ["ends_inside_value", "is_certain", "may_begin", "read"]
+__all__ = ["ends_inside_value", "is_certain", "is_open", "may_begin", "read"]
 
 _WORD = r"(?!\|)[\w.:|-]{1,64}"
 
@@ -56,6 +57,7 @@ class _PairPatterns(ValuePatterns):
         self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|{next_call}|\Z)")
         self.wrapper = compiled(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = compiled(rf"\s*</({_WORD})>")
+        self.call_end = compiled(rf"</(?!{value}>){_WORD}>\s*\Z")
         self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
         self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
         self.begins = compiled(rf"{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
@@ -162,6 +164,11 @@ def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
     """Whether a name and a pair stand at the start of a body."""
     match = _tags(words).begins.match(body)
     return match is not None and f"<{words[0]}" in match[0]
+
+
+def is_open(body: str, words: tuple[str, ...]) -> bool:
+    """Whether a body ends in a call, where another pair may follow."""
+    return _tags(words).call_end.search(body, max(0, len(body) - ENOUGH)) is None
 
 
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:

@@ -46,7 +46,7 @@ from cnllm.leaks.grammars.tags import (
 from cnllm.leaks.markers import BARS
 from cnllm.schemas.coerce import allowed_types, coerce, decode_json, property_schema
 
-__all__ = ["WORDS", "ends_inside_value", "has_begun", "is_certain", "may_begin", "missing_end", "read"]
+__all__ = ["WORDS", "ends_inside_value", "has_begun", "is_certain", "is_open", "may_begin", "missing_end", "read"]
 
 WORDS = {"invoke": ("invoke", "parameter"), "function": ("function", "parameter")}
 _GOES_ON = re.compile(rf"<\s{{0,2}}[/\w{re.escape(BARS)}]|\{{\s{{0,64}}[\"}}]|`{{3}}")
@@ -353,6 +353,14 @@ def has_begun(block: str, opener: str, words: tuple[str, ...]) -> bool:
     """Whether a block ends right behind the opening tag of a call or of a parameter."""
     tags = find_tags(block, words, opener_prefix(opener), mixed=True)
     return bool(tags) and not (tags[-1].closes or tags[-1].empty or block[tags[-1].end :].strip())
+
+
+def is_open(block: str, opener: str, words: tuple[str, ...]) -> bool:
+    """Whether a block ends in a call, behind a tag that another parameter may follow."""
+    tags = find_tags(block, words, opener_prefix(opener), mixed=True)
+    if not tags or block[tags[-1].end :].strip():
+        return False
+    return tags[-1].word_index == 1 or not (tags[-1].closes or tags[-1].empty)
 
 
 def missing_end(block: str, opener: str, words: tuple[str, ...]) -> str:
