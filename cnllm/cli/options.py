@@ -23,6 +23,7 @@ __all__ = [
     "LEVEL_WORDS",
     "NONE",
     "Command",
+    "FilePath",
     "Group",
     "Help",
     "ModelCommand",
@@ -58,6 +59,16 @@ class NumberRange(click.FloatRange):
         if number != number:
             self.fail(f"{value!r} is not a valid {self.name}", param, ctx)
         return float(number)
+
+
+class FilePath(click.Path):
+    """The path of a file to write. - is none: what goes there is read again, and stdout has other lines."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value == "-":
+            self.fail("a file is expected; - (stdout) does not work here", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Help(NamedTuple):

@@ -65,6 +65,7 @@ def test_bad_tools_name_file_line_and_column(machine: Machine, content: str | by
         (["-p", "a=1", "-p", "a.b=2"], ["a already has a value"]),
         (["--replay", "none.jsonl"], ["none.jsonl", "--record"]),
         (["--record", "/nowhere/tape.jsonl"], ["/nowhere/tape.jsonl", "writable"]),
+        (["--record", "-"], ["--record", "a file is expected"]),
         (["--raw-log", "/nowhere/tape.jsonl"], ["/nowhere/tape.jsonl"]),
         (
             ["--key-env", "NOT_SET_ANYWHERE"],
@@ -78,6 +79,12 @@ def test_an_option_that_is_no_good_ends_the_call_before_it_is_sent(
     machine: Machine, args: list[str], words: list[str]
 ) -> None:
     machine.run("call", "--model", "home/m", *args, "hi").fails(2, *words)
+
+
+def test_a_batch_writes_no_file_called_dash(machine: Machine) -> None:
+    rows = machine.file("rows.txt", "hi\n")
+    machine.run("batch", rows, "--model", "home/m", "-o", "-").fails(2, "--out", "a file is expected", "stdout")
+    assert not (machine.home / "-").exists()
 
 
 def test_a_bad_schema_names_its_place(machine: Machine) -> None:

@@ -48,7 +48,7 @@ HELP = options.Help(
     shell_complete=completion.complete_models,
     help="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model.",
 )
-@click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="The file of the answers.")
+@click.option("-o", "--out", metavar="OUT", type=options.FilePath(), required=True, help="The file of the answers.")
 @click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
 @options.reasoning("off, on, minimal … max, or tokens.")

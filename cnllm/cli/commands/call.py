@@ -91,7 +91,7 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
     "record",
     cls=options.Option,
     metavar="FILE",
-    type=click.Path(),
+    type=options.FilePath(),
     multiple=True,
     help="Append every request and response to FILE, without secrets. Repeatable.",
 )
