@@ -275,6 +275,12 @@ def test_the_endpoints_own_words_and_1(machine: Machine) -> None:
         assert KEY not in done.err
 
 
+def test_words_of_the_endpoint_are_told_from_those_of_cnllm(machine: Machine) -> None:
+    with Server([http(404, b'{"error": {"message": "no such model"}}')]) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "hi").fails(1, "cnllm: no such model\n", "the endpoint answered with status 404\n")
+
+
 @pytest.mark.parametrize("script", [[Reset], [HEAD], [http(404, b"<h1>none</h1>", "text/html")]])
 def test_nothing_came_and_1(machine: Machine, script: list[Step]) -> None:
     with Server(script) as peer:

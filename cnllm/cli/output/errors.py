@@ -117,7 +117,10 @@ def report_error(error: Exception) -> int:
     if isinstance(error, _NO_ARGS_ERROR) and error.ctx is not None:
         stdio.print_line(error.ctx.get_help())
         return WRONG
-    print_error(*error_text(error))
+    message, hint = error_text(error)
+    if hint is None and isinstance(error, EndpointError) and error.status >= 400 and str(error.status) not in message:
+        hint = f"the endpoint answered with status {error.status}"  # else its words look like those of cnllm
+    print_error(message, hint)
     return exit_status(error)
 
 
