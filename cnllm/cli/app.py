@@ -87,6 +87,8 @@ def _require_text(rest: list[str]) -> None:
 
     folded = word.casefold()
     close = nearest(folded, COMMANDS) if word.isidentifier() else None  # "What?" is a question
+    if folded == "help" and len(rest) == 2 and rest[1] in COMMANDS:
+        raise errors.UsageError(f"there is no command {word}", f"cnllm {rest[1]} --help explains {rest[1]}")
     other = command_hint(word)
     text = shlex.quote(" ".join(words) if len(words) == len(rest) else word)
     if other == CALL and len(rest) > 1:  # the word is no part of the text

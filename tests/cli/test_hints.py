@@ -38,6 +38,10 @@ WRONG = [
     (("launch", "claud", "-m", "glm-4.7"), "did you mean claude?", "install it"),
     (("keys", "add", "zai"), "cnllm keys has ", "--help"),
     (("keys", "set"), "for example: cnllm keys set", "--help"),
+    (("help", "call"), "cnllm call --help explains call", "To ask a model"),
+    (("logs", "delete", "last", "--all"), "give one of them", "--help"),
+    (("logs", "cost", "--csv", "--json"), "give one of them", "--help"),
+    (("models", "show", "glm-4.7", "--base-url", "foo"), "it begins with http:// or https://", "--help"),
     (("batch", "in.csv", "-m", "glm-4.7"), "for example: cnllm batch", "--help"),
     (("serve", "--port", "abc"), "'abc' is not a whole number", "valid integer"),
     # words of other tools

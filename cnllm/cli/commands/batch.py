@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import completion, option_types, options
 
 __all__ = ["batch"]
 
@@ -48,7 +48,9 @@ HELP = options.Help(
     shell_complete=completion.complete_models,
     help="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model.",
 )
-@click.option("-o", "--out", metavar="OUT", type=options.FilePath(), required=True, help="The file of the answers.")
+@click.option(
+    "-o", "--out", metavar="OUT", type=option_types.FilePath(), required=True, help="The file of the answers."
+)
 @click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
 @options.reasoning("off, on, minimal … max, or tokens.")
@@ -71,8 +73,8 @@ HELP = options.Help(
     default="auto",
     help="Requests at a time. Default: auto.",
 )
-@click.option("--rpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most requests a minute.")
-@click.option("--tpm", metavar="N", type=options.NumberRange(0, min_open=True), help="The most tokens a minute.")
+@click.option("--rpm", metavar="N", type=option_types.NumberRange(0, min_open=True), help="The most requests a minute.")
+@click.option("--tpm", metavar="N", type=option_types.NumberRange(0, min_open=True), help="The most tokens a minute.")
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
 @click.option("--currency", metavar="C", help="That of --max-cost (default: the price's) and --assume-price.")
 @click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
@@ -121,7 +123,9 @@ HELP = options.Help(
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--ray", metavar="ADDRESS", help="Send from a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
-@click.option("--timeout", metavar="S", type=options.NumberRange(min=0, min_open=True), help="Seconds for an answer.")
+@click.option(
+    "--timeout", metavar="S", type=option_types.NumberRange(min=0, min_open=True), help="Seconds for an answer."
+)
 @options.tag
 @click.option("--no-log", is_flag=True, help="Do not log what the calls cost; see cnllm logs.")
 @click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import option_types, options
 from cnllm.cli.output import errors
 
 __all__ = ["call"]
@@ -91,7 +91,7 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
     "record",
     cls=options.Option,
     metavar="FILE",
-    type=options.FilePath(),
+    type=option_types.FilePath(),
     multiple=True,
     help="Append every request and response to FILE, without secrets. Repeatable.",
 )
@@ -99,7 +99,7 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
 @click.option(
     "--timeout",
     metavar="S",
-    type=options.NumberRange(min=0, min_open=True),
+    type=option_types.NumberRange(min=0, min_open=True),
     help="Seconds to wait for the endpoint.",
 )
 @options.tag

@@ -216,7 +216,10 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
     """
     from cnllm.store import Store
 
-    if bool(idents) + (before is not None) + everything != 1:
+    ways = bool(idents) + (before is not None) + everything
+    if ways > 1:
+        raise errors.UsageError("the conversations are chosen twice, by ID, --before or --all", "give one of them")
+    if ways == 0:
         raise errors.UsageError("name conversations, or give --before or --all", "cnllm logs list shows their ids")
     time = None if before is None else utc_time(before, "--before")
     with Store.open() as store:
@@ -304,6 +307,8 @@ def cost(
     """
     from cnllm.store import Store
 
+    if as_csv and as_json:
+        raise errors.UsageError("--csv and --json print different things", "give one of them")
     begin = None if since is None else utc_time(since, "--since")
     if plot is not None and Path(plot).suffix != ".svg":
         raise errors.UsageError(f"--plot {plot}: the picture is an SVG", "give the file the ending .svg")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options, probe_target
+from cnllm.cli import option_types, options, probe_target
 from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
@@ -43,7 +43,7 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
     show_default=True,
     help="The most requests, retries and metadata included.",
 )
-@click.option("--max-cost", metavar="X", type=options.NumberRange(min=0), help="The most to spend; needs a price.")
+@click.option("--max-cost", metavar="X", type=option_types.NumberRange(min=0), help="The most to spend; needs a price.")
 @click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")
 @click.option(
     "-o", "output", metavar="OVERLAY.toml", type=click.Path(dir_okay=False), help="Write the description there."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options, turn_log
+from cnllm.cli import option_types, options, turn_log
 from cnllm.cli.commands.serve_keys import file_key
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings, read_secret
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_seconds_option = partial(click.option, metavar="S", type=options.NumberRange(min=0, min_open=True, max=7 * 86_400))
+_seconds_option = partial(
+    click.option, metavar="S", type=option_types.NumberRange(min=0, min_open=True, max=7 * 86_400)
+)
 _count_option = partial(click.option, metavar="N", type=click.IntRange(min=1))
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import option_types, options
 from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import errors, stdout
 from cnllm.cli.output.table import table
@@ -30,7 +30,11 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.option("--url", metavar="URL", default="http://127.0.0.1:8641", show_default=True, help="The gateway.")
 @click.option("--key", metavar="K", help="The operator's key. Default: CNLLM_ADMIN_KEY, else CNLLM_SERVE_KEY.")
 @click.option(
-    "--interval", metavar="S", type=options.NumberRange(0.2, 3600), default=2.0, help="Seconds between two updates."
+    "--interval",
+    metavar="S",
+    type=option_types.NumberRange(0.2, 3600),
+    default=2.0,
+    help="Seconds between two updates.",
 )
 @click.option("--once", is_flag=True, help="Print the table once and end.")
 def top(url: str, key: str | None, interval: float, *, once: bool) -> None:

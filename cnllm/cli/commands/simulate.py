@@ -6,7 +6,7 @@ import threading
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import option_types, options
 from cnllm.cli.output import errors, stdio, stdout
 
 __all__ = ["simulate"]
@@ -26,7 +26,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--pace",
     metavar="S",
-    type=options.NumberRange(min=0),
+    type=option_types.NumberRange(min=0),
     default=0.0,
     help="Seconds between the pieces of a stream.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import client_factory, completion, options, probe_target
+from cnllm.cli import client_factory, completion, option_types, options, probe_target
 from cnllm.cli.language.messages import translate_word
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
@@ -48,7 +48,10 @@ _REQUESTS = 200
 @click.option("--simulate", is_flag=True, help="Ask the simulator: no key, no network.")
 @click.option("--max-requests", metavar="N", type=click.IntRange(min=1), help="Send at most N requests in all.")
 @click.option(
-    "--max-cost", metavar="X", type=options.NumberRange(min=0), help="Send nothing that might cost more than X in all."
+    "--max-cost",
+    metavar="X",
+    type=option_types.NumberRange(min=0),
+    help="Send nothing that might cost more than X in all.",
 )
 @click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")
 @click.option("--json", "as_json", is_flag=True, help="Print an array as JSON.")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import completion, option_types, options
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
@@ -73,7 +73,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option(
     "--max-price",
     metavar="N",
-    type=options.NumberRange(min=0),
+    type=option_types.NumberRange(min=0),
     help="At most N per million output tokens, in the model's own currency.",
 )
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")

@@ -11,6 +11,7 @@ from cnllm.cli.language.messages import join_localized, localize, localize_word,
 from cnllm.cli.output import errors, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
+from cnllm.config.http_address import address_fault
 
 if TYPE_CHECKING:
     from cnllm.model_facts.known_issues import KnownIssue
@@ -44,6 +45,8 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
     """
     from cnllm.registry import Registry
 
+    if base_url is not None and (fault := address_fault(base_url)) is not None:
+        raise errors.UsageError(f"--base-url: {fault}", "it begins with http:// or https://")
     registry = Registry.load()
     resolved = registry.resolve(model, protocol=protocol, base_url=base_url)
     if explain and issues:

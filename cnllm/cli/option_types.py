@@ -1,0 +1,30 @@
+"""Define the types of values that several options have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+__all__ = ["FilePath", "NumberRange"]
+
+
+class NumberRange(click.FloatRange):
+    """A number within bounds. NaN is none: it is neither above nor below any bound, so that no cap would hold it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a valid {self.name}", param, ctx)
+        return float(number)
+
+
+class FilePath(click.Path):
+    """The path of a file to write. - is none: what goes there is read again, and stdout has other lines."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value == "-":
+            self.fail("a file is expected; - (stdout) does not work here", param, ctx)
+        return super().convert(value, param, ctx)
