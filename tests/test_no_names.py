@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from builtin import written
 from cases import each
 
 from cnllm import Registry
@@ -72,12 +72,6 @@ OPTION_LISTS = {PACKAGE / "types" / "call_options.py", PACKAGE / "client" / "ver
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
 
 
-@cache
-def providers() -> dict[str, Any]:
-    """What the built-in file says."""
-    return tomllib.loads((ROOT / "providers.toml").read_text())
-
-
 def leaves(data: Any) -> Iterator[str]:
     """Every key and every text in a table."""
     if isinstance(data, dict):
@@ -94,8 +88,8 @@ def leaves(data: Any) -> Iterator[str]:
 @cache
 def names() -> set[str]:
     """Providers, families and models, and the parts of models' ids."""
-    found = {*providers()["providers"], *providers()["families"], *providers()["aliases"]}
-    for model in providers()["models"]:
+    found = {*written()["providers"], *written()["families"], *written()["aliases"]}
+    for model in written()["models"]:
         found |= {model, model.partition("/")[2]}
     generic = {"openai-compatible", "openai", "step", "seed", "meta"}  # the contract's own words, and English ones
     return {n.casefold() for n in found if len(n) > 2} - generic
@@ -105,11 +99,11 @@ def names() -> set[str]:
 def dialect_words() -> set[str]:
     """The words of the wire that some endpoint has and the protocol has not."""
     standard = set()
-    for table in (providers()["defaults"], *providers()["protocols"].values()):
+    for table in (written()["defaults"], *written()["protocols"].values()):
         standard |= {part for leaf in leaves(table) for part in re.split(r"[.\s]", leaf)}
     found: set[str] = set()
     for section in ("families", "providers", "models"):
-        for table in providers()[section].values():
+        for table in written()[section].values():
             for flags in (table, *table.get("families", {}).values(), *table.get("when", {}).values()):
                 reasoning = flags.get("reasoning", {})
                 for patch in ("on", "off", "replay_patch"):
@@ -140,7 +134,7 @@ def dialect_words() -> set[str]:
 @cache
 def grammar_words() -> set[str]:
     """The words of a grammar that rules name: no grammar has them of its own."""
-    data = providers()
+    data = written()
     tables = [
         data["defaults"],
         *(table for kind in ("families", "providers", "models") for table in data[kind].values()),

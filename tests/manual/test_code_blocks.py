@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -18,9 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import small
+from builtin import written
 
 from cnllm import Client, Registry
-from cnllm.registry.read import builtin_path
 from cnllm.registry.trusted_files import trust
 from cnllm.simulator.server import running
 
@@ -46,19 +45,18 @@ class Endpoints(NamedTuple):
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
     """Serve every provider of the registry, and a server of the reader's own at /v1."""
-    document = tomllib.loads(builtin_path().read_text(encoding="utf-8"))
     folder = tmp_path_factory.mktemp("served")
     own, overlay = folder / "own.toml", folder / "endpoints.toml"
     served = "".join(f'[models."v1/{name}"]\nlimits.context = 100_000\n' for name in MODELS)
     own.write_text(f"[providers.v1]\nextends = 'openai-compatible'\nkeys = []\n{served}", encoding="utf-8")
     with running(Registry.load(str(own))) as server:
         lines = []
-        for provider in document["providers"]:
+        for provider in written()["providers"]:
             address = f"base_url = '{server.url}/{provider}'"
             lines.append(f"[providers.{provider}]\n{address}\n")
-            lines += [f"[providers.{provider}.on.{wire}]\n{address}\n" for wire in document["protocols"]]
+            lines += [f"[providers.{provider}.on.{wire}]\n{address}\n" for wire in written()["protocols"]]
         overlay.write_text("".join(lines), encoding="utf-8")
-        keys = {name for table in document["providers"].values() for name in table.get("keys", ())}
+        keys = {name for table in written()["providers"].values() for name in table.get("keys", ())}
         catalogue = small.small_catalogue(folder, *CATALOGUED)
         yield Endpoints(server.url, overlay, catalogue, tuple(sorted(keys)))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-import tomllib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
+from builtin import written
 from cases import each
 
 from cnllm import Registry
@@ -21,7 +22,6 @@ from cnllm.registry_files.sources import unsourced_paths
 from .support import BUILTIN, builtin
 
 TEXT = BUILTIN.read_text()
-DATA: dict[str, Any] = read_sources(tomllib.loads(TEXT))
 PROVIDERS = {
     *("alibaba", "alibaba-cn", "azure", "cerebras", "deepseek", "groq", "huggingface", "llamacpp", "minimax"),
     *("minimax-cn", "mistral", "moonshotai", "moonshotai-cn", "ollama", "openai", "openai-compatible", "openrouter"),
@@ -35,17 +35,20 @@ def registry() -> Registry:
     return Registry([builtin()])
 
 
-def tables(*sections: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every table of some sections by its dotted name, the `on` and `families` in them too."""
-    for section in sections:
-        for name, table in DATA[section].items():
+@cache
+def data() -> dict[str, Any]:
+    """What the file says, each source as a table."""
+    return read_sources({**written(), "sources": dict(written()["sources"])})
+
+
+def tables() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every table by its dotted name, the `on` and `families` in them too."""
+    for section in ("protocols", "families", "providers", "models"):
+        for name, table in data()[section].items():
             yield f"{section}.{name}", table
             for kind in ("on", "families"):
                 for inner, below in table.get(kind, {}).items():
                     yield f"{section}.{name}.{kind}.{inner}", below
-
-
-EVERY = dict(tables("protocols", "families", "providers", "models"))
 
 
 # ── whole ────────────────────────────────────────────────────────────────────
@@ -101,15 +104,15 @@ def test_every_key_has_the_name_of_a_variable_and_an_endpoints_own_stands_first(
 
 def test_families_and_aliases_stand_in_the_order_of_the_alphabet() -> None:
     families = re.findall(r"^\[families\.([^\].]+)\]", TEXT, re.MULTILINE)
-    assert families == sorted(families) == sorted(DATA["families"])
-    aliases = [name.casefold() for name in DATA["aliases"]]
+    assert families == sorted(families) == sorted(data()["families"])
+    aliases = [name.casefold() for name in data()["aliases"]]
     assert aliases == sorted(aliases)
 
 
 def test_models_stand_below_their_provider() -> None:
     found = re.findall(r"^\[(?:providers\.([a-z0-9-]+)|models\.\"([^/\"]+)/[^\n]*)\]", TEXT, re.MULTILINE)
     owners = [owner for owner, _ in itertools.groupby(provider or model for provider, model in found)]
-    assert owners == list(DATA["providers"])
+    assert owners == list(data()["providers"])
     assert len(owners) == len(set(owners))
 
 
@@ -140,9 +143,9 @@ def test_defaults_say_the_rest() -> None:
         "recovery",
         "resume",
     }
-    assert set(DATA["defaults"]) == expected | {"finish", "leaks", "sources"}
-    assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
-    assert "prefer" not in DATA
+    assert set(data()["defaults"]) == expected | {"finish", "leaks", "sources"}
+    assert data()["defaults"]["reasoning"]["mode"] == "unknown"
+    assert "prefer" not in data()
 
 
 # ── sane ─────────────────────────────────────────────────────────────────────
@@ -228,7 +231,7 @@ def test_reasoning_that_goes_back_has_a_way_to_go(registry: Registry) -> None:
 def test_refusals_are_bodies_an_endpoint_could_send() -> None:
     import json
 
-    for name, table in EVERY.items():
+    for name, table in tables():
         for refusal in table.get("simulator", {}).get("refusals", ()):
             assert 200 <= refusal["status"] < 600, name
             if refusal["body"].startswith("{"):
@@ -245,7 +248,7 @@ def test_models_with_the_same_weights_are_named_after_the_same_size() -> None:
 
     The host of a retired name may answer with the model that it advises.
     """
-    models = tomllib.loads(TEXT)["models"]
+    models = data()["models"]
     for name, table in models.items():
         advised = table.get("status", {}).get("use", "").rpartition("/")[2]
         if table.get("same_weights") and advised != table["extends"].rpartition("/")[2]:
@@ -256,7 +259,7 @@ def test_models_with_the_same_weights_are_named_after_the_same_size() -> None:
 # ── sources ──────────────────────────────────────────────────────────────────
 def test_sources_are_places_with_a_day() -> None:
     url = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+(:[^\s@]+)?@[0-9a-f]{7,40}|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+:\S+")
-    for name, source in DATA["sources"].items():
+    for name, source in data()["sources"].items():
         where = source["url"]
         assert url.fullmatch(where) or where.startswith("the union of"), (name, where)
         assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), name
@@ -264,12 +267,12 @@ def test_sources_are_places_with_a_day() -> None:
 
 
 def test_each_source_is_named_once() -> None:
-    urls = [source["url"] for source in DATA["sources"].values()]
+    urls = [source["url"] for source in data()["sources"].values()]
     assert sorted(urls) == sorted(set(urls))
 
 
 def test_citations_are_names_and_flags() -> None:
-    for name, table in EVERY.items():
+    for name, table in tables():
         for key, value in table.get("sources", {}).items():
             for citation in written_citations(value):
                 assert "url" not in citation, (name, key)

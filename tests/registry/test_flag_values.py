@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from builtin import written
 from msgspec import Struct
 
 import cnllm
@@ -20,7 +21,6 @@ from cnllm.registry.flags.describe import FlagText, flag_texts
 from cnllm.registry_files.schema import json_schema
 
 ROOT = Path(__file__).parent.parent.parent
-DATA: dict[str, Any] = tomllib.loads((ROOT / "providers.toml").read_text())
 REASONS: dict[str, dict[str, str]] = tomllib.loads((Path(__file__).parent / "flag_reasons.toml").read_text())
 ANY = "*"
 SECTIONS = {"protocols": 2, "families": 1, "providers": 1, "models": 1}
@@ -91,12 +91,12 @@ def uses() -> Counter[tuple[str, str]]:
                         walk(inner_table, item, f"{name}.", seen)
 
     for section, weight in SECTIONS.items():
-        for data in DATA[section].values():
+        for data in written()[section].values():
             seen: set[tuple[str, str]] = set()
             walk(flags.Table, data, "", seen)
             found.update(dict.fromkeys(seen, weight))
     seen = set()
-    walk(flags.Table, DATA["defaults"], "", seen)
+    walk(flags.Table, written()["defaults"], "", seen)
     found.update(dict.fromkeys(seen, 2))
     return found
 

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from builtin import written
 
 from cnllm.protocols import _MODULES
 
@@ -28,9 +28,8 @@ def test_a_copied_folder_one_line_and_toml_are_a_wire(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path)
     for protocol, folder in _MODULES.items():
         copy_wire(package / "protocols", protocol, folder)
-    builtin = tomllib.loads((ROOT / "providers.toml").read_text())["protocols"]
     overlay = tmp_path / "overlay.toml"
-    overlay.write_bytes(msgspec.toml.encode(described(builtin)))
+    overlay.write_bytes(msgspec.toml.encode(described(written()["protocols"])))
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "CNLLM_CONFIG_DIR": str(tmp_path / "none")}
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(overlay), *_MODULES], env=env, cwd=tmp_path, capture_output=True, text=True
