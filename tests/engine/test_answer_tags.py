@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from cases import each
@@ -16,7 +18,7 @@ from cnllm.engine.decode.answer_markup import AnswerTags
 from cnllm.protocols.pieces import TextPiece
 
 from .conftest import Home
-from .support import cuts, times
+from .support import cuts, delta, finish, sse, times
 
 TAGS = ["<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"]
 OPEN, CLOSE, END = TAGS
@@ -172,3 +174,54 @@ def test_each_tag_that_is_left_out_has_a_note(model: Model, pieces: list[str]) -
     found = sanitizer.close()
     assert text + found.rest == "Hi."
     assert {note.said for note in found.notes} == {OPEN, CLOSE, END}
+
+
+FORMS = ["<a>", "</a>", "", "<answer>", "</answer>", "<end>", "", "<a>b"]
+
+
+@each(
+    "text, kept",
+    [
+        ("<a>Hi.</a>", "Hi."),
+        ("<answer>Hi.</answer><end>", "Hi."),
+        ("Hi.<end>", "Hi."),
+        ("<a>bHi.", "Hi."),
+        ("<a> <answer>Hi.", " <answer>Hi."),
+        ("Hi.<a>", "Hi.<a>"),
+        ("Hi.<answer>", "Hi.<answer>"),
+        ("<a", "<a"),
+        ("", ""),
+    ],
+)
+def test_one_of_several_forms_goes(text: str, kept: str) -> None:
+    for size in (1, 2, 100):
+        tags = AnswerTags(FORMS)
+        assert "".join(fed(tags, text[at : at + size]) for at in range(0, len(text), size)) + rest(tags) == kept
+
+
+def test_the_tags_of_each_family_go_where_the_id_says_nothing() -> None:
+    """A server without a parser may serve a model under any name."""
+    path = Path(__file__).parent.parent.parent / "providers.toml"
+    families = tomllib.loads(path.read_text(encoding="utf-8"))["families"]
+    forms = {name: tags for name, table in families.items() if (tags := table.get("reasoning", {}).get("answer_tags"))}
+    assert len(forms) > 5
+    model = cnllm.Registry.load().resolve("openai-compatible/any-name", base_url="http://127.0.0.1:1/v1")
+    for name, (opening, *closing) in forms.items():
+        said = f"{opening}Hello{''.join(closing)}"
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice]}).encode())
+        assert (reply.text, reply.reasoning) == ("Hello", ""), name
+        parser = engine.StreamParser(model)
+        for character in said:
+            parser.feed(sse(delta(content=character), done=False))
+        parser.feed(sse(finish()))
+        parser.end()
+        assert parser.close().text == "Hello", name
+
+
+def test_a_thought_and_an_answer_in_channels_are_told_apart_where_the_id_says_nothing() -> None:
+    model = cnllm.Registry.load().resolve("openai-compatible/any-name", base_url="http://127.0.0.1:1/v1")
+    said = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It is <|return|> here."
+    choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+    reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice]}).encode())
+    assert (reply.text, reply.reasoning) == ("It is <|return|> here.", "Hm.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.stage import Item, Restart, Stage, removal
@@ -23,17 +24,19 @@ _NEW_ANSWER = ("tag-stripped", "fallback")
 class AnswerTags(Stage):
     """The stage that removes an opening tag at the start of an answer, and closing tags at its end.
 
-    `tags` are the opening tag, then the closing ones. A closing tag before more text is text itself. Where the stage
-    before notices every tag, plain text without one may pass by: `lets_text`.
+    `tags` are the opening tag, then the closing ones; behind an empty text those of a further form. A closing tag
+    before more text is text itself. Where the stage before notices every tag, plain text without one may pass by:
+    `lets_text`.
     """
 
     __slots__ = (
-        *("_closers", "_firsts", "_has_begun", "_has_ended", "_is_opened", "_opener"),
+        *("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "_openers"),
         *("is_idle", "lets_text", "pending"),
     )
 
     def __init__(self, tags: list[str]) -> None:
-        self._opener, *self._closers = tags
+        self._openers = [tag for before, tag in pairwise(["", *tags]) if not before]
+        self._closers = [tag for before, tag in pairwise(tags) if before and tag]
         self._firsts = {tag[0] for tag in self._closers}
         self.lets_text = False
         self._begin()
@@ -41,7 +44,7 @@ class AnswerTags(Stage):
     def _begin(self) -> None:
         """Begin an answer."""
         self._has_begun = False
-        self._is_opened = False  # the answer began with the opening tag
+        self._opener = ""  # with which the answer began
         self._has_ended = False  # all that follows is text
         self.pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
         self.is_idle = True  # while nothing is pending
@@ -59,7 +62,7 @@ class AnswerTags(Stage):
         has_begun = self._has_begun
         text = self._certain(item.text)
         self.is_idle = not self.pending
-        notes: list[Item] = [_removal(self._opener)] if self._is_opened and not has_begun else []
+        notes: list[Item] = [_removal(self._opener)] if self._opener and not has_begun else []
         return [*notes, TextPiece(text)] if text else notes
 
     def _certain(self, text: str) -> str:
@@ -69,12 +72,13 @@ class AnswerTags(Stage):
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
-            if len(text) <= _MAX_HELD and len(rest) < len(self._opener) and self._opener.startswith(rest):
+            may_open = any(len(rest) < len(tag) and tag.startswith(rest) for tag in self._openers)
+            if len(text) <= _MAX_HELD and may_open:
                 self.pending = text
                 return ""
             self._has_begun = True
-            self._is_opened = rest.startswith(self._opener)
-            text = rest.removeprefix(self._opener) if self._is_opened else text
+            self._opener = max((tag for tag in self._openers if rest.startswith(tag)), key=len, default="")
+            text = rest.removeprefix(self._opener) if self._opener else text
         start = self._tail_start(text)
         self.pending = text[start:]
         return text[:start]

@@ -99,7 +99,7 @@ class ReplyBuilder:
         calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
         self._calls = calls
         if around is not None and calls is not None:
-            around.lets_text = all(map(calls.may_begin, answer_tags or ()))
+            around.lets_text = all(map(calls.may_begin, filter(None, answer_tags or ())))
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
         self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it
