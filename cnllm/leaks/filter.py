@@ -448,7 +448,9 @@ class LeakFilter:
             self._read_next(raw[start:])
             self._refuse(raw[:start], start if raw[len(opener) : start].strip() else 0, blocks=False)
             return
-        if is_certain:
+        if raw[len(opener) :].strip() in leak.close:  # nothing stands between them: they are markers alone
+            self._refuse(raw, 0, blocks=False)
+        elif is_certain:
             self._reject(raw, leak, found, keeps=leak.then != "strip" and self._tools is None)
         else:
             self._refuse(raw, len(opener))
