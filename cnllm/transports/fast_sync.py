@@ -39,12 +39,13 @@ from cnllm.transports.sockets import (
 __all__ = ["Fast"]
 
 _SIZE = 65536  # bytes of one read
+_PATIENCE = 0.25  # seconds that a write waits before it is known whether the peer has answered already
 
 
 class _Connection:
     """A socket with its response parser."""
 
-    __slots__ = ("idle_since", "inherited", "key", "lock", "reader", "sock", "take", "timeout", "used")
+    __slots__ = ("idle_since", "inherited", "is_unsent", "key", "lock", "reader", "sock", "take", "timeout", "used")
 
     def __init__(self, sock: socket.socket, key: tuple[bool, str, int]) -> None:
         self.sock = sock
@@ -54,6 +55,7 @@ class _Connection:
         self.timeout: float | None = -1.0  # of the socket; -1: not set yet
         self.idle_since = 0.0
         self.used = False
+        self.is_unsent = False  # a part of a request is missing: the connection serves no other one
         self.inherited = False  # from the process that forked this one
         self.lock = threading.Lock()  # held by the body that reads from it
 
@@ -79,6 +81,19 @@ class _Connection:
     def interrupt(self) -> None:
         """Wake the thread that reads from it."""
         shut_down(self.sock)
+
+    def has_answer(self) -> bool:
+        """Read what has arrived, without waiting. Return whether an answer has begun, or none can come any more."""
+        self.wait(0)
+        try:
+            data = self.sock.recv(_SIZE)
+        except OSError:  # nothing has arrived, or the next write finds the connection broken
+            return False
+        if data:
+            self.reader.feed(data)
+        else:
+            self.reader.end()
+        return bool(self.reader.status) or self.reader.fault is not None
 
     def detach(self) -> None:
         """Close the child process's copy of the socket, without a message to the peer."""
@@ -283,8 +298,7 @@ def _request(connection: _Connection, head: bytes, plan: Plan, host: str) -> boo
         connection.wait(timeouts.idle if is_large else timeouts.first_byte)
         if not _send_all(connection, head, plan.content):
             return False
-        if is_large:
-            connection.wait(timeouts.first_byte)
+        connection.wait(timeouts.first_byte)
         start = time.monotonic()
         receive, feed = connection.sock.recv, reader.feed
         while not reader.status:
@@ -308,7 +322,7 @@ def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
 
     A peer that stops reading may have answered already: the answer is read next.
     """
-    sock = connection.sock
+    sock, seconds = connection.sock, connection.timeout
     data = head + content if len(content) < _SIZE else head
     try:
         count = sock.send(data)
@@ -318,13 +332,31 @@ def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
         if connection.used:
             return False
         raise
+    if count == len(data) and data is not head:  # as nearly always
+        return True
+    connection.is_unsent = True
     with contextlib.suppress(ConnectionError):
-        rest = memoryview(data)[count:]
-        while rest:
-            rest = rest[sock.send(rest) :]
-        rest = memoryview(content) if data is head else rest
-        while rest:
-            rest = rest[sock.send(rest[: 4 * _SIZE]) :]
+        is_sent = _send(connection, memoryview(data)[count:], seconds)
+        if is_sent and data is head:
+            is_sent = _send(connection, memoryview(content), seconds)
+        connection.is_unsent = not is_sent
+    return True
+
+
+def _send(connection: _Connection, rest: memoryview, seconds: float | None) -> bool:
+    """Send bytes, each piece within some seconds. Return False where an answer came before all were sent."""
+    since = time.monotonic()
+    connection.wait(_PATIENCE if seconds is None else min(seconds, _PATIENCE))
+    while rest:
+        try:
+            rest = rest[connection.sock.send(rest[: 4 * _SIZE]) :]
+            since = time.monotonic()
+        except TimeoutError:
+            if connection.has_answer():
+                return False
+            if seconds is not None and time.monotonic() - since >= seconds:
+                raise
+            connection.wait(_PATIENCE if seconds is None else min(seconds, _PATIENCE))
     return True
 
 
@@ -399,7 +431,7 @@ class _FastBody(FastBody):
             with connection.lock:  # after this no thread interrupts it: it may serve another request
                 released, self._connection = self._connection, None
             if released is not None:
-                self._pool.release(released, reusable=reusable)
+                self._pool.release(released, reusable=reusable and not released.is_unsent)
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""

@@ -199,6 +199,10 @@ class _ConnectionWatch:
             raise error_class("the time is over")
         return remaining
 
+    def _write_error(self, error: Exception) -> Exception:
+        """Return the error of a write that took too long. A peer that has answered need not read on: httpcore reads."""
+        return self._core.WriteError("the peer has answered already") if self._unread() else error
+
     def _timeout_error(self, error: Exception) -> Exception:
         """Return the error of a read that took too long: in a handshake there is no connection yet."""
         return self._core.ConnectTimeout(str(error)) if self._request else error
@@ -224,7 +228,11 @@ class WatchedStream(_ConnectionWatch):
         """Write bytes, after the check for unread ones."""
         if (use := SENDING.get()) is not None:
             use(self._interrupt)
-        self._inner.write(buffer, self._before_write(buffer, timeout))
+        limit = self._before_write(buffer, timeout)
+        try:
+            self._inner.write(buffer, limit)
+        except self._core.WriteTimeout as error:
+            raise self._write_error(error) from error
 
     def _interrupt(self) -> None:
         """Wake the thread that reads from it."""
@@ -265,6 +273,8 @@ class WatchedAsyncStream(_ConnectionWatch):
         limit = self._before_write(buffer, timeout)
         try:
             await self._inner.write(buffer, limit)
+        except self._core.WriteTimeout as error:
+            raise self._write_error(error) from error
         except OSError as error:
             raise self._core.WriteError(str(error)) from error
 
