@@ -8,9 +8,7 @@ Several runs share answers by their identities, in an SQLite file.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -19,12 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.batch.database import open_answers, readable_errors
 from cnllm.config.redact import redact_url
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
-from cnllm.system import files
-from cnllm.system.sqlite import try_again
 from cnllm.types.json_form import encode_json
 
 __all__ = [
@@ -32,10 +28,7 @@ __all__ = [
     "RunSetting",
     "changed_parts",
     "describe_setting",
-    "open_answers",
     "plan_identity",
-    "readable_errors",
-    "writing",
 ]
 
 
@@ -44,7 +37,6 @@ _NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", 
 _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (identity BLOB PRIMARY KEY, reply BLOB NOT NULL) STRICT, WITHOUT ROWID"
-_BUSY_SECONDS = 10.0
 _HINT = "leave --cache out, or move that file away"
 
 
@@ -149,56 +141,6 @@ def _digest(value: Any) -> str:
 # ── answers that several runs share ──────────────────────────────────────────
 
 
-def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: bool = False) -> sqlite3.Connection:
-    """Open a file of answers, and create it if there is none. Raises `CnllmError` for one of another program.
-
-    `is_exclusive`: this process alone may have it open.
-    """
-    files.make_private_folder(path.parent, narrow=False)
-    files.create_private_file(path)
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if names and "answers" not in names:
-            raise CnllmError(f"{path} is a database of another program", hint=hint)
-        if is_exclusive:
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        try_again(lambda: _create_tables(database, tables), _BUSY_SECONDS)
-        database.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _create_tables(database: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Create the tables that the file lacks: all of them, or none. Where it has all, no writer is in the way."""
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("BEGIN")
-    with database:
-        for statement in tables:
-            database.execute(statement)
-
-
-@contextmanager
-def writing(database: sqlite3.Connection) -> Iterator[None]:
-    """Run one transaction: all of it is stored, or nothing."""
-    database.execute("BEGIN IMMEDIATE")
-    with database:  # which commits, or rolls back
-        yield
-
-
-@contextmanager
-def readable_errors(path: Path, hint: str, file_hint: str | None = None) -> Iterator[None]:
-    """Raise `CnllmError` for an error of SQLite, or of the file."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise CnllmError(f"{path}: {error}", hint=hint) from error
-    except OSError as error:
-        raise CnllmError(f"{error.filename or path}: {error.strerror}", hint=file_hint) from error
-
-
 class AnswerCache:
     """An open cache. Each method may be called in any thread, one at a time. Raises `CnllmError` for a bad file."""
 
@@ -210,13 +152,13 @@ class AnswerCache:
     def find(self, identity: bytes) -> bytes | None:
         """Return the reply of a request as JSON; None where no run has one."""
         with readable_errors(self.path, _HINT):
-            row = self._db.execute("SELECT reply FROM answers WHERE identity = ?", (identity,)).fetchone()
-            return None if row is None else bytes(row[0])
+            rows = self._db.execute("SELECT reply FROM answers WHERE identity = ?", identity)
+            return bytes(rows[0][0]) if rows else None
 
     def store(self, answers: Sequence[tuple[bytes, bytes]]) -> None:
         """Store replies as JSON. One that is there stays."""
-        with readable_errors(self.path, _HINT), writing(self._db):
-            self._db.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", answers)
+        with readable_errors(self.path, _HINT), self._db.writing() as connection:
+            connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", answers)
 
     def close(self) -> None:
         """Close the file."""

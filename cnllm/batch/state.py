@@ -19,9 +19,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.identity import writing
+from cnllm.batch.database import BatchDatabase
 from cnllm.errors import CnllmError
-from cnllm.system.files import create_private_file
 from cnllm.system.sqlite import is_busy
 
 __all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
@@ -31,6 +30,7 @@ SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 
 _MARK = 0x636E6C62  # "cnlb", SQLite's application_id
 _VERSION = 2
+_BUSY_SECONDS = 0.2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS settings (
   number INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, data TEXT NOT NULL
@@ -121,21 +121,16 @@ class BatchState:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._translate():
-            create_private_file(path)
-            self._db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+            self._db = BatchDatabase(path, self._prepare, _BUSY_SECONDS, is_exclusive=True)
 
-    def _prepare(self) -> None:
-        db = self._db
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Take the lock of a file, and create the tables that it lacks."""
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cache_size = -65536")
-        with writing(db):  # takes the lock
+        db.execute("BEGIN IMMEDIATE")  # takes the lock
+        with db:
             mark = db.execute("PRAGMA application_id").fetchone()[0]
             version = db.execute("PRAGMA user_version").fetchone()[0]
             empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
@@ -228,18 +223,19 @@ class BatchState:
         with `first_seq`, has its id.
         """
         found: list[Record | None] = []
-        execute = self._db.execute
-        for mark in marks:
-            if not mark.again:
-                values = (mark.seq, mark.id, mark.number, mark.key, mark.identity, mark.setting, mark.cost)
-                if execute(_INSERT, values).rowcount:
-                    found.append(None)
-                    continue
-            record = self.record(mark.seq) if mark.again else self.find(mark.id)
-            assert record is not None
-            if mark.takes(record, first_seq):
-                execute(_MARK_AGAIN, (mark.number, mark.key, mark.identity, mark.setting, mark.cost, record.seq))
-            found.append(record)
+        with self._db.using() as connection:
+            for mark in marks:
+                if not mark.again:
+                    values = (mark.seq, mark.id, mark.number, mark.key, mark.identity, mark.setting, mark.cost)
+                    if connection.execute(_INSERT, values).rowcount:
+                        found.append(None)
+                        continue
+                record = self.record(mark.seq) if mark.again else self.find(mark.id)
+                assert record is not None
+                if mark.takes(record, first_seq):
+                    changed = (mark.number, mark.key, mark.identity, mark.setting, mark.cost, record.seq)
+                    connection.execute(_MARK_AGAIN, changed)
+                found.append(record)
         return found
 
     def finish(self, finishes: Sequence[Finish], places: Sequence[int]) -> None:
@@ -272,7 +268,7 @@ class BatchState:
     @contextmanager
     def writing(self) -> Iterator[BatchState]:
         """Run one transaction. It is on the disk when the context ends."""
-        with self._translate(), writing(self._db):
+        with self._translate(), self._db.writing():
             yield self
 
     # ── SQLite ───────────────────────────────────────────────────────────────
@@ -280,19 +276,23 @@ class BatchState:
     def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows."""
         with self._translate():
-            return self._db.execute(statement, values).fetchall()
+            return self._db.execute(statement, *values)
 
     def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Run a statement for many values."""
-        with self._translate():
-            self._db.executemany(statement, values)
+        with self._translate(), self._db.using() as connection:
+            connection.executemany(statement, values)
 
     def stream(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, of which there may be more than memory holds."""
-        with self._translate():
-            cursor = self._db.execute(query, values)
-            while chunk := cursor.fetchmany(5000):
-                yield from chunk
+        with self._translate(), self._db.using() as connection:
+            cursor = connection.execute(query, values)
+        while True:
+            with self._translate(), self._db.using():
+                chunk = cursor.fetchmany(5000)
+            if not chunk:
+                return
+            yield from chunk
 
     @contextmanager
     def _translate(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.processes import generation
-from cnllm.system.sqlite import close_before_forks, in_use, is_busy, try_again
+from cnllm.system.sqlite import close_before_forks, in_use, is_busy, keep_forever, try_again
 
 __all__ = ["MARK", "STEPS", "DatabaseFile", "Step", "migrate", "schema_version"]
 
@@ -173,7 +173,7 @@ class DatabaseFile:
         if self._generation != generation():
             before, self._connection = self._connection, self._connect()
             if before is not None:  # forked in the middle of a transaction, or without Python's hooks
-                _keep_forever(before)
+                keep_forever(before)
             self._waits = True  # a thread of the parent may have been in `without_waiting`
             self._generation = generation()
         if self._connection is None:
@@ -301,7 +301,7 @@ class DatabaseFile:
             if self._connection is not None and self._generation == generation():
                 self._connection.close()
             elif self._connection is not None:
-                _keep_forever(self._connection)
+                keep_forever(self._connection)
 
     def _connect(self) -> sqlite3.Connection:
         """Open a connection to a file of this version. Bad bytes in a row are replaced, so that they hide no other."""
@@ -391,13 +391,6 @@ def _identity(connection: sqlite3.Connection, mark: int) -> tuple[int, bool]:
     finally:
         if connection.in_transaction:  # some errors have ended it
             connection.execute("ROLLBACK")
-
-
-def _keep_forever(connection: sqlite3.Connection) -> None:
-    """Keep a connection alive until the process ends. Garbage collection would close it."""
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _narrow(path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 
-__all__ = ["close_before_forks", "in_use", "is_busy", "try_again"]
+__all__ = ["close_before_forks", "in_use", "is_busy", "keep_forever", "try_again"]
 
 T = TypeVar("T")
 _PAUSE = 0.01  # seconds
@@ -101,6 +101,13 @@ def in_use() -> Iterator[None]:
 def close_before_forks(file: OpenFile) -> None:
     """Close a file before each fork of this process. Each of its uses is `in_use`."""
     _forks.files.add(file)
+
+
+def keep_forever(connection: sqlite3.Connection) -> None:
+    """Keep a connection alive until the process ends. Garbage collection would close it."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from cli.support import Machine
 
 from cnllm import Registry
-from cnllm.batch import estimate_session, identity, run_files
+from cnllm.batch import database, estimate_session, identity, run_files
 from cnllm.batch.settings import make_settings
 from cnllm.errors import CnllmError
 from cnllm.system import files
@@ -550,7 +550,7 @@ def test_an_input_that_ends_with_an_error_loses_no_answer(tmp_path: Path) -> Non
 
 
 def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
     cache = tmp_path / "cache.sqlite"
     identity.AnswerCache(cache).close()
     with closing(sqlite3.connect(cache, isolation_level=None)) as other, stub() as server:

@@ -216,7 +216,7 @@ def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_one_process_has_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.batch.identity._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("cnllm.batch.database._BUSY_SECONDS", 0.1)
     ledger = RunLedger(tmp_path / "state")
     ledger.commit([], "CNY", 5)
     with pytest.raises(CnllmError, match="locked"):

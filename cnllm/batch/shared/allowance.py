@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Kind, Ticket
-from cnllm.batch.identity import open_answers, readable_errors, writing
+from cnllm.batch.database import open_answers, readable_errors
 
 __all__ = [
     "LEASE",
@@ -370,10 +370,10 @@ class RunLedger:
 
     def commit(self, answers: Iterable[Answer], currency: str | None, units: int) -> None:
         """Write answers, and the amount that is spent or reserved."""
-        with self._readable_errors(), writing(self._db):
-            self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
+        with self._readable_errors(), self._db.writing() as connection:
+            connection.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
             if currency is not None:
-                self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
+                connection.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
 
     def added(self) -> dict[str, int]:
         """Return the most input that endpoints have added to a request, in tokens."""
@@ -406,7 +406,7 @@ class RunLedger:
 
     def _execute(self, statement: str, *values: Any) -> list[Any]:
         with self._readable_errors():
-            return self._db.execute(statement, values).fetchall()
+            return self._db.execute(statement, *values)
 
     def _readable_errors(self) -> AbstractContextManager[None]:
         return readable_errors(self.path, _HINT, "state=… names a file")
