@@ -405,6 +405,33 @@ def test_a_budget_begins_anew_with_its_period(period: Period, zone: str, start: 
     assert spend(start + 32 * DAY) == 4, "it began anew, as soon as the clock was right"
 
 
+def test_a_clock_that_is_set_and_corrected_begins_no_budget_twice() -> None:
+    record = KeyRecord("k", 0.0, budgets={"CNY": 10}, periods={"CNY": "day"})
+    account, now = Account(), 10**9
+
+    def spend(day: float, units: int = 10) -> int:
+        nonlocal account, now
+        account = account_of(msgspec.msgpack.encode(account))
+        now += 10**6
+        wall = NEW_YEAR + day * DAY
+        grant = update_at(account, record, Operation(f"w{now}", 1, MINUTE, money={"CNY": (units, 0)}), now, wall)
+        granted = grant.money[0][1]
+        report = Operation(f"w{now}", 2, MINUTE, charges={"CNY": granted}, closed={"CNY": granted})
+        update_at(account, record, report, now, wall)
+        return granted
+
+    assert spend(0.5) == 10
+    assert spend(3650.0, 4) == 4, "nobody knows that the clock is wrong"
+    assert spend(0.6) == 0, "it is right again: the budget of this day is spent"
+    assert (account.spent, account.past) == ({"CNY": 10}, {"CNY": 4})
+    assert [spend(day, 3) for day in (0.999, 1.001, 0.999, 1.001, 0.999, 1.001)] == [0, 3, 0, 3, 0, 3]
+    assert [spend(day) for day in (1.5, 1.6, 0.9, 2.5, 3.5)] == [1, 0, 0, 10, 10]
+    assert (account.spent, account.past) == ({"CNY": 10}, {"CNY": 34})
+    for day in range(4, 40):
+        assert [spend(day), spend(day)] == [10, 0]
+    assert len(account.others["CNY"]) < 10
+
+
 def test_a_period_of_an_old_budget_begins_at_zero_and_a_budget_in_all_counts_everything() -> None:
     account = Account(spent={"CNY": 500})
     yearly = KeyRecord("k", 0.0, budgets={"CNY": 100}, periods={"CNY": "month"})

@@ -22,6 +22,7 @@ __all__ = ["FLIGHTS", "HEADROOM_DIVISOR", "Account", "Grant", "Lease", "Operatio
 
 HEADROOM_DIVISOR = 500
 """A worker may lease beyond its need: at most the rest of a budget, or a limit per minute, divided by this number."""
+_MOST_PERIODS = 8  # beside the present one whose money is known
 FLIGHTS = "requests"
 """The place among amounts of money, by currency, that requests in flight have: they are lent, and come back."""
 
@@ -84,7 +85,8 @@ class Lease(Struct):
 class Account(Struct):
     """The use of a key or a team. `spent` is money by currency, of this period where the budget has one.
 
-    `starts` are the beginnings of the periods that `spent` belongs to, `past` is the money of those before. `last` and
+    `starts` are the beginnings of the periods that `spent` belongs to, `past` is the money of those before. `others`
+    has the money of some other periods, by their beginnings, for a clock that comes back to one of them. `last` and
     `seen` are the times of the last operation: `now` and `wall`.
     """
 
@@ -99,6 +101,7 @@ class Account(Struct):
     starts: dict[str, int] = {}
     past: dict[str, int] = {}
     seen: float = 0.0
+    others: dict[str, dict[int, int]] = {}
 
     def open(self, currency: str) -> int:
         """Return the money on lease."""
@@ -156,16 +159,30 @@ def _expire(account: Account, now: int) -> None:
 
 
 def _begin_period(account: Account, record: KeyRecord, currency: str, wall: float) -> None:
-    """Begin a budget anew where a period has ended. A clock that goes back gives nothing back."""
+    """Begin a budget anew where a period has ended, but each period once.
+
+    A clock that goes back gives nothing back, and what was spent in a period counts where the clock comes to it again.
+    """
     period, old = record.periods.get(currency), account.starts.get(currency)
     if period is None:
         if old is not None:  # it is a budget in all again
             del account.starts[currency]
+            account.others.pop(currency, None)
             _add(account.spent, currency, account.past.pop(currency, 0))
         return
     start = period_bounds(period, record.time_zone, wall)[0]
-    if old is None or start > old:
-        _add(account.past, currency, account.spent.pop(currency, 0))
+    if start == old:
+        return
+    spent, others = account.spent.pop(currency, 0), account.others.setdefault(currency, {})
+    again = others.pop(start, 0)
+    if old is not None:
+        others[old] = spent
+        while len(others) > _MOST_PERIODS:
+            del others[next(iter(others))]  # that which was left first
+        if start < old:
+            again = max(again, spent)
+    _add(account.past, currency, spent - again)
+    _add(account.spent, currency, again)
     account.starts[currency] = start
 
 
