@@ -35,6 +35,13 @@ class RunBudget:
         """Return what was spent in the currency of the model's price."""
         return self.spent.get(self.currency, 0) if self.currency is not None else 0
 
+    @property
+    def other_units(self) -> dict[str, int]:
+        """Return what was spent in other currencies, in earlier runs with other models."""
+        return {
+            currency: units for currency, units in sorted(self.spent.items()) if units and currency != self.currency
+        }
+
     def facts(self) -> dict[str, Any]:
         """Return what the state of a run keeps of its money."""
         return {"spent": dict(self.spent), "unpriced": self.unpriced}

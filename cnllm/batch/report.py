@@ -39,7 +39,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
     included, with the worst case of requests whose cost is unknown; `unpriced` counts those whose worst case is unknown
-    as well, so that `cost` is a lower bound. Where the answers are `simulated` it is what they would have cost at the
+    as well, so that `cost` is a lower bound. `other_costs` are those of earlier runs in other currencies: nothing is
+    converted. Where the answers are `simulated` it is what they would have cost at the
     price of the model. `failures` are counts by class, `notes` by code. `uncounted` counts the answers whose input or
     output tokens are unknown: with them the sums of tokens are lower bounds.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
@@ -82,6 +83,7 @@ class Report(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     unpriced: int = 0
     uncounted: int = 0
+    other_costs: dict[str, Decimal] = {}
 
     @property
     def complete(self) -> bool:
@@ -109,6 +111,7 @@ def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields:
         currency=budget.currency,
         unpriced=budget.unpriced if priced else 0,
         uncounted=tally.uncounted,
+        other_costs={currency: amount_of(units) for currency, units in budget.other_units.items()},
         input_tokens=tally.input,
         output_tokens=tally.output,
         cache_hits=round(tally.cached / tally.known_cache, 4) if tally.known_cache else None,

@@ -210,6 +210,18 @@ def test_an_assumed_price_may_have_the_currency_of_the_run(tmp_path: Path) -> No
         assert (report.done, report.cost, report.unpriced) == (3, 3 * ANSWER, 0)
 
 
+def test_what_earlier_runs_cost_in_another_currency_is_named(tmp_path: Path) -> None:
+    with stub() as server:
+        assert run(server, tmp_path, prompts(3), flags=PRICE).other_costs == {}
+        report = run(server, tmp_path, prompts(5), flags=PRICE.replace("CNY", "USD"))
+        assert (report.cost, report.currency, report.other_costs) == (2 * ANSWER, "USD", {"CNY": 3 * ANSWER})
+        assert f"cost of earlier runs: {3 * ANSWER:f} CNY" in list(report_lines(report))
+        unpriced = run(server, tmp_path, prompts(6))
+        assert (unpriced.cost, unpriced.other_costs) == (None, {"CNY": 3 * ANSWER, "USD": 2 * ANSWER})
+        again = run(server, tmp_path, prompts(6), flags=PRICE)
+        assert (again.cost, again.run_cost, again.other_costs) == (3 * ANSWER, Decimal(0), {"USD": 2 * ANSWER})
+
+
 def test_an_assumed_price_replaces_no_known_one(tmp_path: Path) -> None:
     price = Price(currency="CNY", input=2000.0, output=8000.0)
     with stub() as server:

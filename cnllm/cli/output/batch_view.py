@@ -157,6 +157,9 @@ def report_lines(report: Report) -> Iterator[str]:
         if report.unpriced:
             money = f"≥ {money} (requests of unknown cost: {report.unpriced:,})"
         yield f"cost: {money}, {report.run_cost:f} of it in this run"
+    if report.other_costs and not report.simulated:
+        costs = ", ".join(f"{cost:f} {currency}" for currency, cost in report.other_costs.items())
+        yield f"cost of earlier runs: {costs}"
     if report.from_cache:
         yield f"answers of other runs: {report.from_cache:,}"
     if report.corrected or report.invalid:
