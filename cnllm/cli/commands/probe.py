@@ -43,7 +43,12 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
     show_default=True,
     help="The most requests, retries and metadata included.",
 )
-@click.option("--max-cost", metavar="X", type=option_types.NumberRange(min=0), help="The most to spend; needs a price.")
+@click.option(
+    "--max-cost",
+    metavar="X",
+    type=option_types.NumberRange(min=0),
+    help="Stop where another answer of 500 tokens may pass X; a longer one can pass it. Needs a price.",
+)
 @click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")
 @click.option(
     "-o", "output", metavar="OVERLAY.toml", type=click.Path(dir_okay=False), help="Write the description there."

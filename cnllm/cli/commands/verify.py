@@ -51,7 +51,7 @@ _REQUESTS = 200
     "--max-cost",
     metavar="X",
     type=option_types.NumberRange(min=0),
-    help="Send nothing that might cost more than X in all.",
+    help="Stop where another answer of 500 tokens may pass X in all; a longer one can pass it. With --tools none can.",
 )
 @click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")
 @click.option("--json", "as_json", is_flag=True, help="Print an array as JSON.")
