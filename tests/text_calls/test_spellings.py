@@ -63,6 +63,14 @@ SEEN = [
         )
     ),
     ("vllm/ByteDance-Seed/Seed-OSS-36B-Instruct", f"<seed:tool_call>\n{FUNCTION}\n</seed:tool_call>", GET),
+    *(
+        ("alibaba/qwen3-coder-plus", FUNCTION.replace(old, new), GET)
+        for old, new in (
+            ("=city", "=city type=string"),
+            ("=city", '="city" type="string" required="true"'),
+            ("=get", '=get id="1"'),
+        )
+    ),
     ("stepfun/step-3.5-flash", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
     ("xiaomi/mimo-v2.5-pro", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
     ("longcat/longcat-flash-chat", f"<longcat_tool_call>\n{JSON}\n</longcat_tool_call>", GET),

@@ -34,14 +34,15 @@ _VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+'|[\w:./@-]{1,128}+)"
 _ATTRIBUTE = rf"\s{{0,4}}[\w:.-]{{1,64}}\s{{0,2}}=\s{{0,2}}{_VALUE}"
 _ATTRIBUTES = re.compile(rf"([\w:.-]{{1,64}})\s{{0,2}}=\s{{0,2}}({_VALUE})")
 _AFTER = (
-    r"(?:\s{0,2}=\s{0,2}(?P<set>\"[^\"<>\n]{1,256}\"|'[^'<>\n]{1,256}'|[^<>\n\"']{1,256}+)"
+    r"(?:\s{0,2}=\s{0,2}(?P<set>\"[^\"<>\n]{1,256}\"|'[^'<>\n]{1,256}'|[^<>\n\"'=]{1,256}?)"
+    rf"(?P<more>(?:(?=\s){_ATTRIBUTE}){{0,8}}+)"
     rf"|(?P<attributes>(?:{_ATTRIBUTE}){{0,8}}))\s{{0,4}}(?P<empty>/)?>"
 )
 _MAX_TAGS = 10_000  # tags of a block that are read: a longer block was not written for a tool
 _NOISE = re.compile(rf"[\s{re.escape(BARS)}]")
 _INCOMPLETE_TAIL = re.compile(
-    r"(?:\s{0,2}=\s{0,2}[\"']?[\w.:/@-]{0,128}[\"']?\s{0,4}"
-    rf"|(?:{_ATTRIBUTE}){{0,8}}\s{{0,4}}(?:[\w:.-]{{1,64}}\s{{0,2}}(?:=\s{{0,2}}(?:\"[^\"]{{0,512}}|'[^']{{0,512}})?)?)?/?)\Z"
+    r"(?:\s{0,2}=\s{0,2}[\"']?[\w.:/@-]{0,128}[\"']?)?"
+    rf"(?:{_ATTRIBUTE}){{0,8}}\s{{0,4}}(?:[\w:.-]{{1,64}}\s{{0,2}}(?:=\s{{0,2}}(?:\"[^\"]{{0,512}}|'[^']{{0,512}})?)?)?/?\Z"
 )
 _NAME = re.compile(r"[\"']?[\w:./@-]{1,128}[\"']?\s{0,4}")
 """The end that completes `_BEGUN`: anything else is no call, whether it arrives at once or in pieces."""
@@ -106,7 +107,7 @@ def iter_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = F
     for match in _pattern(words, prefix).finditer(text):
         own_decoration = _NOISE.sub("", match["decoration"] or "").lower()
         closes = match["closes"] is not None
-        attributes = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
+        attributes = dict(_ATTRIBUTES.findall(match["attributes"] or match["more"] or ""))
         attributes = {key.lower(): html.unescape(value.strip("\"'")) for key, value in attributes.items()}
         name = (match["set"] or "").strip().strip("\"'") or attributes.get("name", "")
         if decoration is None and not closes and name:
