@@ -327,9 +327,8 @@ class LeakFilter:
         """Begin a block with its opener."""
         scan = grammars.json_scan(leak, text[:end], text[end : end + LOOKAHEAD])
         follows_tick = self._tracker.follows_tick and "`" not in text[:end]
-        self._open = _OpenBlock(
-            leak, text[:end], Markers.copy(tuple(leak.close)), scan, follows_tick, [text[:end]], end
-        )
+        ends = leak.close if scan is None else [*leak.close, *leak.open]  # behind JSON the next block may begin
+        self._open = _OpenBlock(leak, text[:end], Markers.copy(tuple(ends)), scan, follows_tick, [text[:end]], end)
 
     def _read_inside(self, block: _OpenBlock, text: str, *, final: bool) -> str:
         """Read text inside a block. Return the rest behind the block."""
@@ -353,6 +352,21 @@ class LeakFilter:
                     self._give_up(block, text)
                     return ""
                 scanned, is_value = match[0], scan.in_string
+                if match[2] >= len(leak.close) and not is_value:  # the next block may begin, and the closer was lost
+                    follows = scan.is_between and self._begins(
+                        closers.markers[match[2]], text[match[0] :], match[1] - match[0], final=final
+                    )
+                    if follows is None:
+                        self._pending = block.add(text, match[0])
+                    elif follows:
+                        raw = "".join([*block.pieces, text[: match[0]]])
+                        self._split_block(block, raw + text[match[0] :], len(raw), closer=leak.close[0])
+                    else:
+                        self._give_up(block, text)
+                    return ""
+                if match[2] >= len(leak.close):
+                    start = match[1]
+                    continue
             if is_value:
                 block.tries += 1
                 block.first_closer = block.first_closer or block.size + match[1]
@@ -377,11 +391,11 @@ class LeakFilter:
         self._pending = block.add(text, len(text) if final else certain)
         return ""
 
-    def _split_block(self, block: _OpenBlock, text: str, end: int, *, blocks: bool = True) -> None:
-        """Decide about the open block, which ends in a text at `end`, and read on behind it."""
+    def _split_block(self, block: _OpenBlock, text: str, end: int, *, blocks: bool = True, closer: str = "") -> None:
+        """Decide about the open block, which ends in a text at `end`, and read on behind it. It may lack its closer."""
         self._open = None
         self._read_next(text[end:], blocks=blocks)
-        self._complete_block(text[:end], text[:end], block.leak, block.opener)
+        self._complete_block(text[:end], text[:end] + closer, block.leak, block.opener)
 
     def _give_up(self, block: _OpenBlock, text: str) -> None:
         """End the open block before `text`, which its grammar does not allow."""

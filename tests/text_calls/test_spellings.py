@@ -467,3 +467,19 @@ def test_a_word_that_may_begin_a_call_is_text(text: str) -> None:
     model = REGISTRY.resolve("openai-compatible/phi-4-mini", base_url="http://127.0.0.1:1/v1")
     assert cnllm.sanitize(model, text, TOOLS).text == text
     assert cnllm.sanitize(model, f"functools[{JSON}]", TOOLS).text == ""
+
+
+def test_a_block_of_json_without_its_closer_ends_where_the_next_one_begins() -> None:
+    rome, oslo = JSON, JSON.replace("Rome", "Oslo")
+    both = [("get", {"city": "Rome"}), ("get", {"city": "Oslo"})]
+    for text, calls in (
+        (f"<tool_call>\n{rome}\n<tool_call>\n{oslo}\n</tool_call>", both),
+        (f"<tool_call>{rome}<tool_call>{oslo}", both),
+        (f"<tool_call>\n{rome}\n<tool_call>", GET),  # an opener in the place of the closer
+    ):
+        assert seen_however_cut("alibaba/qwen3-coder-plus", text, TOOLS)[:2] == (calls, "")
+    for text in (f"Write <tool_call>{rome} <tool_call> for it.", f"`<tool_call>{rome}<tool_call>{oslo}</tool_call>`"):
+        assert seen_however_cut("alibaba/qwen3-coder-plus", text, TOOLS) == ([], text, [])
+    example = JSON.replace("Rome", "<tool_call>{}<tool_call>")
+    called_once = [("get", {"city": "<tool_call>{}<tool_call>"})]
+    assert seen_however_cut("zai/glm-4.7", f"<tool_call>{example}</tool_call>", TOOLS)[0] == called_once

@@ -139,6 +139,11 @@ class JsonScan:
         self._is_escaped = False
         self.in_string = False
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the text read so far ends behind an object, outside of any."""
+        return self._has_begun and self._depth == 0
+
     def fits(self, text: str) -> bool:
         """Read more text; return whether JSON may still hold it."""
         position, end = 0, len(text)
