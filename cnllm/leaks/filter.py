@@ -457,7 +457,7 @@ class LeakFilter:
         is_certain = grammars.is_certain(leak, opener, block)
         if is_certain and grammars.is_own_tag(leak, opener, raw[:start]):
             start = 0
-        if start > 0 and raw is block:  # the opener was text, a call may begin later
+        if start > 0 and raw == block:  # the opener was text, a call may begin later
             self._count_failure()
             self._read_next(raw[start:])
             self._refuse(raw[:start], start if raw[len(opener) : start].strip() else 0, blocks=False)

@@ -119,6 +119,39 @@ def test_any_cut_of_any_text_gives_the_same_reply(
         assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)
 
 
+GET_CALL = '{"name": "search", "arguments": {"q": "tea"}}'
+TAGS = {
+    "zai/glm-4.7": ["search", "<arg_key>q</arg_key>", "<arg_key>", "<arg_value>tea", "</arg_value>"],
+    "alibaba/qwen3-coder-plus": ["<function=search>", "<parameter=q>", "tea", "</parameter>", "</function>"],
+    "minimax/MiniMax-M2.5": ['<invoke name="search">', '<parameter name="q">', "tea", "</parameter>", "</invoke>"],
+}
+"""Parts of calls, for soups of them."""
+
+
+@settings(max_examples=share(150), deadline=None)
+@example("alibaba/qwen3-coder-plus", ["<tool_call>", 0, "<tool_call>", GET_CALL, "</tool_call>", "\nDone."])
+@example("zai/glm-4.7", ["<tool_call>", 2, "So. ", "<tool_call>", "</tool_call>", "\nDone."])
+@given(
+    model=st.sampled_from(sorted(TAGS)),
+    words=st.lists(
+        st.sampled_from(["<tool_call>", "</tool_call>", GET_CALL, "\n", "So. ", "\nDone.", *range(5)]),
+        min_size=3,
+        max_size=10,
+    ),
+)
+def test_a_soup_of_tags_gives_the_same_reply_in_one_piece_and_in_characters(model: str, words: list[str | int]) -> None:
+    text = "So. " + "".join(word if isinstance(word, str) else TAGS[model][word] for word in words)
+    replies = [answers(model, wire(pieces), SEARCH)[1] for pieces in ([text], list(text))]
+    whole, spelled = ((reply.text, called(reply), [note.did for note in reply.notes]) for reply in replies)
+    assert whole == spelled
+
+
+def test_a_call_behind_an_opener_that_is_text_is_found_in_one_piece() -> None:
+    text = f"<tool_call>\n<function=search>\n<tool_call>\n{GET_CALL}\n</tool_call>\nDone."
+    calls, shown, _ = seen_however_cut("alibaba/qwen3-coder-plus", text, SEARCH)
+    assert (calls, shown) == ([("search", {"q": "tea"})], "<tool_call>\n<function=search>\nDone.")
+
+
 @settings(max_examples=share(60), deadline=None)
 @given(
     model=st.sampled_from(sorted(WRITERS)), before=st.sampled_from(["", "Sure. ", "天气：\n"]), at=st.integers(1, 400)
