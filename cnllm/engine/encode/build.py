@@ -145,14 +145,20 @@ def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
     """Return the plan with notes before its own, unless the plan is for another wire, which has them.
 
     A note on a client's key speaks of each place that has it: of the plan's own note on the same key it needs the line
-    of the registry alone.
+    of the registry alone. The plan's own one may be about a message where the client's is about a part of a part.
     """
     if not notes or plan.model is not model:
         return plan
-    lines = {key: note.where for note in plan.notes if (key := _key_of(note)) is not None}
-    known = {key for note in notes if note.flag in _INSIDE and (key := _key_of(note)) in lines}
-    first = [replace(note, where=lines[key]) if (key := _key_of(note)) in known else note for note in notes]
+    own = {key: note for note in plan.notes if (key := _key_of(note)) is not None}
+    known = {key for note in notes if note.flag in _INSIDE and (key := _key_of(note)) in own}
+    first = [_joined(note, own[key]) if (key := _key_of(note)) in known else note for note in notes]
     return replace(plan, notes=[*first, *(note for note in plan.notes if _key_of(note) not in known)])
+
+
+def _joined(note: Note, own: Note) -> Note:
+    """Return one note for a client's note on a key and the plan's own one on the same key."""
+    is_deep = note.said.count("[]") > 2  # lists within lists: messages, parts of one, parts of a result
+    return replace(note, said=f"{note.said}, {own.said}" if is_deep else note.said, where=own.where)
 
 
 _INSIDE = ("messages", "tools")
