@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from cnllm.system.closing import AsyncClosing
-
 __all__ = ["bounded_streams"]
 
 _MAX_WAITING = 1000  # messages to a server that does not read
@@ -22,15 +20,20 @@ async def bounded_streams(transport: Any) -> AsyncIterator[tuple[_Reader, _Write
         yield _Reader(read, writer.has_room), writer
 
 
-class _Stream(AsyncClosing):
+class _Stream:
     """A stream of messages in front of another one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     async def aclose(self) -> None:
-        """Close both."""
         await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class _Writer(_Stream):
