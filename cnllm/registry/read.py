@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -97,26 +98,37 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
     """
     label = path.name if builtin else str(path)
     status, text = _read_bytes(path, label)
-    data = _shipped_data(path, text) if builtin else None
-    kind = b"built-in" if builtin else b"data" if is_data else b""
-    entry = _cache_entry(text, kind) if data is None else None
-    if data is None and (payload := cache.read_entry(entry)) is not None:
-        data = _unpack(payload)
-    if data is None:
-        data = parse(text, label)
-        if not builtin:  # the tests check the built-in file
-            from cnllm.registry.check import require_valid
+    data = _builtin_data(path, text) if builtin else _cached_data(path, label, text, is_data=is_data)
+    return Document(path, label, text, dict(data), builtin=builtin, is_data=is_data, status=status)
 
-            try:
-                require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
-            except RegistryError as error:
-                if is_data:
-                    error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
-                raise
-        encoded = msgspec.msgpack.encode(data)
-        cache.write_entry(entry, encoded)
-        data = _unpack(memoryview(encoded))  # the tables that nobody needs take less memory so
-    return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
+
+@lru_cache(maxsize=4)  # the two files, and their next version
+def _builtin_data(path: Path, text: bytes) -> dict[str, Any]:
+    """Return the data of a built-in file. A registry that is loaded anew shares its tables, which nobody changes."""
+    data = _shipped_data(path, text)
+    return _cached_data(path, path.name, text, builtin=True) if data is None else data
+
+
+def _cached_data(
+    path: Path, label: str, text: bytes, *, builtin: bool = False, is_data: bool = False
+) -> dict[str, Any]:
+    """Return the data of a text from its cache entry; otherwise parse and check it, and write the entry."""
+    entry = _cache_entry(text, b"built-in" if builtin else b"data" if is_data else b"")
+    if (payload := cache.read_entry(entry)) is not None:
+        return _unpack(payload)
+    data = parse(text, label)
+    if not builtin:  # the tests check the built-in file
+        from cnllm.registry.check import require_valid
+
+        try:
+            require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
+        except RegistryError as error:
+            if is_data:
+                error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
+            raise
+    encoded = msgspec.msgpack.encode(data)
+    cache.write_entry(entry, encoded)
+    return _unpack(memoryview(encoded))  # the tables that nobody needs take less memory so
 
 
 def read_text(path: Path) -> str:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cnllm import Plan, Registry, RegistryError
+from cnllm.registry import read as reading
 from cnllm.registry.documents import Document
 from cnllm.registry.read import builtin_path, read
 
@@ -70,6 +71,11 @@ def told(error: RegistryError) -> RegistryError:
 def builtin() -> Document:
     """The file that comes with the package."""
     return read(builtin_path(), builtin=True)
+
+
+def forget_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each read of a built-in file be the first one of its process."""
+    monkeypatch.setattr(reading, "_builtin_data", reading._builtin_data.__wrapped__)
 
 
 def at(where: str) -> tuple[str, str]:

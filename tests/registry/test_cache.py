@@ -17,7 +17,7 @@ from cnllm.registry import documents
 from cnllm.registry import read as reading
 from cnllm.registry.read import read
 
-from .support import BUILTIN, HOME, Files
+from .support import BUILTIN, HOME, Files, forget_builtin
 
 pytestmark = pytest.mark.usefixtures("small_builtin")
 
@@ -27,6 +27,7 @@ PLAIN = f'{HOME}limits.output = 1\n[models."home/x"]\nstatus.since = 2026-11-20\
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CNLLM_CACHE_DIR", str(tmp_path / "own-cache"))
+    forget_builtin(monkeypatch)
 
 
 def entries() -> list[Path]:
@@ -197,3 +198,16 @@ def test_the_cache_holds_plain_data_and_is_the_users_own(files: Files) -> None:
         assert oct(entry.stat().st_mode & 0o777) == "0o600"
         assert entry.suffix == ".bin"
         assert b"cnllm.registry" not in entry.read_bytes()  # no pickled class
+
+
+def test_a_registry_that_is_loaded_anew_reads_an_edited_built_in_file_and_shares_the_tables_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    path = tmp_path / "providers.toml"
+    path.write_text(PLAIN)
+    first, again = (read(path, builtin=True) for _ in range(2))
+    assert first.data["models"]["home/x"] is again.data["models"]["home/x"]
+    assert first.data is not again.data
+    path.write_text(PLAIN.replace("output = 1", "output = 2"))
+    assert read(path, builtin=True).data["providers"]["home"]["limits"]["output"] == 2

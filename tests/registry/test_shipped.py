@@ -15,6 +15,8 @@ from cnllm.registry import read as reading
 from cnllm.registry.documents import parse
 from cnllm.registry.read import builtin_path, packed, read
 
+from .support import forget_builtin
+
 TEXT = b'[providers.p]\nprotocol = "openai-chat"\nbase_url = "https://p.test/v1"\n[models."p/m"]\ntitle = "M"\n'
 
 
@@ -22,6 +24,7 @@ TEXT = b'[providers.p]\nprotocol = "openai-chat"\nbase_url = "https://p.test/v1"
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A built-in file with its parsed form, and an empty cache."""
     monkeypatch.setenv("CNLLM_CACHE_DIR", str(tmp_path / "cache"))
+    forget_builtin(monkeypatch)
     path = tmp_path / "providers.toml"
     path.write_bytes(TEXT)
     path.with_suffix(".bin").write_bytes(packed(TEXT))
