@@ -25,6 +25,7 @@ from examples import TURN, has_turn  # it loads the profile, too
 from home_folders import SHARED_CACHE
 
 ROOTS, END = "one-root.pem", "-----END CERTIFICATE-----"
+MACHINES_ROOTS = "TEST_ROOTS_OF_THE_MACHINE"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -118,7 +119,9 @@ def pytest_configure(config: pytest.Config) -> None:
         root = Path(folder) / ROOTS
         root.write_text(roots[: roots.index(END) + len(END)] + "\n", encoding="ascii")
         # A client that trusts one root is made in a hundredth of the time of one that reads all of them.
-        os.environ.setdefault("SSL_CERT_FILE", str(root))
+        if machines := os.environ.get("SSL_CERT_FILE"):
+            os.environ[MACHINES_ROOTS] = machines
+        os.environ["SSL_CERT_FILE"] = str(root)
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
@@ -164,7 +167,7 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _bare_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path]) -> None:
     """Give the test a home of its own, without keys, proxies and overlays; only the cache is shared.
 
-    Tests of live endpoints keep the keys.
+    Tests of live endpoints keep the keys, and trust the roots that the machine trusts.
     """
     home = next(_homes)
     home.mkdir()
@@ -174,6 +177,8 @@ def _bare_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
             monkeypatch.delenv(name)
     if live and os.environ.get("SSL_CERT_FILE", "").endswith(ROOTS):
         monkeypatch.delenv("SSL_CERT_FILE")
+        if machines := os.environ.get(MACHINES_ROOTS):
+            monkeypatch.setenv("SSL_CERT_FILE", machines)
     if not live:
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
             monkeypatch.setenv(name, str(home))
