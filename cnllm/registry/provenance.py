@@ -177,24 +177,24 @@ class Trace:
         return None
 
     @cached_property
-    def _backed(self) -> list[tuple[str, dict[str, Any]]]:
-        """The flags that have a source, with it: in the layer's own table (in any file), then what its file shares."""
+    def _backed(self) -> dict[str, dict[str, Any]]:
+        """Each flag with its source: of the layer's own table (in any file), then of what its file shares."""
         own_first = [self.layer, *(layer for layer in self._layers if layer is not self.layer)]
         tables = [citations(other.document.data, other.table) for other in own_first if other.path == self.layer.path]
         shared = shared_citations(self.layer.document.data, self.layer.path)
-        return [
-            (".".join(merge.unset_path(flag)), source)
-            for _, source in chain(*tables, ((name, source) for tier in shared for _, name, source in tier))
-            for flag in source["backs"]
-        ]
+        backed: dict[str, dict[str, Any]] = {}
+        for _, source in chain(*tables, ((name, source) for tier in shared for _, name, source in tier)):
+            for flag in source["backs"]:
+                backed.setdefault(".".join(merge.unset_path(flag)), source)
+        return backed
 
     def _source(self, flag: str) -> dict[str, Any]:
         """Return the source that backs a flag most precisely; of several, the nearest."""
-        best: tuple[int, dict[str, Any]] = (0, {})
-        for prefix, source in self._backed:
-            if (precision := precision_of(flag, (prefix,))) > best[0]:
-                best = (precision, source)
-        return best[1]
+        while flag:
+            if (source := self._backed.get(flag)) is not None:
+                return source
+            flag = flag.rpartition(".")[0]
+        return {}
 
 
 def _redact(path: tuple[str, ...], value: object) -> object:
