@@ -63,27 +63,34 @@ class UnreadableAnswer(CnllmError):
     """An answer of a batch interface is not as the registry describes it."""
 
 
-class VendorConnection(Struct, eq=False):
+class VendorConnection:
     """The connection to one interface with one key.
 
     `probe` is any request to the endpoint. `out` is the output: what is fetched is kept beside it while it is read.
     `sleep(seconds, reason)` waits, and raises where the run is stopped.
     """
 
-    batch: Batch
-    probe: Plan
-    transport: Any
-    key: str | None
-    out: Path
-    sleep: Callable[[float, str], Awaitable[object]]
-    secrets: tuple[str, ...] = ()  # of the last request
-    requests: int = 0
-
-    def __post_init__(self) -> None:
-        if self.transport is None:
-            self.transport = default_async_transport()
-        elif is_httpx_transport(self.transport, is_async=True):
-            self.transport = AsyncHttpx(self.transport)
+    def __init__(
+        self,
+        batch: Batch,
+        probe: Plan,
+        transport: Any,
+        key: str | None,
+        out: Path,
+        sleep: Callable[[float, str], Awaitable[object]],
+    ) -> None:
+        self.batch = batch
+        self.probe = probe
+        self.out = out
+        self.sleep = sleep
+        if transport is None:
+            transport = default_async_transport()
+        elif is_httpx_transport(transport, is_async=True):
+            transport = AsyncHttpx(transport)
+        self._transport = transport
+        self._key = key
+        self._secrets: tuple[str, ...] = ()
+        self.requests = 0
 
     async def repeat(self, plan: Plan) -> Any:
         """Return the answer to a request that may be sent twice. Raises the error of the last attempt."""
@@ -114,14 +121,15 @@ class VendorConnection(Struct, eq=False):
     async def _send(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
         """Return the body of an answer, or write it to a file. Raises `EndpointError` for a refusal."""
         plan = replace(plan, timeouts=_TIMEOUTS)
-        request = insert_key(plan, self.key)
-        self.secrets = secrets = plan_secrets(request, self.key)
+        request = insert_key(plan, self._key)
+        secrets = plan_secrets(request, self._key)
+        self._secrets = secrets
         self.requests += 1
         if file is not None:
             file.seek(0)
             file.truncate()  # ours: the caller's temporary file
         try:
-            status, headers, chunks = await self.transport.send(request)
+            status, headers, chunks = await self._transport.send(request)
             content = await _read(chunks, file if status < 300 else None)
             content = self.redact(content)
             if status >= 300:
@@ -136,12 +144,12 @@ class VendorConnection(Struct, eq=False):
 
     def redact(self, content: bytes) -> bytes:
         """Return bytes of a downloaded file without the secrets of the requests."""
-        return redact_body(self.secrets, content)
+        return redact_body(self._secrets, content)
 
     async def close(self) -> None:
         """Close the connections."""
-        if hasattr(self.transport, "aclose"):
-            await self.transport.aclose()
+        if hasattr(self._transport, "aclose"):
+            await self._transport.aclose()
 
 
 def failure_reason(error: CnllmError) -> str:
