@@ -54,6 +54,9 @@ class CallSetup(Struct, frozen=True):
     watch: Watch | None
     checker: Callable[[], InputChecker]
 
+    def __repr__(self) -> str:  # without the keys
+        return f"<CallSetup of {self.call.plan!r}>"
+
 
 class CallDriver:
     """Holds the state of a call that both drivers share. The error of a call that was left has what arrived."""

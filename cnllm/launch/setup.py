@@ -102,6 +102,9 @@ class Values(Struct, frozen=True):
     context: int | None = None
     output: int | None = None
 
+    def __repr__(self) -> str:  # without the key
+        return f"<Values for {self.model} at {self.url}>"
+
 
 class Setup(Struct, frozen=True):
     """The start of a client. `variables` holds only what differs from the user's environment; None removes one."""

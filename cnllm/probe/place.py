@@ -70,6 +70,9 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
     place: EndpointPlace | None = None
     claims: Model | None = None
 
+    def __repr__(self) -> str:  # without the key
+        return f"<ProbeTarget {self.id} at {self.base_url}>"
+
 
 def bare_address(url: str) -> tuple[str, str | None]:
     """Return a base URL, and the wire whose path stood at the end of the address. Raises `CnllmError`."""
