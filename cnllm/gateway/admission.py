@@ -295,7 +295,13 @@ def require_model(rights: Rights, names: ModelNames, name: str) -> None:
         models = names.models(name)
     except UnknownModel:
         return  # the answer is that there is none
-    if models and not any(rights.allows(model.name) for model in models):
+    if models:
+        require_any(rights, models)
+
+
+def require_any(rights: Rights, models: Sequence[Model]) -> None:
+    """Raise `Refused`, for the first of some models, where a key may use none of them."""
+    if not any(rights.allows(model.name) for model in models):
         raise _model_refused(rights, models[0])
 
 

@@ -273,6 +273,12 @@ class Exchange:
         self.request = replace(self.request, options={**self.request.options, "tag": tag})
         return tag
 
+    @property
+    def models(self) -> list[Model]:
+        """The models that may answer: the first, and those of the route."""
+        others = () if self.fallback is None else self.fallback.targets
+        return [self.model, *(model for model in others if isinstance(model, Model))]
+
     def use_model(self, model: Model) -> None:
         """Take note of the model that answers a route: the reply names it, and what is sealed is its own."""
         self._shown_model = model.name

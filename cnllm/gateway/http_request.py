@@ -16,7 +16,7 @@ from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.access import sent_keys
 from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
-from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_model, soft_budget_header
+from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_any, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_head, check_name
 from cnllm.gateway.conversations import Conversation
 from cnllm.gateway.endpoints import (
@@ -177,7 +177,7 @@ class HttpRequest:
         """Decide on the identity, the scope and the limits of a request. Raises `RequestFailed`.
 
         Every request goes through here. What its path names is looked up by the identity that it gets. The model in a
-        body is checked by `_require_model`, once the body is read.
+        body is checked once the body is read.
         """
         if route.scope == "anyone":
             return
@@ -270,7 +270,8 @@ class HttpRequest:
                 request, service.names, service.keys, offline=is_simulated, simulate=is_simulated, usable=usable
             )
             exchange.notes += body.notes
-            self._require_model(exchange.request.model or "")
+            if rights is not None:
+                require_any(rights, exchange.models)
             if not count:
                 self._entry.tag = exchange.tag
                 self._request_monitor.begin(
