@@ -11,7 +11,7 @@ from typing import Any
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.processes import drop_after_fork, generation
-from cnllm.system.sqlite import close_before_forks, in_use, keep_forever, try_again
+from cnllm.system.sqlite import close_before_forks, connect, in_use, keep_forever, try_again
 
 __all__ = ["BatchDatabase", "open_answers", "readable_errors"]
 
@@ -89,13 +89,7 @@ class BatchDatabase:
 
     def _connect(self) -> sqlite3.Connection:
         files.create_private_file(self.path)
-        connection = sqlite3.connect(self.path, timeout=self._seconds, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return connect(self.path, self._seconds, self._prepare)
 
 
 def open_answers(path: Path, hint: str, tables: Sequence[str], *, is_exclusive: bool = False) -> BatchDatabase:

@@ -15,7 +15,7 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.processes import generation
-from cnllm.system.sqlite import close_before_forks, in_use, is_busy, keep_forever, try_again
+from cnllm.system.sqlite import close_before_forks, connect, in_use, is_busy, keep_forever, try_again
 
 __all__ = ["MARK", "STEPS", "DatabaseFile", "Step", "migrate", "schema_version"]
 
@@ -305,18 +305,10 @@ class DatabaseFile:
 
     def _connect(self) -> sqlite3.Connection:
         """Open a connection to a file of this version. Bad bytes in a row are replaced, so that they hide no other."""
-        connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return connect(self.path, self._busy_seconds, self._prepare)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         connection.execute("PRAGMA synchronous = NORMAL")
         if not self._checkpoints:

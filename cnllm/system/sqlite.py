@@ -14,9 +14,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Protocol, TypeVar
 
-__all__ = ["close_before_forks", "in_use", "is_busy", "keep_forever", "try_again"]
+__all__ = ["close_before_forks", "connect", "in_use", "is_busy", "keep_forever", "try_again"]
 
 T = TypeVar("T")
 _PAUSE = 0.01  # seconds
@@ -101,6 +102,17 @@ def in_use() -> Iterator[None]:
 def close_before_forks(file: OpenFile) -> None:
     """Close a file before each fork of this process. Each of its uses is `in_use`."""
     _forks.files.add(file)
+
+
+def connect(path: Path, seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """Open a file whose lock others may have for so many seconds. Where `prepare` fails, the connection is closed."""
+    connection = sqlite3.connect(path, timeout=seconds, isolation_level=None, check_same_thread=False)
+    try:
+        prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def keep_forever(connection: sqlite3.Connection) -> None:
