@@ -39,10 +39,10 @@ class Report(Struct, frozen=True, kw_only=True):
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
     included, with the worst case of requests whose cost is unknown; `unpriced` counts those whose worst case is unknown
-    as well, so that `cost` is a lower bound. `other_costs` are those of earlier runs in other currencies: nothing is
-    converted. Where the answers are `simulated` it is what they would have cost at the
-    price of the model. `failures` are counts by class, `notes` by code. `uncounted` counts the answers whose input or
-    output tokens are unknown: with them the sums of tokens are lower bounds.
+    as well, so that `cost` is a lower bound. Where the answers are `simulated` it is what they would have cost at the
+    price of the model. `other_costs` are those of earlier runs in other currencies. `failures` are counts by class,
+    `notes` by code. `uncounted` counts the answers whose input or output tokens are unknown: with them the sums of
+    tokens are lower bounds.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
     input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
     vendor's batch interface finished in this run, `waiting` those that are still there. `unsure` counts the rows that

@@ -352,7 +352,10 @@ class LeakFilter:
                     self._give_up(block, text)
                     return ""
                 scanned, is_value = match[0], scan.in_string
-                if match[2] >= len(leak.close) and not is_value:  # the next block may begin, and the closer was lost
+                if match[2] >= len(leak.close):  # the next block may begin, and the closer was lost
+                    if is_value:
+                        start = match[1]
+                        continue
                     follows = scan.is_between and self._begins(
                         closers.markers[match[2]], text[match[0] :], match[1] - match[0], final=final
                     )
@@ -364,9 +367,6 @@ class LeakFilter:
                     else:
                         self._give_up(block, text)
                     return ""
-                if match[2] >= len(leak.close):
-                    start = match[1]
-                    continue
             if is_value:
                 block.tries += 1
                 block.first_closer = block.first_closer or block.size + match[1]

@@ -345,8 +345,8 @@ def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
 
 def _send(connection: _Connection, rest: memoryview, seconds: float | None) -> bool:
     """Send bytes, each piece within some seconds. Return False where an answer came before all were sent."""
-    since = time.monotonic()
-    connection.wait(_PATIENCE if seconds is None else min(seconds, _PATIENCE))
+    since, patience = time.monotonic(), _PATIENCE if seconds is None else min(seconds, _PATIENCE)
+    connection.wait(patience)
     while rest:
         try:
             rest = rest[connection.sock.send(rest[: 4 * _SIZE]) :]
@@ -356,7 +356,7 @@ def _send(connection: _Connection, rest: memoryview, seconds: float | None) -> b
                 return False
             if seconds is not None and time.monotonic() - since >= seconds:
                 raise
-            connection.wait(_PATIENCE if seconds is None else min(seconds, _PATIENCE))
+            connection.wait(patience)
     return True
 
 

@@ -19,8 +19,8 @@ KEY = "sk-0123456789abcdef"
 def call_setup() -> CallSetup:
     plan = build_request(Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1"), "Hi")
     call = Call(plan, retry=Retry(), timeouts=Timeouts(), replan=lambda *_, **__: plan)
-    setup: Any = CallSetup(call, None, (), KEY, {1: KEY}, None, checker=lambda: None)  # type: ignore[arg-type,return-value]
-    return setup  # type: ignore[no-any-return]
+    nothing: Any = None
+    return CallSetup(call, nothing, (), KEY, {1: KEY}, None, checker=lambda: nothing)
 
 
 @pytest.mark.parametrize(

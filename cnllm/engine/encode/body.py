@@ -106,7 +106,7 @@ def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
 def most_output(body: dict[str, Any], flags: Flags) -> int | None:
     """Return the most tokens of output, reasoning included, that the body allows; None where it sets no bound."""
     limit, rules = output_limit(body, flags), flags.reasoning
-    if limit is None or rules is None or rules.bound in (None, "max_tokens") or _is_without_reasoning(body, rules):
+    if limit is None or rules is None or rules.is_in_limit or _is_without_reasoning(body, rules):
         return limit
     path = rules.budget.at if rules.budget is not None else None
     budget = get(body, path) if path is not None and rules.bound == "budget" else None

@@ -201,10 +201,11 @@ def fit_client_data(
 
 def _join_lists(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Add the entries that every body of this mode has to the client's own lists."""
-    rules = flags.body
-    for place, own in leaves(rules.set or {}).items() if rules is not None else ():
+    if (rules := flags.body) is None:
+        return
+    for place, own in leaves(rules.set or {}).items():
         value = get(keys, place)
-        if rules is None or type(own) is not list or type(value) is not list or place in (rules.drop or ()):
+        if type(own) is not list or type(value) is not list or place in (rules.drop or ()):
             continue
         if missing := [entry for entry in own if entry not in value]:
             set_value(keys, place, [*value, *missing])

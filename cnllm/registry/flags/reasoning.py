@@ -75,8 +75,9 @@ class ReasoningFlags(Base, frozen=True):
     the two, and some endpoints take only the other.
     """
     bound: Literal["max_tokens", "budget", "none"] | None = None
-    """What bounds the tokens of reasoning: max_tokens, which counts them with the answer; the budget; or nothing. Why:
-    Where max_tokens counts the answer alone, it bounds neither a reply nor its cost.
+    """The limit on the tokens of reasoning: max_tokens counts them with those of the answer, budget is the number of
+    reasoning tokens in the request, and with none the request has no limit on them. Why: Where max_tokens counts the
+    answer alone, it limits neither the length of a reply nor its cost.
     """
     fields: Annotated[list[str] | None, WRITE_PATH] = None
     """The keys of reasoning in a message and in a delta, tried in order. Why: The wire has no official key for it, so
@@ -140,3 +141,8 @@ class ReasoningFlags(Base, frozen=True):
     """A change to the body of a request that sends reasoning back. Why: Some servers discard the reasoning of earlier
     turns unless a switch tells them to keep it.
     """
+
+    @property
+    def is_in_limit(self) -> bool:
+        """Whether max_tokens counts the tokens of reasoning, as it does where the registry says nothing."""
+        return self.bound in (None, "max_tokens")
