@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any
 
 from msgspec.structs import replace
@@ -140,10 +139,8 @@ class StreamParser:
         is_any_size = max_size == sys.maxsize
         run: list[str] = []  # neighbours of one kind
         kind: str | int | None = None
-        events = self._framing.feed(chunk)
-        found = repeat(None, len(events)) if fast_decode is None else [*map(fast_decode, events)]
-        for data, match in zip(events, found, strict=True):
-            if match is not None and type(data) is not ErrorData:
+        for data in self._framing.feed(chunk):
+            if fast_decode is not None and (match := fast_decode(data)) is not None and type(data) is not ErrorData:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
                 if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
