@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -109,8 +110,8 @@ async def _ui_page(service: Service, name: str, method: str, *, is_allowed: bool
         if name == "routes":
             return _json(200, service.client()._route_choices())
         if name == "requests":
-            return _json(200, recent.entries())
-        record = recent.find(name.removeprefix("requests/"))
+            return _json(200, await asyncio.to_thread(recent.entries))
+        record = await asyncio.to_thread(recent.find, name.removeprefix("requests/"))
         return _json(404, {"error": "it is no longer kept"}) if record is None else _page(200, _JSON, record)
     return _json(404, {"error": "there is nothing here"})
 

@@ -30,7 +30,7 @@ from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.limits.key_use import KeyUse, use_data
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.monitoring.monitor import Round, last_round
-from cnllm.gateway.monitoring.recent import Recent, hide_secrets
+from cnllm.gateway.monitoring.recent import Recent, Record, hide_secrets
 from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
 from cnllm.gateway.monitoring.updates import METRICS
 from cnllm.gateway.server import running
@@ -549,23 +549,53 @@ def test_secrets_are_hidden_in_every_place() -> None:
 
 
 def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
+    ids = [f"req_{index:024x}" for index in range(9)]
     for recent in (Recent(most=3), Recent(str(tmp_path), most=3)):
-        ids = [f"req_{index:024x}" for index in range(9)]
         for id in ids:
-            recent.add(id, {"entry": {"id": id}})
+            recent.add(id, Record({"id": id}, None, None, None, None), ())
         assert [entry["id"] for entry in recent.entries()] == ids[:5:-1]
         assert recent.find(ids[0]) is None
         assert recent.find(ids[8]) is not None
         assert recent.find("*") is None
     assert len(list(tmp_path.iterdir())) == 3
+    large = Recent()
+    for id in ids:
+        large.add(id, Record({"id": id}, "x" * (4 << 20), None, None, None), ())  # too large to be kept whole
+        large.add(f"{id[:-2]}f{id[-1]}", Record({"id": ""}, ["x" * 9000] * 440, None, None, None), ())
+    assert len(large.entries()) == 16, "eight of 4 MB, and those between them, which are cut off"
+
+
+def test_a_record_looks_the_same_in_memory_in_a_file_and_where_it_is_too_large(tmp_path: Path) -> None:
+    secret = "known-one-of-the-caller"
+    deep = nested("end", 200)
+    ids = [f"req_{index:024x}" for index in range(3)]
+    records = []
+    for recent, more in ((Recent(), ""), (Recent(str(tmp_path)), ""), (Recent(), "x" * (4 << 20))):
+        sent = {"text": [f"my {secret}", "é" * 9000], "api_key": "mine", "deep": deep}
+        reply = {"content": secret, "more": more}
+        entry = {"id": ids[0], "key": "team", "model": secret}
+        recent.add(ids[0], Record(entry, sent, {"n": 1}, f"POST https://h/v1?key={secret}", reply), (secret,))
+        data = recent.find(ids[0])
+        assert data is not None
+        assert secret.encode() not in data
+        record = json.loads(data)
+        assert record["reply"].pop("more")[:8000] == more[:8000]
+        assert recent.entries() == [record["entry"]] == [{"id": ids[0], "key": "team", "model": "[redacted]"}]
+        records.append(record)
+    assert records[0] == records[1] == records[2]
+    assert secret not in (next(tmp_path.iterdir())).read_text()
+    sent = records[0]["sent"]
+    assert sent["text"] == ["my [redacted]", f"{'é' * 8000}… (9,000 characters)"]
+    assert (sent["api_key"], sent["deep"]) == ("[redacted]", nested("… (nested too deeply)", 100))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit of a file's size")
 def test_a_request_that_finds_no_place_on_the_disk_leaves_nothing_there(tmp_path: Path) -> None:
     code = (
-        "import resource, sys\nfrom cnllm.gateway.monitoring.recent import Recent\n"
+        "import resource, sys\nfrom cnllm.gateway.monitoring.recent import Recent, Record\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nrecent = Recent(sys.argv[1])\n"
-        "recent.add('req_1', {'entry': 'x' * 5000})\nrecent.add('req_2', {'entry': 'x'})"
+        "for id, text in (('req_1', 'x' * 5000), ('req_2', 'x')):\n"
+        "    recent.add(id, Record({'id': text}, None, None, None, None), ())"
     )
     process = program(code, str(tmp_path))
     assert process.communicate(timeout=60)[1] == ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ import msgspec
 
 from cnllm.config.redact import MARK, is_secret_name, redact, redact_url
 from cnllm.system.files import open_private
-from cnllm.types.newest import Newest
 
-__all__ = ["Recent", "hide_secrets", "record_of"]
+__all__ = ["Recent", "Record", "hide_secrets"]
 
 _MOST = 100  # requests
 _LONGEST_TEXT = 8_000  # characters of one string
-_LARGEST = 96 * 1024  # bytes of one body
+_LARGEST = 96 * 1024  # bytes of one body that is shown
+_LARGEST_RECORD = 4 << 20  # bytes of a record that is kept as it came
+_LARGEST_SUM = 32 << 20  # bytes of all records in memory
 _KEY_WORD = re.compile(
     r"(?<![\w-])(?:(?:sk|pk|rk|ak|tok|key|ghp|gho|xox[abp])[-_](?=[\w.-]*\d)[\w.-]{12,}|AIza[\w-]{20,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
@@ -29,22 +32,60 @@ _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=~-]{8,}")
 _ID = re.compile(r"req_[0-9a-f]{24}")
 
 
+class Record(msgspec.Struct, frozen=True):
+    """A request as it came: the line of the log, both bodies, the endpoint's address, and the reply."""
+
+    entry: Mapping[str, Any]
+    sent: Any
+    upstream: Any
+    address: str | None
+    reply: Any
+
+
 class Recent:
-    """The last requests, at most a hundred. With a folder several processes share them; it is for the owner alone."""
+    """The last requests, at most a hundred. With a folder several processes share them; it is for the owner alone.
+
+    To look for secrets takes longer than a request. So those in memory are searched when somebody looks at them; those
+    in a file before they are written, and those that are too large to be kept whole.
+    """
 
     def __init__(self, folder: str | None = None, most: int = _MOST) -> None:
         self._most = most
         self._folder = None if folder is None else Path(folder)
-        self._records: Newest[str, bytes] = Newest(most)
+        self._records: OrderedDict[str, tuple[bytes, tuple[str, ...] | None]] = OrderedDict()
+        """JSON of records, with the secrets of those that may hold some."""
+        self._size = 0  # bytes of them
+        self._lock = threading.Lock()
 
-    def add(self, id: str, record: Mapping[str, Any]) -> None:
+    def add(self, id: str, record: Record, secrets: Iterable[str]) -> None:
         """Keep a record, and drop the oldest."""
-        data = msgspec.json.encode(record)
-        if self._folder is None:
-            self._records[id] = data
-            return
+        needles = tuple(secrets)
+        try:
+            data = msgspec.json.encode(record)
+        except RecursionError:  # such a body is not shown to its end
+            data = b""
+        if self._folder is not None or not data or len(data) > _LARGEST_RECORD:
+            shown = msgspec.json.encode(_shown_record(record if not data else _decode(data), needles))
+            if self._folder is None:
+                self._keep(id, shown, None)
+            else:
+                self._write(self._folder, id, shown)
+        else:
+            self._keep(id, data, needles)
+
+    def _keep(self, id: str, data: bytes, secrets: tuple[str, ...] | None) -> None:
+        """Keep JSON in memory."""
+        with self._lock:
+            self._records[id] = data, secrets
+            self._size += len(data)
+            while len(self._records) > self._most or (self._size > _LARGEST_SUM and len(self._records) > 1):
+                _, (old, _) = self._records.popitem(last=False)
+                self._size -= len(old)
+
+    def _write(self, folder: Path, id: str, data: bytes) -> None:
+        """Keep JSON in the folder."""
         with contextlib.suppress(OSError):  # a full disk must not stop a request
-            path = self._folder / f"{time.time_ns():020d}-{id}.json"
+            path = folder / f"{time.time_ns():020d}-{id}.json"
             part = path.with_suffix(".part")
             try:
                 with open(part, "wb", opener=open_private) as file:  # ours: a folder that the gateway made for this run
@@ -58,23 +99,32 @@ class Recent:
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the records without bodies, the newest first."""
-        return [msgspec.json.decode(data)["entry"] for data in self._all()]
+        if self._folder is not None:
+            return [msgspec.json.decode(data)["entry"] for data in self._read_all()]
+        with self._lock:
+            records = [*reversed(self._records.values())]
+        return [
+            entry if secrets is None else _shown_entry(entry, secrets)
+            for entry, secrets in ((_decode_entry(data).entry, secrets) for data, secrets in records)
+        ]
 
     def find(self, id: str) -> bytes | None:
         """Return a record as JSON, or None."""
         if _ID.fullmatch(id) is None:
             return None
         if self._folder is None:
-            return self._records.get(id)
+            with self._lock:
+                data, secrets = self._records.get(id, (None, None))
+            if data is None or secrets is None:
+                return data
+            return msgspec.json.encode(_shown_record(_decode(data), secrets))
         for path in self._folder.glob(f"*-{id}.json"):  # only reads
             with contextlib.suppress(OSError):
                 return path.read_bytes()
         return None
 
-    def _all(self) -> list[bytes]:
-        """Return every record, the newest first."""
-        if self._folder is None:
-            return list(reversed(self._records.values()))
+    def _read_all(self) -> list[bytes]:
+        """Return every record in the folder, the newest first."""
         records = []
         for path in self._files():
             with contextlib.suppress(OSError):
@@ -87,19 +137,32 @@ class Recent:
         return sorted(self._folder.glob("*.json"), reverse=True)  # ours: the same folder
 
 
-def record_of(
-    entry: Mapping[str, Any], body: Any, upstream: Any, address: str | None, reply: Any, secrets: Iterable[str]
-) -> dict[str, Any]:
-    """Return a record: the line of the log, both bodies and the reply, without secrets."""
-    needles = tuple(secrets)
-    name = {"key": hide_secrets(entry["key"], needles)} if "key" in entry else {}  # of a key, and no key
+class _Entry(msgspec.Struct, frozen=True):
+    """The line of a record."""
+
+    entry: dict[str, Any]
+
+
+_decode = msgspec.json.Decoder(Record).decode
+_decode_entry = msgspec.json.Decoder(_Entry).decode
+
+
+def _shown_record(record: Record, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """Return a record without secrets, and with long bodies cut off."""
     return {
-        "entry": hide_secrets(entry, needles) | name,
-        "sent": _shorten_body(hide_secrets(body, needles)),
-        "upstream": _shorten_body(hide_secrets(upstream, needles)),
-        "address": None if address is None else redact_url(address, needles),
-        "reply": _shorten_body(hide_secrets(reply, needles)),
+        "entry": _shown_entry(record.entry, secrets),
+        "sent": _shorten_body(hide_secrets(record.sent, secrets)),
+        "upstream": _shorten_body(hide_secrets(record.upstream, secrets)),
+        "address": None if record.address is None else redact_url(record.address, secrets),
+        "reply": _shorten_body(hide_secrets(record.reply, secrets)),
     }
+
+
+def _shown_entry(entry: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+    """Return the line of the log without secrets."""
+    name = {"key": hide_secrets(entry["key"], secrets)} if "key" in entry else {}  # of a key, and no key
+    shown: dict[str, Any] = hide_secrets(entry, secrets)
+    return shown | name
 
 
 def hide_secrets(value: Any, secrets: tuple[str, ...], depth: int = 0) -> Any:
