@@ -10,7 +10,7 @@ from typing import Any
 from builtin import BUILTIN
 from cases import each
 
-from cnllm import UnknownModel, Usage, engine
+from cnllm import UnknownModel, Usage, engine, web_search
 from cnllm.engine.decode.cost import cost_of
 
 from .support import BUILTIN as TOML
@@ -58,6 +58,26 @@ def test_qwen4_takes_a_low_temperature_which_qwen_3_8_raises() -> None:
 def test_tools_of_a_model_that_always_thinks_go_over_responses(name: str) -> None:
     plan = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=[TOOL])
     assert plan.url.endswith("/responses")
+
+
+@each("name, wire", [("deepseek/deepseek-flash", "/responses"), ("deepseek/deepseek-v4-pro", "/chat/completions")])
+def test_deepseek_searches_over_responses_and_with_flash_alone(name: str, wire: str) -> None:
+    plan = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=[web_search()])
+    sent = plan.body
+    assert isinstance(sent, dict)
+    assert plan.url.endswith(wire)
+    assert sent.get("tools") == ([{"type": "web_search"}] if wire == "/responses" else None)
+
+
+def test_a_search_of_deepseek_over_messages_has_the_form_of_that_wire() -> None:
+    plan = engine.build_request(
+        BUILTIN.resolve("deepseek/deepseek-flash", protocol="anthropic-messages"),
+        [{"role": "user", "content": "Hi"}],
+        tools=[web_search()],
+    )
+    sent = plan.body
+    assert isinstance(sent, dict)
+    assert sent["tools"] == [{"type": "web_search_20250305", "name": "web_search"}]
 
 
 @each("name", ["google/gemini-4-neon", "google/gemini-4-hydrogen"])
