@@ -208,3 +208,28 @@ def test_a_tools_name_begins_with_a_letter_at_moonshot(name: str) -> None:
     plan = engine.build_request(BUILTIN.resolve(name), [{"role": "user", "content": "Hi"}], tools=tools)
     assert plan.body["tools"][0]["function"]["name"] == "tool_3d_view"
     assert plan.renamed == {"tool_3d_view": "3d_view"}
+
+
+@each(
+    "provider, start",
+    [
+        ("zai", "https://api.z.ai/api/v1"),
+        ("zai-coding-plan", "https://api.z.ai/api/v1"),
+        ("zhipuai", "https://open.bigmodel.cn/api/v1"),
+        ("zhipuai-coding-plan", "https://open.bigmodel.cn/api/v1"),
+    ],
+)
+def test_glm_answers_over_responses_at_an_address_of_its_region(provider: str, start: str) -> None:
+    model = BUILTIN.resolve(f"{provider}/glm-5.3", protocol="openai-responses")
+    plan = engine.build_request(model, [{"role": "user", "content": "Hi"}], reasoning="max")
+    assert plan.url == f"{start}/responses"
+    assert isinstance(plan.body, dict)
+    assert plan.body["reasoning"]["effort"] == "max"
+
+
+@each("name", ["zai/glm-4.5v", "zhipuai/glm-4.5v"])
+def test_the_old_vision_model_of_glm_takes_no_tools(name: str) -> None:
+    flags = BUILTIN.resolve(name).flags
+    assert flags.tools is not None
+    assert flags.tools.supported is False
+    assert flags.web_search is None
