@@ -222,10 +222,10 @@ def test_a_model_that_cannot_be_told_of_stands_in_the_way_of_no_other(
     use(monkeypatch, files.write(PLAIN))
     real = Registry.resolve
 
-    def resolve(self: Registry, name: str, **more: str | None) -> cnllm.Model:
+    def resolve(self: Registry, name: str, *, protocol: str | None = None, base_url: str | None = None) -> cnllm.Model:
         if name == "home/x":
             raise RegistryError("it is broken")
-        return real(self, name, **more)
+        return real(self, name, protocol=protocol, base_url=base_url)
 
     monkeypatch.setattr(Registry, "resolve", resolve)
     for _ in range(2):
