@@ -233,3 +233,25 @@ def test_the_old_vision_model_of_glm_takes_no_tools(name: str) -> None:
     assert flags.tools is not None
     assert flags.tools.supported is False
     assert flags.web_search is None
+
+
+@each("name", ["minimax/MiniMax-M2.1", "minimax-cn/MiniMax-M2.7-highspeed"])
+def test_the_older_models_of_minimax_may_write_as_much_as_they_hold(name: str) -> None:
+    limits = BUILTIN.resolve(name).flags.limits
+    assert limits is not None
+    assert limits.output == limits.context == 204_800
+
+
+@each("name, amount", [("moonshotai/kimi-k3", 6), ("moonshotai/kimi-k3.1-pro", 4), ("anthropic/claude-mythos-5-2", 16)])
+def test_a_cache_of_an_hour_costs_twice_the_input(name: str, amount: int) -> None:
+    price = BUILTIN.resolve(name).flags.price
+    assert price is not None
+    assert price.cache_write_1h == amount
+
+
+@each("name", ["anthropic/claude-fable-5-2", "anthropic/claude-mythos-5-2"])
+def test_the_fast_mode_of_the_newest_claude_costs_double(name: str) -> None:
+    price = BUILTIN.resolve(name).flags.price
+    assert price is not None
+    assert price.factors is not None
+    assert price.factors["speed"]["fast"] == 2
