@@ -255,3 +255,13 @@ def test_the_fast_mode_of_the_newest_claude_costs_double(name: str) -> None:
     assert price is not None
     assert price.factors is not None
     assert price.factors["speed"]["fast"] == 2
+
+
+@each(
+    "name",
+    ["openai/gpt-4", "openai/gpt-4-0613", "openai/gpt-4-turbo", "openai/gpt-3.5-turbo", "openai/gpt-4o-2024-05-13"],
+)
+def test_no_schema_is_sent_to_a_model_of_openai_that_is_older_than_schemas(name: str) -> None:
+    schema = BUILTIN.resolve(name).flags.schema
+    assert schema is not None
+    assert "json_schema" not in (schema.methods or ())
