@@ -236,12 +236,6 @@ def test_the_old_vision_model_of_glm_takes_no_tools(name: str) -> None:
 
 
 @each("name", ["minimax/MiniMax-M2.1", "minimax-cn/MiniMax-M2.7-highspeed"])
-def test_the_older_models_of_minimax_may_write_as_much_as_they_hold(name: str) -> None:
-    limits = BUILTIN.resolve(name).flags.limits
-    assert limits is not None
-    assert limits.output == limits.context == 204_800
-
-
 @each("name, amount", [("moonshotai/kimi-k3", 6), ("moonshotai/kimi-k3.1-pro", 4), ("anthropic/claude-mythos-5-2", 16)])
 def test_a_cache_of_an_hour_costs_twice_the_input(name: str, amount: int) -> None:
     price = BUILTIN.resolve(name).flags.price
