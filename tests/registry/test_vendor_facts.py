@@ -235,7 +235,6 @@ def test_the_old_vision_model_of_glm_takes_no_tools(name: str) -> None:
     assert flags.web_search is None
 
 
-@each("name", ["minimax/MiniMax-M2.1", "minimax-cn/MiniMax-M2.7-highspeed"])
 @each("name, amount", [("moonshotai/kimi-k3", 6), ("moonshotai/kimi-k3.1-pro", 4), ("anthropic/claude-mythos-5-2", 16)])
 def test_a_cache_of_an_hour_costs_twice_the_input(name: str, amount: int) -> None:
     price = BUILTIN.resolve(name).flags.price
