@@ -276,7 +276,7 @@ class DatabaseFile:
     def log_size(self) -> int:
         """Return the bytes of the log of writes beside the file."""
         try:
-            return os.stat(f"{self.path}-wal").st_size
+            return os.stat(_side_file(self.path, "-wal")).st_size
         except FileNotFoundError:
             return 0
 
@@ -387,6 +387,11 @@ def _identity(connection: sqlite3.Connection, mark: int) -> tuple[int, bool]:
 
 def _narrow(path: Path) -> None:
     """Make a file that others can read private, with SQLite's files beside it."""
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+    for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
-            files.restrict_mode(file)  # ours: it is empty or has the mark of our databases
+            files.restrict_mode(_side_file(path, suffix))  # ours: it is empty or has the mark of our databases
+
+
+def _side_file(path: Path, suffix: str) -> str:
+    """Return a file of SQLite's own. Where `path` is a link it stands beside the database, and not beside the link."""
+    return f"{os.path.realpath(path)}{suffix}"

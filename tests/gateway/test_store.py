@@ -443,9 +443,13 @@ def test_after_a_slow_write_the_next_ones_take_a_thread(tmp_path: Path, monkeypa
     asyncio.run(main())
 
 
-def test_the_log_of_writes_is_moved_into_the_file_while_requests_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_link", [False, True])
+def test_the_log_of_writes_is_moved_into_the_file_while_requests_go_on(tmp_path: Path, is_link: bool) -> None:
     path = tmp_path / "gateway.db"
-    log = path.with_name(f"{path.name}-wal")
+    log = tmp_path / "gateway.db-wal"
+    if is_link:
+        path = tmp_path / "link.db"
+        path.symlink_to("gateway.db")
 
     async def main() -> None:
         store, sizes = AsyncStore(SqliteStore(path)), [0]
