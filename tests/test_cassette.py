@@ -523,6 +523,29 @@ def test_what_a_crash_or_an_editor_left_is_never_glued_to_the_next_exchange(tmp_
         assert kept == ([["first"], ["last"]] if cut < len(whole) - 1 else [["first"], ["first"], ["last"]])
 
 
+def test_the_last_line_of_a_file_that_is_no_cassette_stays(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    for text in ("the only line", "first\nlast", '{"whence": ', "x" * 200_000, '{"request": {}'):
+        path.write_text(text)
+        record(path, b"answer")
+        before, _, line = path.read_text().removesuffix("\n").rpartition("\n")
+        assert (before, json.loads(line)["response"]["chunks"]) == (text, ["answer"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_records_nothing_of_its_parents_exchanges(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    chunks = Recorder(Inner(b"a", b"b"), path).send(Plan())[2]
+    assert next(chunks) == b"a"
+    child = os.fork()
+    if not child:
+        chunks.close()  # type: ignore[attr-defined]  # as the end of a child's program does
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert list(chunks) == [b"b"]
+    assert [(line["response"]["chunks"], line["ended"]) for line in lines(path)] == [(["a", "b"], "whole")]
+
+
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

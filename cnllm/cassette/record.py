@@ -19,11 +19,13 @@ from cnllm.errors import CnllmError
 from cnllm.system import files
 from cnllm.system.closing import Closing
 from cnllm.system.locks import lock_file
+from cnllm.system.processes import generation
 from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry", "redact_chunks"]
 
 _BLOCK = 1 << 16
+_BEGIN = b'{"when": "'  # the first bytes of every exchange that a recorder writes
 
 Sink = Callable[[Json], None]
 Secrets = Iterable[str] | Callable[[], Iterable[str]]
@@ -189,22 +191,29 @@ def _append_whole(descriptor: int, line: bytes) -> None:
 
 
 def _end_of_lines(descriptor: int, size: int) -> tuple[int, bytes]:
-    """Cut off the half line at the end of a file. Return the size, and the line break that a whole line lacks.
+    """Cut off the half exchange at the end of a file. Return the size, and the line break that another line lacks.
 
-    A crash leaves half a line; an editor may leave a whole one without its line break.
+    A crash leaves half an exchange; an editor may leave a whole one without its line break. Any other text stays: the
+    user may have named a file that is no cassette.
     """
-    start, rest = size, b""
-    while start and b"\n" not in rest:
-        block = min(start, _BLOCK)
-        start -= block
-        rest = files.read_at(descriptor, block, start) + rest
-    last = rest.rpartition(b"\n")[2]
-    try:
-        json.loads(last)
-    except (ValueError, RecursionError):
-        os.ftruncate(descriptor, size - len(last))  # ours: an exchange that a recorder left unfinished
-        return size - len(last), b""
+    start = _line_start(descriptor, size)
+    if _BEGIN.startswith(files.read_at(descriptor, len(_BEGIN), start)):
+        try:
+            json.loads(files.read_at(descriptor, size - start, start))
+        except (ValueError, RecursionError):
+            os.ftruncate(descriptor, start)  # ours: an exchange that a recorder left unfinished
+            return start, b""
     return size, b"\n"
+
+
+def _line_start(descriptor: int, end: int) -> int:
+    """Return where the line begins that has no line break before this end."""
+    while end:
+        start = max(0, end - _BLOCK)
+        if (found := files.read_at(descriptor, end - start, start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0
 
 
 def _write(descriptor: int, line: bytes) -> None:
@@ -226,6 +235,7 @@ class _Entry:
 
     def __init__(self, tape: _Tape, request: Json, request_secrets: tuple[str, ...], model: Any) -> None:
         self._tape: _Tape | None = tape
+        self._generation = generation()
         self._model = model
         self._request_secrets = request_secrets
         self._when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
@@ -275,7 +285,7 @@ class _Entry:
 
     def _write(self, ended: str, error: Json | None = None) -> None:
         tape, self._tape = self._tape, None
-        if tape is None:
+        if tape is None or self._generation != generation():  # a forked child forgets what its parent writes
             return
         secrets = tuple(dict.fromkeys((*tape.secrets, *self._request_secrets)))
         entry: Json = {"when": self._when, "request": self._request}
