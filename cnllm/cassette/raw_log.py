@@ -26,6 +26,7 @@ __all__ = ["RawLog", "raw_log_folder"]
 
 FILE_BYTES = 16 * 1024 * 1024
 FILES = 16
+_STAMP = "%Y%m%dT%H%M%S.%f"
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}-\d{1,10}\.jsonl")
 
 
@@ -78,17 +79,24 @@ class RawLog:
             if not size or size + more <= FILE_BYTES:
                 return file
         self._pid = os.getpid()
-        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
-        self._file = self.folder / f"{stamp}-{self._pid}.jsonl"
-        self._delete_old_files()
+        self._file = self.folder / f"{self._next_stamp()}-{self._pid}.jsonl"
         return self._file
 
-    def _delete_old_files(self) -> None:
-        """Delete the oldest files, so that the new one is among `FILES`."""
-        files = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))  # only reads
-        for old in files[: max(0, len(files) - FILES + 1)]:
+    def _next_stamp(self) -> str:
+        """Return the time of a new file, and delete the oldest files, so that the new one is among `FILES`.
+
+        It is later than that of every other file, also where the clock was set back: the next file would delete it.
+        """
+        names = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))  # only reads
+        for old in names[: max(0, len(names) - FILES + 1)]:
             with contextlib.suppress(OSError):  # another process was faster
                 os.unlink(self.folder / old)  # ours: the exact form of our names
+        stamp = datetime.datetime.now(datetime.UTC).strftime(_STAMP)
+        if names and names[-1][: len(stamp)] >= stamp:
+            with contextlib.suppress(ValueError, OverflowError):  # the digits of a name may be no time
+                newest = datetime.datetime.strptime(names[-1][: len(stamp)], _STAMP)
+                stamp = (newest + datetime.timedelta(microseconds=1)).strftime(_STAMP)
+        return stamp
 
     def _report(self, error: CnllmError | OSError) -> None:
         if self.failed is None:

@@ -97,6 +97,18 @@ def test_files_are_bounded_in_size_and_number(tmp_path: Path, monkeypatch: pytes
     assert lines(tmp_path)[-1]["text"] == "x" * 5000
 
 
+def test_a_clock_that_was_set_back_lets_no_new_file_be_deleted(tmp_path: Path) -> None:
+    for second in range(raw_log.FILES):
+        (tmp_path / f"20990101T0000{second:02}.000000-1.jsonl").write_text('{"number": -1}\n')
+    for number in range(3):
+        raw_log.RawLog(tmp_path).write({"number": number})
+    assert [line["number"] for line in lines(tmp_path)][-4:] == [-1, 0, 1, 2]
+    assert len(list(tmp_path.iterdir())) == raw_log.FILES
+    (tmp_path / "99999999T999999.999999-1.jsonl").touch()
+    raw_log.RawLog(tmp_path).write({"number": 3})
+    assert 3 in [line["number"] for line in lines(tmp_path)]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_each_process_has_a_file_of_its_own(tmp_path: Path) -> None:
     log = raw_log.RawLog(tmp_path)
