@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import resource
 import subprocess
 import zlib
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 
 import pytest
 from client.proxies import Proxy
+
+from cnllm.errors import CnllmError, RegistryError
+from cnllm.registry_files.updates.review import add_to_changelog
 
 from .support import Machine, Reset, Server, http, read_terminal
 
@@ -106,6 +110,23 @@ def test_what_was_written_is_a_changelog_for_people(machine: Machine, lists: tup
     machine.run("registry", "update", *lists, "--accept", "limits", "--changelog", str(path.parent)).fails(
         2, "changelog"
     )
+
+
+def test_a_changelog_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    path, day = tmp_path / "changes.md", datetime.date(2026, 1, 1)
+    path.write_text("## 2025-12-31\n\n- all that was there\n")
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(CnllmError, match=r"changes\.md cannot be written: File too large"):
+            add_to_changelog(path, ["x" * 100_000], day)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    path.write_bytes(b"\xff")
+    with pytest.raises(RegistryError, match="cannot be written"):
+        add_to_changelog(path, ["a line"], day)
+    assert path.read_bytes() == b"\xff"
 
 
 def test_accept_decides_for_one_kind(machine: Machine, lists: tuple[str, ...]) -> None:

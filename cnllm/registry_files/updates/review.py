@@ -13,6 +13,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.registry_files.public_lists import ListName, PublicList
 from cnllm.registry_files.updates.changes import FIRST_HAND, Change, Kind, list_of
+from cnllm.system.files import change_file
 
 __all__ = [
     "KIND_TITLES",
@@ -101,16 +102,17 @@ def change_lines(changes: Iterable[Change], lists: Sequence[PublicList]) -> list
 
 
 def add_to_changelog(path: str | Path, lines: Sequence[str], day: datetime.date) -> None:
-    """Put lines on top of a file, under their day; the file is Markdown, newest first. Raises `RegistryError`."""
+    """Put lines on top of a file, under their day; the file is Markdown, newest first. Raises `CnllmError`."""
     entry = f"## {day}\n\n" + "".join(f"- {line}\n" for line in lines)
+
+    def change(present: bytes | None) -> bytes:
+        old = (present or b"").decode()
+        return (f"{entry}\n{old}" if old else entry).encode()
+
     try:
-        target = Path(path)
-        old = target.read_text(encoding="utf-8") if target.exists() else ""
-        # asked for: the file that the caller named
-        target.write_text(f"{entry}\n{old}" if old else entry, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RegistryError(f"cannot be written: {reason}", file=str(path), hint="name a text file") from error
+        change_file(Path(path), change, narrow=False)
+    except UnicodeDecodeError as error:
+        raise RegistryError(f"cannot be written: {error}", file=str(path), hint="name a text file") from error
 
 
 def _value_line(change: Change) -> str:
