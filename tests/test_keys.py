@@ -121,7 +121,11 @@ def test_find_refuses_a_readable_file_that_it_cannot_repair(monkeypatch: pytest.
     assert "chmod 600" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("content", ["{", '["a"]', '{"A_KEY": 1}', '{"A_KEY": "sk-test-0123456789"', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    ["{", '["a"]', '{"A_KEY": 1}', '{"A_KEY": "sk-test-0123456789"', b"\xff\xfe", b"[" * 100_000],
+    ids=range(6),
+)
 def test_a_broken_file_is_named_and_not_quoted(folder: Path, content: str | bytes) -> None:
     folder.mkdir(mode=0o700)
     keys.keys_path().write_bytes(content if isinstance(content, bytes) else content.encode())

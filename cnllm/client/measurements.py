@@ -205,7 +205,7 @@ def read_turns(path: str) -> dict[str, ReportedTurns]:
     """Return the tool turns of each host in a report of a comparison. Raise `CnllmError` where it cannot be used."""
     try:
         report = msgspec.json.decode(read_bounded(Path(path).expanduser(), REPORT_BYTES), type=_Report)
-    except (OSError, msgspec.DecodeError, UnicodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CnllmError(
             f"the report {path} of a route cannot be read: {why}", hint="write one with `cnllm compare MODEL -o FILE`"

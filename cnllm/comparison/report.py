@@ -100,7 +100,7 @@ def read_report(content: bytes) -> Comparison:
     """Read a report. Raise `CnllmError` for content that is none."""
     try:
         report = msgspec.json.decode(content, type=Comparison)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise CnllmError(
             f"this is not a report of a comparison: {error}", hint="name a file of cnllm compare -o"
         ) from error

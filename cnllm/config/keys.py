@@ -119,7 +119,7 @@ def _read() -> dict[str, str]:
         raise CnllmError(f"the keys file {file} cannot be read: {error.strerror}") from error
     try:
         stored = json.loads(raw or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         # not chained: a JSON error carries the document, which holds the keys
         position = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         raise CnllmError(f"{file}{position}: the keys file is not valid JSON", hint=_SHAPE) from None

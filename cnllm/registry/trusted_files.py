@@ -65,7 +65,7 @@ def _trusted_digests() -> dict[str, str]:
         digests: dict[str, str] = {} if content is None else json.loads(content)
         if type(digests) is not dict:
             raise ValueError("it is not a JSON object")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RegistryError(
             f"cannot be read: {error}", file=str(_trust_file()), hint="delete it and trust again"
         ) from error

@@ -115,7 +115,7 @@ def test_a_report_decides_before_anything_was_seen(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for name, content in (("missing.json", None), ("other.json", '{"form": 1}')):
+    for name, content in (("missing.json", None), ("other.json", '{"form": 1}'), ("deep.json", '{"x":' * 100_000)):
         path = tmp_path / name
         if content is not None:
             path.write_text(content, encoding="utf-8")

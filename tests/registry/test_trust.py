@@ -275,7 +275,7 @@ def test_the_list_is_kept_from_others_and_holds_no_key(files: Files) -> None:
     assert [file.name for file in store.parent.iterdir()] == ["trusted.json"]
 
 
-@pytest.mark.parametrize("text", ["{", "", "[]", "7", '"x"'])
+@pytest.mark.parametrize("text", ["{", "", "[]", "7", '"x"', "[" * 100_000], ids=range(6))
 def test_a_broken_list_is_told_and_trusts_nobody(files: Files, text: str) -> None:
     overlay, model = OVERLAYS["a changed base_url"]
     path = files.write(overlay)
