@@ -161,6 +161,8 @@ def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
             parse_toml(text)
         except tomllib.TOMLDecodeError as fault:
             return _error_line(fault, text)
+        except (ValueError, RecursionError):  # as in `parse`
+            return 0
         return None
 
     line = _error_line(error, source)

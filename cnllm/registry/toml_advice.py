@@ -23,6 +23,7 @@ _NUMBER_K = re.compile(r"(?<![\w.\"])(\d+(?:\.\d+)?)\s*([kKmM])\b(?!\")")
 _NUMBER_COMMA = re.compile(r"(?<![\w.\"])(\d{1,3}(?:,\d{3})+)(?![\w\"])")
 _NUMBER_ZERO = re.compile(r"(?<![\w.\":-])0+(\d+)(?![\w.:-])")
 _MAX_JOINED = 20  # lines of a table in braces that are joined
+_MAX_LINE = 4096  # characters of a line that a person may have written
 
 
 class Advice(NamedTuple):
@@ -36,14 +37,17 @@ class Advice(NamedTuple):
 def advice(text: str, line: int, failure: Callable[[str], int | None]) -> Advice | None:
     """Return what is wrong about a line of a text; None where that is not known.
 
-    `failure` returns the line at which a text fails to parse, None where it is TOML.
+    `failure` returns the line at which a text fails to parse, 0 where it names none, and None where it is TOML.
     """
     lines = text.split("\n")
     if text.lstrip()[:1] == "{":
         return Advice(line, "this is JSON, and cnllm reads TOML", '[providers.home]  # then: base_url = "https://…"')
+    suspects = list(_suspects(lines, line))
+    if any(len(lines[number - 1]) > _MAX_LINE for number in suspects):
+        return None
     if (twice := _twice(lines, line)) is not None:
         return twice
-    for number in _suspects(lines, line):
+    for number in suspects:
         for cause, corrected, count in _repairs(lines, number - 1):
             fixed = "\n".join([*lines[: number - 1], corrected, *lines[number - 1 + count :]])
             after = failure(fixed)

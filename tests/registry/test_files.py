@@ -114,6 +114,8 @@ BROKEN: list[tuple[str | bytes, int | None, str]] = [
     ("[providers.home]\nlimits = 2026-13-45\n", 2, "not TOML"),
     ("\r\n\r\nschema = \r\n", 3, "not TOML"),
     ("prefer = " + "[" * 3000 + "]" * 3000, None, "cannot be read"),
+    ("prefer == " + "[" * 3000 + "]" * 3000, 1, "not TOML"),  # the corrected line cannot be read either
+    ("[" * 200_000, 1, "not TOML"),  # the advice would take minutes
     (f"[models.'zai/x']\nlimits.output = {'9' * 5000}\n", None, "cannot be read"),
     (f"[models.'zai/x']\nlimits.output = {'9' * 50}\n", 2, "cannot be stored"),
 ]
