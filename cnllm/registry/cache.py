@@ -1,7 +1,8 @@
 """Read and write cache entries: plain data, under a name that depends on the content from which it was computed.
 
 An entry is replaced as a whole and begins with its own digest: one that is damaged, incomplete or another entry's is
-read as absent. A cache that cannot be read or written only costs time.
+read as absent. So is one that another user could write: its data say which address gets a key. A cache that cannot be
+read or written only costs time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.system import files
 
 try:
     from _blake2 import blake2b  # hashlib would load OpenSSL, which takes longer than everything else
@@ -48,10 +50,13 @@ def read_entry(path: str | None) -> memoryview | None:
     if path is None:
         return None
     try:
-        with open(path, "rb") as file:
-            blob = memoryview(file.read())
-    except OSError:
-        return None  # as on every first use
+        content = files.read_safe_file(path)
+    except (OSError, ValueError) as error:
+        _log("cache entry %s not read: %s", path, error)
+        return None
+    if content is None:  # as on every first use
+        return None
+    blob = memoryview(content)
     if _entry_digest(path, blob[DIGEST:]) != blob[:DIGEST]:
         _log("damaged cache entry %s", path)
         return None
@@ -63,8 +68,6 @@ def write_entry(path: str | None, payload: bytes) -> None:
     if path is None:
         return
     from pathlib import Path
-
-    from cnllm.system import files
 
     try:
         files.make_private_folder(Path(path).parent)

@@ -258,11 +258,13 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def read_safe_file(path: Path) -> bytes | None:
+def read_safe_file(path: str | os.PathLike[str]) -> bytes | None:
     """Return the content of a file that nobody else can write; None without one. Raise `OSError` or `ValueError`."""
     try:
         with open(open_nonblocking(path), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is not a regular file")
             if (user := user_id()) is not None:
                 if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                     raise ValueError("other users can write it")

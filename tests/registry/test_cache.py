@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,28 @@ def test_an_entry_of_another_file_is_not_taken_for_this_one(files: Files) -> Non
     (second,) = [entry for entry in entries() if b"A server at home" in entry.read_bytes() and entry != first]
     second.write_bytes(first.read_bytes())
     assert (output(one), output(two)) == (1, 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owner")
+def test_an_entry_that_others_can_write_is_not_read(files: Files, parsed: list[str]) -> None:
+    """It could send the keys of a file that its user trusts to another address."""
+    path = files.write(PLAIN)
+    output(path)
+    (entry,) = [entry for entry in entries() if b"A server at home" in entry.read_bytes()]
+    dangers: list[Callable[[], object]] = [lambda: entry.chmod(0o666)]
+    if os.geteuid() == 0:
+        dangers.append(lambda: os.chown(entry, 12345, 12345))
+    for make_unsafe in dangers:
+        entry.chmod(0o600)
+        make_unsafe()
+        parsed.clear()
+        assert output(path) == 1
+        assert str(path) in parsed
+    entry.unlink()
+    os.mkfifo(entry)
+    parsed.clear()
+    assert output(path) == 1
+    assert str(path) in parsed
 
 
 def test_an_entry_may_be_a_folder(files: Files) -> None:
