@@ -25,6 +25,7 @@ from cnllm.types import checks
 __all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry", "redact_chunks"]
 
 _BLOCK = 1 << 16
+_LOCK_SECONDS = 5.0  # for which another program may append to the file
 _BEGIN = b'{"when": "'  # the first bytes of every exchange that a recorder writes
 
 Sink = Callable[[Json], None]
@@ -223,10 +224,14 @@ def _write(descriptor: int, line: bytes) -> None:
 
 @contextlib.contextmanager
 def _lock(descriptor: int) -> Iterator[None]:
-    """Lock a file where the system can: another program may append to it, too."""
+    """Lock a file where the system can: another program may append to it, too. Raise `OSError` where it never ends."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            stack.enter_context(lock_file(descriptor))
+        try:
+            stack.enter_context(lock_file(descriptor, _LOCK_SECONDS))
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # some file systems have no locks
         yield
 
 

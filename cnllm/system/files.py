@@ -65,6 +65,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PREFIX = ".cnllm-"
 _UNFINISHED = re.compile(r"\.cnllm-[a-z0-9_]{8}\.(tmp|toml)")
 """The names of `mkstemp` for files that are still being written."""
+_LOCK_SECONDS = 60.0  # for which others may change the files of a folder; a stopped process would have it without end
 _LOCK = ".cnllm.lock"  # the file that is locked where a folder cannot be
 
 
@@ -223,15 +224,15 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 def lock_folder(folder: Path, seconds: float | None = None) -> Iterator[None]:
     """Let one process or thread at a time change the files of a folder, where the system has locks.
 
-    What a killed one left unfinished is removed. With `seconds`, raise `OSError` where another one has the lock for so
-    long.
+    What a killed one left unfinished is removed. Raise `OSError` where another one has the lock for so many seconds:
+    a minute, unless the caller sets them.
     """
     try:
         descriptor = os.open(folder, _FOLDER)
     except PermissionError:  # a system that opens no folders
         descriptor = open_private(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     try:
-        with lock_file(descriptor, seconds) as is_locked:
+        with lock_file(descriptor, _LOCK_SECONDS if seconds is None else seconds) as is_locked:
             for name in os.listdir(folder) if is_locked else ():  # only reads
                 if _UNFINISHED.fullmatch(name):
                     with contextlib.suppress(OSError):

@@ -16,10 +16,10 @@ _HELD_BYTE = 1 << 30  # the upper half of the place of the other one, which no f
 
 
 @contextlib.contextmanager
-def lock_file(descriptor: int, seconds: float | None = None) -> Iterator[bool]:
+def lock_file(descriptor: int, seconds: float) -> Iterator[bool]:
     """Lock an open file against other programs while a block runs. The value is whether the system has such locks.
 
-    With `seconds`, raise `TimeoutError` where another program has the lock for so long.
+    Raise `TimeoutError` where another program has the lock for so many seconds.
     """
     try:
         import fcntl
@@ -27,13 +27,13 @@ def lock_file(descriptor: int, seconds: float | None = None) -> Iterator[bool]:
         with _lock_byte(descriptor) as is_locked:
             yield is_locked
         return
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if deadline is None else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            if deadline is not None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, "another program has locked it") from None
             time.sleep(_PAUSE)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -23,9 +25,10 @@ from batch.support import prompts
 from batch.support import run as run_batch
 from cli.support import Machine
 
-from cnllm import CnllmError
+from cnllm import Client, CnllmError
 from cnllm.batch.identity import AnswerCache
 from cnllm.batch.shared.allowance import RunLedger
+from cnllm.cassette import record
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
 from cnllm.config import keys, settings_files, templates
@@ -33,6 +36,7 @@ from cnllm.gateway.tokens import keys_in_file
 from cnllm.launch.setup import ClientFile, Setup, write_files
 from cnllm.mcp_client import Definition
 from cnllm.registry.trusted_files import is_trusted, trust
+from cnllm.simulator import SimTransport
 from cnllm.store import Store
 from cnllm.system import files
 
@@ -233,6 +237,28 @@ def test_what_root_writes_stays_its_owners(home: Path) -> None:
     status = keys.keys_path().stat()
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 12346, 0o600)
     assert keys.key_names() == ["OTHER_KEY", "SOME_KEY"]
+
+
+def test_a_process_that_is_stopped_in_the_middle_of_a_change_does_not_stop_others_for_good(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(record, "_LOCK_SECONDS", 0.1)
+    keys.set_key("SOME_KEY", "sk-0123456789abcdef")
+    path, tape = keys.keys_path(), home / "tape.jsonl"
+    recorder = record.Recorder(SimTransport(), tape)
+    before = path.read_bytes()
+    with contextlib.ExitStack() as stack:
+        for place in (path.parent, tape):
+            descriptor = os.open(place, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(CnllmError, match=r"keys\.json cannot be written: another program has locked it"):
+            keys.set_key("OTHER_KEY", "sk-0123456789abcdef")
+        with Client(transport=recorder, api_key="sk-0123456789abcdef") as client:
+            assert client.call("glm-4.7", "hi").text
+    assert "another program has locked it; this exchange is not recorded" in caplog.text
+    assert (path.read_bytes(), tape.read_bytes()) == (before, b"")
 
 
 def test_other_small_files(home: Path) -> None:
