@@ -1,8 +1,8 @@
 """Read and write cache entries: plain data, under a name that depends on the content from which it was computed.
 
 An entry is replaced as a whole and begins with its own digest: one that is damaged, incomplete or another entry's is
-read as absent. So is one that another user could write: its data say which address gets a key. A cache that cannot be
-read or written only costs time.
+read as absent. One that another user could write is not read either: its data say which address gets a key. A cache
+that cannot be read or written only costs time.
 """
 
 from __future__ import annotations

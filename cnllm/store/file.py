@@ -150,6 +150,7 @@ class DatabaseFile:
         `checkpoints` no write moves the log of writes into the file: the owner calls `checkpoint`.
         """
         self.path = path
+        self._place = os.path.abspath(path)  # the program may go to another folder
         self._mark = mark
         self._steps = STEPS if steps is None else steps
         self._thread = None if threads else threading.get_ident()  # the only one that may use it
@@ -215,6 +216,7 @@ class DatabaseFile:
         """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
         with self._translate_errors():
             connection = self._current_connection()
+            self._require_place()
             self._begin(connection)
             try:
                 yield connection
@@ -223,6 +225,11 @@ class DatabaseFile:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _require_place(self) -> None:
+        """Raise `CnllmError` where the path leads to this file no more: nobody would find what is written to it."""
+        if self.id != files.file_id(self._place):
+            raise CnllmError(f"{self.path} was moved or deleted while it was open", hint="start this program again")
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Begin a write, after those of other processes.

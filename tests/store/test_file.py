@@ -290,6 +290,25 @@ def test_a_store_that_is_closed_or_another_threads_is_no_broken_file(tmp_path: P
         store.count()
 
 
+def test_a_file_that_was_moved_or_deleted_gets_no_more_turns_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open("a.db") as store:
+        chat = store.conversation()
+        ask(chat, "one")
+        (tmp_path / "sub").mkdir()
+        monkeypatch.chdir(tmp_path / "sub")
+        ask(chat, "two")  # a program may go to another folder
+        os.rename(tmp_path / "a.db", tmp_path / "moved.db")
+        with pytest.raises(CnllmError, match=r"a\.db was moved or deleted while it was open"):
+            ask(chat, "three")
+        assert len(chat.turns()) == 2
+        Store.open(tmp_path / "a.db").close()
+        with pytest.raises(CnllmError, match="moved or deleted"):
+            ask(chat, "three")
+
+
 def test_readers_see_one_state_beside_a_process_that_deletes(tmp_path: Path) -> None:
     path, ends = tmp_path / "a.db", threading.Event()
     with Store.open(path) as store:
