@@ -61,8 +61,10 @@ def data_version(documents: Sequence[Document]) -> str:
         if document.builtin and document.path.name != CATALOGUE:
             parts.insert(0, f"{VERSION}+{_digest(document)}")
         elif document.is_data and not is_outdated(document):
-            is_release = document.path.name == RELEASE
-            parts.append(f"release {release_version(document)}" if is_release else f"updates {_digest(document)}")
+            if document.path.name != RELEASE:
+                parts.append(f"updates {_digest(document)}")
+            elif (version := release_version(document)) is not None:  # none is left by a rollback of the first one
+                parts.append(f"release {version}")
     return " ".join(parts) or VERSION
 
 

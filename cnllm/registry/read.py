@@ -116,16 +116,16 @@ def _cached_data(
     entry = _cache_entry(text, b"built-in" if builtin else b"data" if is_data else b"")
     if (payload := cache.read_entry(entry)) is not None:
         return _unpack(payload)
-    data = parse(text, label)
-    if not builtin:  # the tests check the built-in file
-        from cnllm.registry.check import require_valid
+    try:
+        data = parse(text, label)
+        if not builtin:  # the tests check the built-in file
+            from cnllm.registry.check import require_valid
 
-        try:
             require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
-        except RegistryError as error:
-            if is_data:
-                error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
-            raise
+    except RegistryError as error:
+        if is_data:  # nobody wrote it by hand
+            error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
+        raise
     encoded = msgspec.msgpack.encode(data)
     cache.write_entry(entry, encoded)
     return _unpack(memoryview(encoded))  # the tables that nobody needs take less memory so

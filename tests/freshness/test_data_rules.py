@@ -79,7 +79,7 @@ def test_a_name_that_is_no_models_is_refused(name: str) -> None:
     "text", ["models = 5", "[models]\nx = 5", '[models."a/b"]\nlimits = 5', "release = 1", "x =", "\x00"]
 )
 def test_a_file_of_another_form_is_refused(text: str) -> None:
-    fault(text)
+    assert fault(text).hint == "bring the file before it back: cnllm registry rollback updates"
 
 
 def test_the_same_text_as_the_users_own_file_is_read_by_the_rules_of_that_one() -> None:
