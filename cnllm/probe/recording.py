@@ -18,6 +18,7 @@ from cnllm.cassette.parts import read_exchange
 from cnllm.cassette.record import append
 from cnllm.config import paths, redact
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
 from cnllm.probe.state import RawResponse
 from cnllm.system import files
 from cnllm.system.files import CASSETTE_BYTES, read_bounded
@@ -42,11 +43,14 @@ class ProbeRecording:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._answers: dict[str, deque[RawResponse]] = {}
-        text = read_bounded(self.path, CASSETTE_BYTES) if self.path.exists() else b""
+        try:
+            text = read_bounded(self.path, CASSETTE_BYTES) if self.path.exists() else b""
+        except OSError as error:
+            raise CnllmError(f"{self.path} cannot be read: {error.strerror}", hint="delete it") from error
         now = datetime.datetime.now(datetime.UTC)
         for line in text.splitlines():
             entry = _entry(line)
-            if entry is not None and now - entry[0] < _LONGEST:
+            if entry is not None and abs(now - entry[0]) < _LONGEST:  # the clock may have been set back
                 self._answers.setdefault(entry[1], deque()).append(entry[2])
         if text and not text.endswith(b"\n"):
             append(self.path, b"\n")
@@ -74,12 +78,12 @@ def _entry(line: bytes) -> tuple[datetime.datetime, str, RawResponse] | None:
     """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
     try:
         exchange = read_exchange(line)
-        when = datetime.datetime.fromisoformat(exchange.when)
+        when = datetime.datetime.fromisoformat(exchange.when).astimezone(datetime.UTC)
         request, response = exchange.request, exchange.response
         if response is None or exchange.ended == "failed" or _is_passing(response.status):
             return None
         content = b"".join(exchange.chunks)
         answer = RawResponse(response.status, dict(response.headers), content, exchange.ended == "abandoned")
         return when, _identity(request.method, request.url, request.headers, request.body), answer
-    except (ValueError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         return None

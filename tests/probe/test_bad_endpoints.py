@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import sys
 import tomllib
@@ -243,6 +244,27 @@ def test_a_key_that_is_echoed_in_escapes_or_in_two_pieces_stands_in_no_file(tmp_
     assert "seed [redacted]" in report.overlay
     assert KEY not in report.overlay + report.text() + str(report.exchanges)
     assert KEY[9:] not in record.read_text()
+
+
+def test_a_recording_is_used_for_a_day_whatever_the_clock_and_its_lines_say(tmp_path: Path) -> None:
+    record = tmp_path / "exchanges.jsonl"
+    with serving(posts(lambda r, n: ok())) as endpoint:
+
+        def count_requests() -> int:
+            before = len(endpoint.requests)
+            probe.run(endpoint.url, api_key=KEY, max_requests=8, record=record)
+            return len(endpoint.requests) - before
+
+        fresh = count_requests()
+        lines = [json.loads(line) for line in record.read_text().splitlines()]
+        local = datetime.datetime.now().isoformat()
+        for when, is_known in ((local, True), ("2099-01-01T00:00:00Z", False), ("0001-01-01T00:00:00+14:00", False)):
+            record.write_text("".join(json.dumps({**line, "when": when}) + "\n" for line in lines))
+            assert (count_requests() < fresh) is is_known, when
+        record.unlink()
+        record.mkdir()
+        with pytest.raises(CnllmError, match=r"exchanges\.jsonl cannot be read"):
+            count_requests()
 
 
 def test_a_password_that_a_proxy_echoes_stands_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
