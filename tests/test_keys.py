@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cases import each
 from platformdirs import PlatformDirs
 
+from cnllm import Client, Registry
 from cnllm.config import keys, paths
 from cnllm.errors import CnllmError
 
@@ -140,6 +145,46 @@ def test_an_empty_file_holds_no_keys(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     keys.keys_path().touch(0o600)
     assert keys.key_names() == []
+
+
+def test_a_service_whose_home_is_no_folder_has_the_keys_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", "/dev/null/.config/cnllm")
+    monkeypatch.setenv("CNLLM_DATA_DIR", "/dev/null/data")
+    monkeypatch.setenv("ZAI_API_KEY", "sk-0123456789abcdef")
+    sent = []
+
+    class Transport:
+        def send(self, plan: Any) -> tuple[int, dict[str, str], Iterator[bytes]]:
+            sent.append(plan.headers["authorization"])
+            return 200, {}, iter([b'{"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]}'])
+
+    with Client(transport=Transport()) as client:
+        assert client.call("glm-4.7", "hi").text == "Hi."
+    assert sent == ["Bearer sk-0123456789abcdef"]
+    assert keys.key_names() == []
+
+
+def test_a_folder_that_cannot_be_entered_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    files: dict[str, Callable[[], object]] = {
+        "keys.json": lambda: keys.find_key(["A_KEY"]),
+        "release.toml": Registry.load,
+    }
+    real_open, real_stat = os.open, os.stat
+
+    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(path: Any, *args: Any, **options: Any) -> Any:
+            if str(path).endswith(tuple(files)):
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return real(path, *args, **options)
+
+        return refuse
+
+    monkeypatch.setattr(os, "open", refusing(real_open))
+    monkeypatch.setattr(os, "stat", refusing(real_stat))
+    for name, read in files.items():
+        with pytest.raises(CnllmError, match=rf"{re.escape(name)}.* cannot be read: Permission denied") as caught:
+            read()
+        assert "CNLLM_CONFIG_DIR" in str(caught.value.hint)
 
 
 def test_many_writers_lose_nothing() -> None:

@@ -113,10 +113,11 @@ def _read() -> dict[str, str]:
         with open(open_nonblocking(file), "rb") as stream:
             _restrict_mode(file, stream.fileno())
             raw = read_descriptor(stream.fileno())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a service may have /dev/null for a home
         return {}
     except OSError as error:
-        raise CnllmError(f"the keys file {file} cannot be read: {error.strerror}") from error
+        message = f"the keys file {file} cannot be read: {error.strerror}"
+        raise CnllmError(message, hint=paths.ELSEWHERE) from error
     try:
         stored = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:

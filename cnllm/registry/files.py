@@ -7,6 +7,7 @@ from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
 from cnllm.config.settings import read_setting
+from cnllm.errors import RegistryError
 
 __all__ = [
     "RELEASE",
@@ -71,12 +72,12 @@ def data_files() -> list[str]:
 
 
 def _exists(path: str) -> bool:
-    """Whether a file exists. Raises `OSError` where that is unknown, so that no file is skipped silently."""
+    """Whether a file exists. Raises `RegistryError` where that is unknown, so that no file is skipped silently."""
     try:
         os.stat(path)
     except OSError as error:
         if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP, ENAMETOOLONG):
-            raise
+            raise RegistryError(f"cannot be read: {error.strerror}", file=path, hint=paths.ELSEWHERE) from error
         return False
     except ValueError:  # a null character
         return False

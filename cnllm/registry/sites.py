@@ -237,7 +237,8 @@ def _choices() -> dict[str, dict[str, str]]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise CnllmError(f"the file of sites {file} cannot be read: {error.strerror}") from error
+        message = f"the file of sites {file} cannot be read: {error.strerror}"
+        raise CnllmError(message, hint=paths.ELSEWHERE) from error
 
 
 def _decode(content: bytes | None, file: str) -> dict[str, dict[str, str]]:

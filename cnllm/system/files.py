@@ -272,7 +272,7 @@ def read_safe_file(path: str | os.PathLike[str]) -> bytes | None:
                 if status.st_uid not in (user, 0):
                     raise ValueError("it belongs to another user")
             return read_descriptor(file.fileno())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
