@@ -63,9 +63,13 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
     async def aclose(self) -> None:
         """End the run at any point."""
         self.cancel()
-        if not cast("AsyncGeneratorType[Event]", self._events).ag_running:  # a busy task sees the cancellation itself
+        if not self._is_read_elsewhere():  # a busy task sees the cancellation itself
             await self._events.aclose()
             await self._end()
+
+    def _is_read_elsewhere(self) -> bool:
+        """Whether another task waits for events."""
+        return cast("AsyncGeneratorType[Event]", self._events).ag_running
 
     async def _end(self) -> None:
         import anyio
@@ -76,6 +80,8 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
                 await run_in_thread(sets.release)
 
     def __aiter__(self) -> Self:
+        if self._is_read_elsewhere():
+            raise CnllmError("another task reads this run", hint="each event is delivered once: use one reader")
         return self
 
     def __anext__(self) -> Awaitable[Event]:

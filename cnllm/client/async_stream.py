@@ -231,7 +231,8 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return self._batches
 
     async def complete(self) -> Reply[Answer_co]:
-        """Read the events that are left, and return the reply."""
+        """Read the events that are left, and return the reply. Raise `CnllmError` while another task reads it."""
+        self._require_unread()
         async for _ in self._batches:
             pass
         return self.reply
@@ -245,6 +246,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return None if self._opened is None else self._opened.partial_reply()
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        self._require_unread()
         if self._events is None:
             self._events = single_events(self._batches)
         return self._events
@@ -258,13 +260,22 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         self._is_left = True
         if self._opened is None:
             return
-        if cast("AsyncGeneratorType[list[Event]]", self._batches).ag_running:
+        if self._is_read_elsewhere():
             self._opened.leave()
             return
         if self._events is not None:
             await self._events.aclose()
         await self._batches.aclose()
         await self._opened.close()
+
+    def _is_read_elsewhere(self) -> bool:
+        """Whether another task waits for events."""
+        return cast("AsyncGeneratorType[list[Event]]", self._batches).ag_running
+
+    def _require_unread(self) -> None:
+        """Raise `CnllmError` where another task waits for events."""
+        if self._is_read_elsewhere():
+            raise CnllmError("another task reads this stream", hint="each event is delivered once: use one reader")
 
 
 async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:

@@ -328,7 +328,7 @@ class BaseClient(Generic[AnyTransport]):
             place = recorder.conversation or conversation
             recorder = replace(recorder, tag=recorder.tag if tag is None else tag, conversation=place)
         watch = watch_call(self._on_event, None if recorder is None else recorder.record)
-        return CallSetup(call, self._transport, steps, key, keys, watch, self._input_checker)
+        return CallSetup(call, self._transport, steps, key, keys, watch, self._input_checker, self._require_open)
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""

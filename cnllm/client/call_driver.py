@@ -26,7 +26,7 @@ from cnllm.engine.run.effects import (
     Sleep,
     UseTarget,
 )
-from cnllm.errors import BadKey, CnllmError, IdleTimeout, StreamCut, TransportError
+from cnllm.errors import BadKey, ClientClosed, CnllmError, IdleTimeout, StreamCut, TransportError
 from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class CallSetup(Struct, frozen=True):
     """Holds a call, and what a client gives its driver beside it.
 
     `steps` are those of the call, which has not begun. `key` is the key of the endpoint, `keys` hold those of a route's
-    targets. `checker` returns what checks the inputs of custom tools.
+    targets. `checker` returns what checks the inputs of custom tools. `require_open` raises `ClientClosed` where the
+    client was closed since.
     """
 
     call: Call
@@ -53,6 +54,7 @@ class CallSetup(Struct, frozen=True):
     keys: dict[int, str | None] | None
     watch: Watch | None
     checker: Callable[[], InputChecker]
+    require_open: Callable[[], None] | None = None
 
     def __repr__(self) -> str:  # without the keys
         return f"<CallSetup of {self.call.plan!r}>"
@@ -96,7 +98,14 @@ class CallDriver:
         return None
 
     def _begin_request(self, plan: Plan) -> Plan:
-        """Return the plan with its key, ready to be sent."""
+        """Return the plan with its key, ready to be sent. Raise `ClientClosed` after the end of the client."""
+        if self._setup.require_open is not None:
+            try:
+                self._setup.require_open()
+            except ClientClosed as error:
+                if self.is_charged:  # for an attempt before this one
+                    error.add_attempts([None])
+                raise
         request = self._echo.begin_request(plan, self.key)
         self._has_key = self.key is not None or any(map(redact.is_secret_name, request.headers))
         if "logging" in sys.modules:

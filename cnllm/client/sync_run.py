@@ -45,12 +45,18 @@ class Run(RunState[Answer_co], Closing):
         """End the run at any point."""
         self.cancel()
         # A generator that runs in another thread or up the stack sees the cancellation itself.
-        if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
+        if not self._is_read_elsewhere():
             self._events.close()
             self._end()
 
     def __iter__(self) -> Iterator[Event]:
+        if self._is_read_elsewhere():
+            raise CnllmError("another thread reads this run", hint="each event is delivered once: use one reader")
         return self._events
+
+    def _is_read_elsewhere(self) -> bool:
+        """Whether another thread, or a callback of this one, runs within the run."""
+        return inspect.getgeneratorstate(self._events) == inspect.GEN_RUNNING
 
     # ── driving ──────────────────────────────────────────────────────────────
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Generator, Iterator
 from typing import Any, Generic
@@ -27,6 +28,8 @@ __all__ = ["CallRun", "Stream"]
 
 class CallRun(CallDriver):
     """Carries out the steps of a call, one after another."""
+
+    _pause: threading.Event | None = None  # ends a wait between two attempts
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""
@@ -55,6 +58,12 @@ class CallRun(CallDriver):
             self.close()
             self._report_end()
 
+    def leave(self) -> None:
+        """End the call from another thread, as soon as possible. No further request is sent."""
+        super().leave()
+        if self._pause is not None:
+            self._pause.set()
+
     def _carry_out(self, step: Any) -> Any:
         if self._closed:
             self._require_open()
@@ -69,10 +78,23 @@ class CallRun(CallDriver):
                 self._body.drain()
             case Sleep():
                 self._begin_wait(step)
-                time.sleep(step.seconds)
+                self._wait(step.seconds)
             case _:
                 return self._apply(step)
         return None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until the time is over, or `leave` ends it. Another thread sleeps: nothing wakes one that does."""
+        pause = self._pause = threading.Event()
+        if self._closed:  # `leave` came before there was a wait to end
+            return
+
+        def sleep() -> None:
+            time.sleep(min(seconds, threading.TIMEOUT_MAX))
+            pause.set()
+
+        threading.Thread(target=sleep, name="cnllm-pause", daemon=True).start()
+        pause.wait()
 
     def _send(self, plan: Plan) -> Any:
         if self._body is not None:
@@ -145,9 +167,10 @@ class Stream(Closing, Generic[Answer_co]):
     def reply(self) -> Reply[Answer_co]:
         """Return the reply. Read the remaining events first.
 
-        Raise the error that ended the call, each time; `StreamCut` when the call was closed early.
+        Raise the error that ended the call, each time; `StreamCut` when the call was closed early, and `CnllmError`
+        while another thread reads it.
         """
-        for _ in self._events:
+        for _ in iter(self):
             pass
         return self._runner.finished or self._runner.abandon()
 
@@ -167,6 +190,8 @@ class Stream(Closing, Generic[Answer_co]):
         self._runner.leave()
 
     def __iter__(self) -> Iterator[Event]:
+        if self._is_read_elsewhere():
+            raise CnllmError("another thread reads this stream", hint="each event is delivered once: use one reader")
         return self._events
 
     def close(self) -> None:
