@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -26,6 +26,7 @@ from cnllm.client.tool_execution import (
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import AsyncClosing
+from cnllm.tools import Tool
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -198,27 +199,42 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
 
         tool = self._toolbox.find(call)
         limit = self._options.limit(tool)
-        assert tool.function is not None
-        with anyio.move_on_after(limit):
-            try:
-                if is_async(tool.function):
-                    value = self._toolbox.execute(call)
-                else:  # a daemon thread: the program could not end while one of anyio's threads runs
-                    value = await run_in_thread(partial(copy_context().run, self._execute_in_thread, call))
-                return tool_result(call, await await_result(value))
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
-                    raise
-                return tool_error_text(call, error, self._key)
-        return timeout_text(call, limit)
+        abandoned = threading.Event()
+        try:
+            with anyio.move_on_after(limit):
+                return await self._run_tool(tool, call, abandoned.is_set)
+            return timeout_text(call, limit)
+        finally:
+            abandoned.set()
 
-    def _execute_in_thread(self, call: ToolCall) -> Any:
+    async def _run_tool(self, tool: Tool, call: ToolCall, is_abandoned: Callable[[], bool]) -> ToolResult:
+        """Return the result of a call, also of one that fails."""
+        import anyio
+
+        assert tool.function is not None
+        try:
+            if is_async(tool.function):
+                value = self._toolbox.execute(call)
+            else:  # a daemon thread: the program could not end while one of anyio's threads runs
+                work = partial(self._execute_in_thread, call, is_abandoned)
+                value = await run_in_thread(partial(copy_context().run, work))
+            value = await await_result(value)
+            convert = partial(tool_result, call, value, is_abandoned)
+            if isinstance(value, Iterator):  # its items may take their time
+                return await run_in_thread(partial(copy_context().run, convert))
+            return convert()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
+                raise
+            return tool_error_text(call, error, self._key)
+
+    def _execute_in_thread(self, call: ToolCall, is_abandoned: Callable[[], bool]) -> Any:
         """Return the result of a call, or an awaitable that gives it. A generator runs in this thread."""
         try:
             value = self._toolbox.execute(call)
-            return value if is_awaitable(value) else tool_result(call, value)
+            return value if is_awaitable(value) else tool_result(call, value, is_abandoned)
         except BaseException as error:  # noqa: BLE001 the model gets it as the result
             return tool_error_text(call, error, self._key)
 

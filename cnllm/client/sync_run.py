@@ -17,7 +17,7 @@ from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import Closing
-from cnllm.types import Answer_co, Event, Finished
+from cnllm.types import Answer_co, Event, Finished, ToolCall
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -149,7 +149,7 @@ class Run(RunState[Answer_co], Closing):
                     index = queue.popleft()
                     call = effect.calls[index]
                     limit = self._options.limit(self._toolbox.find(call))
-                    job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), self._post_job)
+                    job = self._make_job(call)
                     running[job] = (index, None if limit is None else time.monotonic() + limit)
                     job.start()
                 job = self._next_job(running)
@@ -167,6 +167,14 @@ class Run(RunState[Answer_co], Closing):
         finally:
             for job in running:
                 job.abandon()
+
+    def _make_job(self, call: ToolCall) -> ToolThread:
+        job = ToolThread(
+            partial(self._toolbox.execute, call),
+            lambda value: tool_result(call, value, job.is_abandoned),
+            self._post_job,
+        )
+        return job
 
     def _post_job(self, job: ToolThread) -> None:
         self._queue.put((job, None))

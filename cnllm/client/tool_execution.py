@@ -63,7 +63,10 @@ class ToolThread:
         threading.Thread(target=context.run, args=(self._main,), name="cnllm-tool", daemon=True).start()
 
     def abandon(self) -> None:
-        """Stop waiting for the thread. A coroutine is cancelled; nothing can stop a plain function."""
+        """Stop waiting for the thread. A coroutine is cancelled, a generator is closed after its next item.
+
+        Nothing can stop a plain function.
+        """
         self._abandoned = True
         if self._stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop has ended
@@ -85,6 +88,10 @@ class ToolThread:
         import asyncio  # slow to import, and needed only for awaitables
 
         return self._convert(asyncio.run(self._await(value)))
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the thread any more."""
+        return self._abandoned
 
     async def _await(self, value: Any) -> Any:
         import asyncio
@@ -136,15 +143,16 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def tool_result(call: ToolCall, value: Any) -> ToolResult:
+def tool_result(call: ToolCall, value: Any, is_abandoned: Callable[[], bool]) -> ToolResult:
     """Return a tool's return value as the result of its call. Media and texts stay what they are, alone or in a list.
 
-    Raise the errors of the caller's own value classes, and `TypeError` or `ValueError` for parts that are not valid.
+    An iterator is read, until `is_abandoned` says that nobody waits for the result any more. Raise the errors of the
+    caller's own value classes, and `TypeError` or `ValueError` for parts that are not valid.
     """
     if type(value) is ToolResult:
         return _check_part(replace(value, id=call.id, name=call.name))
     if isinstance(value, Iterator):
-        value = list(value)
+        value = _items(value, is_abandoned)
     if type(value) in _PARTS:
         value = [value]
     if isinstance(value, list | tuple) and any(type(item) in _PARTS for item in value):
@@ -153,6 +161,18 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
             _check_part(part)
         return result_of(call.id, parts, call.name, error=False)
     return ToolResult(call.id, _value_text(value), call.name)
+
+
+def _items(iterator: Iterator[Any], is_abandoned: Callable[[], bool]) -> list[Any]:
+    """Return the items of an iterator, which may have no end. A generator that nobody waits for is closed."""
+    items: list[Any] = []
+    for item in iterator:
+        if is_abandoned():
+            if inspect.isgenerator(iterator):
+                iterator.close()
+            break
+        items.append(item)
+    return items
 
 
 def _check_part(value: Content) -> Content:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
 from typing import Any
@@ -78,13 +79,13 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments = checks.as_dict("arguments", arguments)
     arguments = decode_values(arguments, tool.parameters)
     if tool.function is None:
-        return dict(arguments)
+        return copy.deepcopy(arguments)
     from cnllm.tools.signature import signature
 
     try:
         parameters = signature(tool.function)
     except TypeError:
-        return dict(arguments)
+        return copy.deepcopy(arguments)  # the function may change them, and the call is a part of the history
     return parameters.bind(arguments, strict=bool(tool.strict))
 
 
