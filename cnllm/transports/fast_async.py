@@ -16,6 +16,7 @@ from cnllm.system.closing import close_with_loop
 from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
+from cnllm.transports.async_sockets import open_async_socket
 from cnllm.transports.headers import (
     DRAIN_SECONDS,
     MAX_DRAIN_PIECES,
@@ -131,13 +132,13 @@ class AsyncFast:
         options: dict[str, Any] = {}
         if address.encrypted:
             options = {"ssl": self._destinations.tls_context(), "server_hostname": address.host}
-        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support this option
-            options["happy_eyeballs_delay"] = 0.25
         try:
             async with asyncio.timeout(seconds):
-                coroutine = loop.create_connection(
-                    lambda: AsyncioConnection(loop, pool.buffer, address.key), address.host, address.port, **options
-                )
+                if isinstance(loop, asyncio.BaseEventLoop):
+                    options["sock"] = await open_async_socket(loop, address.host, address.port)
+                else:  # uvloop has its own sockets
+                    options |= {"host": address.host, "port": address.port}
+                coroutine = loop.create_connection(lambda: AsyncioConnection(loop, pool.buffer, address.key), **options)
                 _, connection = await coroutine
                 return pool.add(connection)
         except (OSError, UnicodeError) as error:

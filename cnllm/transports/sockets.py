@@ -23,9 +23,12 @@ from cnllm.transports import errors
 from cnllm.transports.headers import remaining_time
 
 __all__ = [
+    "HEAD_START",
     "IDLE_CONNECTIONS",
     "MAX_IDLE",
     "Sends",
+    "Target",
+    "alternate",
     "has_only_tls_data",
     "is_unusable",
     "open_socket",
@@ -37,11 +40,11 @@ __all__ = [
 MAX_IDLE = 60.0  # seconds that an idle connection is kept; a server may close it sooner, which is noticed
 IDLE_CONNECTIONS = 500
 """The most idle connections that are kept, where the setting CNLLM_IDLE_CONNECTIONS says nothing."""
-_HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
+HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
 _LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 _STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
 
-_Target = tuple[Any, ...]
+Target = tuple[Any, ...]
 """Family, kind, protocol, canonical name and address, as `socket.getaddrinfo` returns them."""
 
 
@@ -97,16 +100,16 @@ def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
     start = time.monotonic()
     is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
     name = host.encode() if is_plain else host  # bytes need no codec of international names
-    sock = _race(_alternate(_resolve(name, port, seconds)), seconds, start)
+    sock = _race(alternate(_resolve(name, port, seconds)), seconds, start)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Target]:
+def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[Target]:
     """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over."""
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    results: list[list[_Target] | Exception] = []
+    results: list[list[Target] | Exception] = []
 
     def resolve() -> None:
         try:
@@ -124,7 +127,7 @@ def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Targe
     return result
 
 
-def _alternate(targets: list[_Target]) -> list[_Target]:
+def alternate(targets: list[Target]) -> list[Target]:
     """Return the addresses with their families in turn: one of them may be unreachable altogether."""
     seen: Counter[int] = Counter()
     ranks = []
@@ -134,7 +137,7 @@ def _alternate(targets: list[_Target]) -> list[_Target]:
     return [target for _, target in sorted(zip(ranks, targets, strict=True), key=lambda pair: pair[0])]
 
 
-def _race(targets: list[_Target], seconds: float | None, start: float) -> socket.socket:
+def _race(targets: list[Target], seconds: float | None, start: float) -> socket.socket:
     """Return the first socket that connects. Addresses start one after another, and none stops those before it."""
     waiting = list(reversed(targets))
     pending: list[socket.socket] = []
@@ -146,8 +149,8 @@ def _race(targets: list[_Target], seconds: float | None, start: float) -> socket
             try:
                 if waiting:
                     pending.append(_begin(waiting.pop()))
-                    if waiting and (remaining is None or remaining > _HEAD_START):
-                        remaining = _HEAD_START
+                    if waiting and (remaining is None or remaining > HEAD_START):
+                        remaining = HEAD_START
                 winner = _first_connected(pending, remaining)
             except OSError as error:
                 failure = error
@@ -176,7 +179,7 @@ def _first_connected(pending: list[socket.socket], seconds: float | None) -> soc
     return None
 
 
-def _begin(target: _Target) -> socket.socket:
+def _begin(target: Target) -> socket.socket:
     """Return a socket that is about to connect."""
     family, kind, protocol, _, address = target
     sock = socket.socket(family, kind, protocol)
