@@ -88,8 +88,8 @@ class Run(RunState[Answer_co], Closing):
             error.run = self
             yield from self._flush_sentence()
             raise
-        except (GeneratorExit, KeyboardInterrupt):
-            self._loop.cancelled = True
+        except BaseException as error:
+            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
             raise
         finally:
             effects.close()

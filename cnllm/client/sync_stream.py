@@ -38,7 +38,11 @@ class CallRun(CallDriver):
         self._start = time.monotonic()
         try:
             while True:
-                step = send(result)
+                try:
+                    step = send(result)
+                except StopIteration as stop:
+                    self._finish(stop.value)
+                    return
                 kind = type(step)
                 if kind is list or kind is FinalEvents:
                     if step:
@@ -48,8 +52,6 @@ class CallRun(CallDriver):
                     result = self._next_chunk() if kind is list else None
                 else:
                     result = self._carry_out(step)
-        except StopIteration as stop:
-            self._finish(stop.value)
         except CnllmError as error:
             public_error = self._report_error(error)
             yield from self._echo.flush()

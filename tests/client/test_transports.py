@@ -170,6 +170,19 @@ def test_what_else_it_raises_is_its_own_affair_and_closes_the_body(make: Make, s
     assert transport.bodies[0].closed
 
 
+def test_a_transport_that_has_no_more_answers_is_no_reply(backend: Backend) -> None:
+    answers = iter([httpx.Response(200, content=whole("One."))])
+
+    async def later(_: httpx.Request) -> httpx.Response:
+        return next(answers)
+
+    handler: Any = later if backend != "sync" else lambda _: next(answers)
+    with Driver(backend, transport=httpx.MockTransport(handler), api_key=KEY) as client:
+        assert client.call(model()).text == "One."
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            client.call(model())
+
+
 def test_headers_may_be_spelled_in_any_case(make: Make, scripted: type[Scripted]) -> None:
     busy: Answer = (429, {"Retry-After": "86400"}, [failure("slow down")])
     with pytest.raises(cnllm.RateLimited) as caught:

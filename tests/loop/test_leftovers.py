@@ -1,5 +1,6 @@
-"""What a tool leaves behind: items that nobody waits for, and arguments that it changed."""
+"""What a tool or a callback leaves behind: items that nobody waits for, changed arguments, a run that it ended."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -47,3 +48,24 @@ def test_a_tool_that_changes_its_arguments_does_not_change_the_call(client: Loop
         _, run = ran(client, verb, at(peer), tools=[tool])
     assert list(results(peer).values()) == ["2"]
     assert run.steps[0].calls[0].arguments == {"items": [1]}
+
+
+def test_a_callback_that_ends_the_program_cancels_the_run() -> None:
+    def leave(_: Any) -> None:
+        raise SystemExit(3)
+
+    options: Any = {"tools": [cnllm.tool(lambda: 1, name="now")], "tool_choice": "required", "on_step": leave}
+
+    async def later() -> Any:
+        async with cnllm.AsyncClient(simulate=True) as client:
+            run = client.run_stream("glm-4.7", "Hi", **options)
+            with pytest.raises(SystemExit):
+                async for _ in run:
+                    pass
+            return run.stopped
+
+    with cnllm.Client(simulate=True) as client:
+        run = client.run_stream("glm-4.7", "Hi", **options)
+        with pytest.raises(SystemExit):
+            list(run)
+    assert run.stopped == asyncio.run(later()) == "cancelled"
