@@ -239,8 +239,9 @@ class WatchedStream(_ConnectionWatch):
         shut_down(self._inner.get_extra_info("socket"))
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. A thread that reads from it wakes: closing alone would let it wait."""
         self.open = False
+        self._interrupt()
         self._inner.close()
 
     def start_tls(self, ssl_context: Any, server_hostname: Any, timeout: float | None) -> WatchedStream:

@@ -12,6 +12,7 @@ import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client, Retry
+from cnllm.transports import Httpx, default_transport
 
 from .peer import Close, Peer, Stay, delta, stream
 from .support import at, registry
@@ -70,6 +71,26 @@ def test_no_request_is_sent_again_by_a_client_that_was_closed(script: Any) -> No
             client.call(at(peer), "hi", timeout=5)
         thread.join()
         assert caught.value.cost is None  # the first request may have been served
+        assert len(peer.received) == 1
+
+
+@pytest.mark.parametrize("make", [default_transport, Httpx])
+@pytest.mark.parametrize("script", [[Stay()], [HEAD + delta("a"), Stay()]], ids=["no answer", "half an answer"])
+def test_closing_a_client_wakes_what_reads_from_it(make: Any, script: list[Any]) -> None:
+    with Peer(script) as peer:
+        client = Client(registry(), transport=make(), retry=THRICE)
+
+        def close() -> None:
+            _wait_for_request(peer)
+            client.close()
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(cnllm.CnllmError):
+            client.call(at(peer), "hi")
+        assert time.monotonic() - began < 5
+        thread.join()
         assert len(peer.received) == 1
 
 
