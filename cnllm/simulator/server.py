@@ -13,12 +13,12 @@ import asyncio
 import contextlib
 import socket
 import struct
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ParamSpec
+
+from anyio.from_thread import start_blocking_portal
 
 from cnllm.registry.registry import Registry
 from cnllm.simulator.batch import BatchStore
@@ -353,27 +353,12 @@ def _in_thread(make: Callable[Arguments, Server]) -> Callable[Arguments, Abstrac
     @contextlib.contextmanager
     def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Iterator[Server]:
         server = make(*arguments, **options)
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-        async def serve() -> None:
-            stop_event = asyncio.Event()
+        with start_blocking_portal() as portal:
+            portal.call(server.start)
             try:
-                await server.start()
-            except OSError as error:  # the port is in use: raise it in the caller's thread
-                started.set_exception(error)
-                return
-            started.set_result((asyncio.get_running_loop(), stop_event))
-            await stop_event.wait()
-            await server.stop()
-
-        thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cnllm-simulator", daemon=True)
-        thread.start()
-        loop, stop_event = started.result()
-        try:
-            yield server
-        finally:
-            loop.call_soon_threadsafe(stop_event.set)
-            thread.join()
+                yield server
+            finally:
+                portal.call(server.stop)
 
     return run
 
