@@ -9,11 +9,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cnllm.cli.output.errors import UsageError, reading
+from cnllm.cli.output.errors import UsageError, read_file
 from cnllm.cli.output.stdio import read_stdin
 from cnllm.config import keys
 from cnllm.engine.history.media import media_problem
-from cnllm.system.files import read_bounded
 from cnllm.types import Media, Message, Part, Text
 from cnllm.types.documents import as_document
 from cnllm.types.media import is_pdf, kind_of_url, media_kind
@@ -69,8 +68,8 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
         data = read_stdin(stdin, _MAX_BYTES, "-a -") if stdin is not None else b""
     else:
         name = Path(source).name
-        with reading(f"-a {source}", "name a file that can be read, or a URL"):
-            data = read_bounded(Path(source).expanduser(), _MAX_BYTES)
+        hint = "name a file that can be read, or a URL"
+        data = read_file(Path(source).expanduser(), f"-a {source}", hint, _MAX_BYTES)
     if not data:
         raise UsageError(f"-a {source}: it is empty", "nothing was sent")
     media_type = _media_type(data)
@@ -167,8 +166,7 @@ def _expand(pattern: str) -> Iterator[str]:
 
 
 def _read_text(name: str) -> str:
-    with reading(f"-f {name}", "name a text file that can be read"):
-        data = read_bounded(name, _MAX_TEXT)
+    data = read_file(name, f"-f {name}", "name a text file that can be read", _MAX_TEXT)
     if data.startswith(b"%PDF-"):  # some have no byte that text lacks
         raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
     text = _decode_text(data)

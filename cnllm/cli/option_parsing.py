@@ -7,11 +7,10 @@ import os
 from copy import deepcopy
 from typing import Any, get_args
 
-from cnllm.cli.output.errors import CORRECT, UsageError, reading
+from cnllm.cli.output.errors import CORRECT, UsageError, read_file
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
 from cnllm.schemas.coerce import finite_number, refuse_constant
-from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = [
@@ -143,9 +142,7 @@ def read_tools(path: str) -> list[dict[str, Any]]:
 
 def _read_json_file(path: str, option: str) -> Any:
     """Read the value in a JSON file. Raises `UsageError`."""
-    with reading(f"{option} {path}", "name a JSON file that can be read"):
-        data = read_bounded(path)
-    return parse_json(data, path)
+    return parse_json(read_file(path, f"{option} {path}", "name a JSON file that can be read"), path)
 
 
 def _extra_body(value: str) -> dict[str, Any]:

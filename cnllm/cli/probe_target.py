@@ -16,7 +16,6 @@ from cnllm.cli.output.suggestion import provider_hint
 from cnllm.cli.prices import read_prices
 from cnllm.errors import KeyMissing
 from cnllm.system import files
-from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.probe.place import EndpointPlace, ProbeTarget
@@ -146,9 +145,7 @@ def require_own(output: str) -> None:
     path = Path(output)
     if path.suffix != ".toml":
         raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
-    with errors.reading(f"-o {output}", "choose another name"):
-        text = read_bounded(path) if path.exists() else _MARK
-    if not text.startswith(_MARK):
+    if path.exists() and not errors.read_file(path, f"-o {output}", "choose another name").startswith(_MARK):
         raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
     errors.require_place(output)
 

@@ -18,7 +18,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
 from cnllm.config.signatures import read_signing_key
-from cnllm.system.files import REPORT_BYTES, read_bounded, replace_file
+from cnllm.system.files import REPORT_BYTES, replace_file
 
 if TYPE_CHECKING:
     from cnllm.comparison import Comparison, Host, Share, TaskChoice
@@ -119,8 +119,7 @@ def _signing_key(name: str, output: str | None) -> bytes:
     """Return the content of a key, before anything is asked. Raise where it is none, or nothing could be signed."""
     if output is None or Path(output).suffix != ".json":
         raise errors.UsageError("--sign needs the report as JSON", "-o REPORT.json")
-    with errors.reading(f"cannot read {name}", "name a file that is there"):
-        pem = read_bounded(name, REPORT_BYTES)
+    pem = errors.read_file(name, f"cannot read {name}", "name a file that is there", REPORT_BYTES)
     read_signing_key(pem, name)
     return pem
 
@@ -129,8 +128,8 @@ def _replay(registry: Registry, pem: bytes | None, params: dict[str, Any]) -> in
     """Compute a report again, and say whether every figure is the same."""
     from cnllm.comparison import compare, read_report
 
-    with errors.reading(f"cannot read {params['replay']}", "name a file that is there"):
-        report = read_report(read_bounded(params["replay"], REPORT_BYTES))
+    label, hint = f"cannot read {params['replay']}", "name a file that is there"
+    report = read_report(errors.read_file(params["replay"], label, hint, REPORT_BYTES))
     again = compare(replay=report, registry=registry)
     _show(again, pem, params)
     if report.signature is not None:

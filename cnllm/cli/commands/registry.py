@@ -22,7 +22,6 @@ from cnllm.registry.data_layer import is_outdated
 from cnllm.registry.files import RELEASE, UPDATES
 from cnllm.registry.merge import flatten
 from cnllm.registry.read import overlay_paths
-from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.registry_files.public_lists import PublicList
@@ -329,8 +328,7 @@ def _content(source: str, most: int) -> bytes:
     """Return the content of a file, or of a URL."""
     if download.is_url(source):
         return download.download(source, most)
-    with errors.reading(f"{source} cannot be read", "name a data release"):
-        return read_bounded(source, most)
+    return errors.read_file(source, f"{source} cannot be read", "name a data release", most)
 
 
 def _print_release(release: Release) -> None:

@@ -40,7 +40,7 @@ __all__ = [
     "exit_status",
     "has_content",
     "hide_secrets",
-    "reading",
+    "read_file",
     "report_error",
     "require_place",
     "worst_status",
@@ -285,11 +285,12 @@ def require_place(file: str) -> None:
         raise UsageError(f"{file} cannot be written: {os.strerror(EACCES)}", "name another file")
 
 
-@contextmanager
-def reading(label: str, hint: str) -> Iterator[None]:
-    """Raise `UsageError` where a file that the user named cannot be read."""
+def read_file(path: str | os.PathLike[str], label: str, hint: str, most: int | None = None) -> bytes:
+    """Return the content of a file that the user named. Raise `UsageError` where it cannot be read."""
+    from cnllm.system import files  # imported late: a listing of commands reads none
+
     try:
-        yield
+        return files.read_bounded(path, most or files.MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{label}: {error.strerror or error}", hint) from error
 
