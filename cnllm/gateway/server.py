@@ -38,16 +38,10 @@ def listen(host: str, port: int) -> socket.socket:
             host.encode() if host.isascii() else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, address = infos[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
+        is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # of :: IPv4, too
+        listener = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).partition(" (while ")[0]
         is_name = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
         hint = "name an address of this machine: --host 127.0.0.1" if is_name else "choose another: --port N"
         raise CnllmError(f"cannot listen on {host}, port {port}: {reason}", hint=hint) from error
