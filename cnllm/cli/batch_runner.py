@@ -73,12 +73,13 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
         if on_ray:  # the requests leave from the nodes of the cluster
             settings = replace(settings, transport=RayTransport(params["ray"]))
-        with BatchView() as view:
+        view = BatchView()
 
-            def show(progress: Progress) -> None:
-                announce()
-                view.show(progress)
+        def show(progress: Progress) -> None:
+            announce()
+            view.show(progress)
 
+        with view.live or contextlib.nullcontext():
             report = run_session(replace(settings, on_progress=show))
     announce()
     stdout.print_report(report.to_dict(), report_lines(report), as_json=params["as_json"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
@@ -28,42 +27,34 @@ _EVERY = 15.0  # seconds between two lines in a pipe
 
 
 class BatchView:
-    """The line of a run, on stderr. On a terminal rich writes it, where rich is installed."""
+    """The line of a run, on stderr. On a terminal rich's `live` line is it, where rich is installed."""
 
     def __init__(self) -> None:
-        self._live: Any = None
+        self.live = _live_line()
         self._last = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty() and not terminal.is_dumb():
-            try:
-                from rich.console import Console
-                from rich.live import Live
-            except ImportError:
-                return self
-            console = Console(stderr=True, highlight=False)
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def show(self, progress: Progress) -> None:
         """Show a moment of the run."""
-        if self._live is not None:
+        if self.live is not None:
             from rich.text import Text
 
-            width = self._live.console.width
-            self._live.update(
-                Text(translate(progress_line(progress, width)), no_wrap=True, overflow="crop"), refresh=True
-            )
+            text = translate(progress_line(progress, self.live.console.width))
+            self.live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
         elif time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             stdio.print_line(f"cnllm: {progress_line(progress, 200)}")
+
+
+def _live_line() -> Any:
+    """Return the line of rich, which is on the screen while it is open; None where there is none."""
+    if not sys.stderr.isatty() or terminal.is_dumb():
+        return None
+    try:
+        from rich.console import Console
+        from rich.live import Live
+    except ImportError:
+        return None
+    return Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
 
 
 def progress_line(progress: Progress, width: int = 80) -> str:
