@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
@@ -88,6 +90,7 @@ class Help(NamedTuple):
                 formatter.write("".join(f"{line}\n" for line in wrapped))
 
 
+_EXAMPLES = re.compile(r"\n\nExamples?:\n")
 _SHOWS_ALL = "cnllm.help-all"  # in the context of a command
 
 
@@ -118,10 +121,13 @@ def _eager(name: str, callback: Any, text: str) -> click.Option:
 
 
 class _WithLayout(click.Command):
-    """A command whose options stand in groups where there are many."""
+    """A command whose options stand in groups where there are many, and whose docstring ends with its examples."""
 
     def __init__(self, *args: Any, layout: Help | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.help, *commands = _EXAMPLES.split(inspect.cleandoc(self.help or ""))
+        if commands:
+            self.epilog = examples(*map(str.strip, commands[0].splitlines()))
         self._layout = layout
         if layout is not None:
             self.params.append(_eager("--help-all", _print_all, "Explain all options and exit."))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -285,6 +284,7 @@ _NO_MESSAGES = frozenset(
     {"compile", "examples", "execute", "execute_many", "executemany", "executescript", "partition"}
 )
 """The functions whose arguments are no messages."""
+_EXAMPLES = re.compile(r"\n\nExamples?:\n")  # at the end of the docstring of a command
 _HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")
 _PLACEHOLDER = re.compile(r"\{\d+\}")
 _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|of|by)\b")
@@ -329,7 +329,7 @@ def _file_messages(source: str, *, is_cli: bool) -> Iterator[Message]:
     if is_cli:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and _is_command(node) and (doc := ast.get_docstring(node)):
-                yield Message(inspect.cleandoc(doc))
+                yield Message(_EXAMPLES.split(doc)[0])
     yield from sorted(dict.fromkeys(_texts(tree)), key=lambda message: message.text)
 
 

@@ -30,19 +30,27 @@ class Alias(TypedDict):
     file: str | None
 
 
-@click.group(cls=options.Group, epilog=options.examples("cnllm aliases set fast deepseek-flash"))
+@click.group(cls=options.Group)
 def aliases() -> None:
     """Short names for models, in your own registry file.
 
     The rest of the file stays as it is, comments too.
+
+    Example:
+      cnllm aliases set fast deepseek-flash
     """
 
 
-@aliases.command("set", epilog=options.examples("cnllm aliases set fast deepseek-flash", "cnllm call -m fast 'Say hi'"))
+@aliases.command("set")
 @click.argument("name")
 @click.argument("model", shell_complete=completion.complete_models)
 def set_(name: str, model: str) -> None:
-    """Let NAME stand for MODEL. This also replaces an alias of yours, and wins over a built-in one."""
+    """Let NAME stand for MODEL. This also replaces an alias of yours, and wins over a built-in one.
+
+    Examples:
+      cnllm aliases set fast deepseek-flash
+      cnllm call -m fast 'Say hi'
+    """
     from cnllm.registry import Registry, tiers
     from cnllm.registry_files.edit import set_alias
 
@@ -69,10 +77,14 @@ def _meaning(registry: Registry, name: str) -> str | None:
         return None
 
 
-@aliases.command(epilog=options.examples("cnllm aliases remove fast"))
+@aliases.command()
 @click.argument("name", shell_complete=completion.complete_aliases)
 def remove(name: str) -> None:
-    """Remove an alias from your own files. Built-in ones stay."""
+    """Remove an alias from your own files. Built-in ones stay.
+
+    Example:
+      cnllm aliases remove fast
+    """
     from cnllm.registry import Registry
     from cnllm.registry_files.edit import remove_alias
 
@@ -92,11 +104,16 @@ def remove(name: str) -> None:
     stdio.print_line(terminal.escape(f"{name} is removed" + again))
 
 
-@aliases.command("list", epilog=options.examples("cnllm aliases list", "cnllm aliases list --all --json"))
+@aliases.command("list")
 @click.option("--all", "everything", is_flag=True, help="List the built-in ones, too.")
 @options.as_json("an array")
 def list_(*, everything: bool, as_json: bool) -> None:
-    """List your aliases, and the model of each."""
+    """List your aliases, and the model of each.
+
+    Examples:
+      cnllm aliases list
+      cnllm aliases list --all --json
+    """
     rows = _rows(everything=everything)
 
     def text() -> str:

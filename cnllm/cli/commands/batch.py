@@ -10,18 +10,6 @@ from cnllm.cli import completion, option_types, options
 
 __all__ = ["batch"]
 
-EXAMPLES = options.examples(
-    "cnllm batch questions.jsonl -m glm-4.7 -o answers.jsonl",
-    "cnllm batch texts.csv -m zhipuai/glm-4.7 -o out.jsonl --prompt 'Translate: {text}' --max-cost 20 --currency CNY",
-    "cnllm batch lines.txt.gz -m qwen3.7-max -o out.jsonl --dry-run",
-    "zcat rows.gz | cnllm batch - -m glm-4.7 -o out.jsonl --schema 'name, age int'",
-    "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --key-env KEY_A --key-env KEY_B",
-    "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --vendor-batch",
-    "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --ray auto",
-    "cnllm batch rows.jsonl -m glm-4.7 -o try.jsonl --simulate",
-)
-
-
 HELP = options.Help(
     "--model --out --prompt --system --reasoning --schema --max-cost --concurrency --dry-run --simulate",
     {
@@ -36,7 +24,7 @@ HELP = options.Help(
 )
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
+@click.command(cls=options.ModelCommand, layout=HELP)
 @click.argument("source", metavar="IN")
 @click.option(
     "-m",
@@ -136,6 +124,16 @@ def batch(**params: Any) -> int:
     IN is a file or - for stdin: JSON lines with id and messages or prompt, lines of OpenAI's batch format, plain
     lines, CSV or Parquet, also as .gz. OUT gets one JSON line a row, with reply or error. Run the same command again
     and it goes on: what has an answer is not asked again. Ctrl-C once waits for what is on its way, twice does not.
+
+    Examples:
+      cnllm batch questions.jsonl -m glm-4.7 -o answers.jsonl
+      cnllm batch texts.csv -m zhipuai/glm-4.7 -o out.jsonl --prompt 'Translate: {text}' --max-cost 20 --currency CNY
+      cnllm batch lines.txt.gz -m qwen3.7-max -o out.jsonl --dry-run
+      zcat rows.gz | cnllm batch - -m glm-4.7 -o out.jsonl --schema 'name, age int'
+      cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --key-env KEY_A --key-env KEY_B
+      cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --vendor-batch
+      cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --ray auto
+      cnllm batch rows.jsonl -m glm-4.7 -o try.jsonl --simulate
     """
     from cnllm.cli.batch_runner import run_batch  # imports what a run needs; help and completion do not need it
 

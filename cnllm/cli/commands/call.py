@@ -12,22 +12,6 @@ from cnllm.cli.output import errors
 
 __all__ = ["call"]
 
-EXAMPLES = options.examples(
-    'cnllm "Why is the sky blue?"',
-    'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
-    "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
-    "cnllm call --model glm-4.7 --temperature 0.2 --json 'Say hi' | jq -r .text",
-    "cnllm call -c 'And at sunset?'",
-    "cnllm call --model glm-4.7 --quote -f report.md 'Sum it up.'",
-    "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
-    "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr",
-    "cnllm call -t tr -p lang=French 'Good morning'",
-    "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
-    "cnllm call --model glm-4.7 --mcp 'uvx mcp-server-time' 'What time is it in Oslo?'",
-    "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
-)
-
-
 HELP = options.Help(
     "--model --continue --system --reasoning --attach --file --schema --tool --json --simulate",
     {
@@ -52,7 +36,7 @@ def _set_form(context: click.Context, option: click.Parameter, value: bool) -> N
 _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_form)
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
+@click.command(cls=options.ModelCommand, layout=HELP)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
 @options.conversation
@@ -112,6 +96,20 @@ def call(**params: Any) -> int:
     Without --model, the default model is asked: see cnllm models default. The answer goes to stdout; reasoning,
     notes and usage go to stderr. TEXT may come from stdin (-). If you give TEXT and pipe text in, the piped text
     is appended.
+
+    Examples:
+      cnllm "Why is the sky blue?"
+      cnllm call --model glm-4.7 --simulate "Why is the sky blue?"
+      git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -
+      cnllm call --model glm-4.7 --temperature 0.2 --json 'Say hi' | jq -r .text
+      cnllm call -c 'And at sunset?'
+      cnllm call --model glm-4.7 --quote -f report.md 'Sum it up.'
+      cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'
+      cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr
+      cnllm call -t tr -p lang=French 'Good morning'
+      cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'
+      cnllm call --model glm-4.7 --mcp 'uvx mcp-server-time' 'What time is it in Oslo?'
+      cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'
     """
     if params["save"] is not None:
         from cnllm.cli.call_template import save_template

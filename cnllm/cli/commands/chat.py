@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["chat"]
 
-EXAMPLES = options.examples(
-    "cnllm chat",
-    "cnllm chat --model glm-4.7 --simulate",
-    "cnllm chat -c",
-    "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
-    r"printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7",
-)
 _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
@@ -42,7 +35,7 @@ HELP = options.Help(
 )
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
+@click.command(cls=options.ModelCommand, layout=HELP)
 @options.model(required=False)
 @options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
@@ -60,11 +53,18 @@ HELP = options.Help(
 @options.tag
 @click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
 def chat(**params: Any) -> int:
-    """Talk with a model; /help lists the commands of a chat.
+    r"""Talk with a model; /help lists the commands of a chat.
 
     Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
     exit status is the worst of all turns, as for cnllm call; a command that fails counts as 2. A terminal needs the
     extra chat.
+
+    Examples:
+      cnllm chat
+      cnllm chat --model glm-4.7 --simulate
+      cnllm chat -c
+      cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast
+      printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7
     """
     from cnllm.cli import call_template, turn_log
 

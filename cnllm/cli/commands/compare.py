@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-EXAMPLES = options.examples(
-    "cnllm compare kimi-k3",
-    "cnllm compare kimi-k3 --hosts moonshotai,deepinfra,openrouter@novita --max-cost 20USD -o kimi-k3.json",
-    "cnllm compare --replay kimi-k3.json -o kimi-k3.html",
-    "cnllm compare kimi-k3 --hosts moonshotai,deepinfra -n 20 --simulate",
-)
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("model", required=False, shell_complete=completion.complete_models)
 @click.option(
     "--hosts",
@@ -86,6 +80,12 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
 
     Without --max-cost cnllm shows the plan and its price, and asks nothing. The exit status is 0 if all was asked, and
     3 if a host did not get all tasks, or if a replay computes another figure than the report has.
+
+    Examples:
+      cnllm compare kimi-k3
+      cnllm compare kimi-k3 --hosts moonshotai,deepinfra,openrouter@novita --max-cost 20USD -o kimi-k3.json
+      cnllm compare --replay kimi-k3.json -o kimi-k3.html
+      cnllm compare kimi-k3 --hosts moonshotai,deepinfra -n 20 --simulate
     """
     from cnllm.registry import Registry
 

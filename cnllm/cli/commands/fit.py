@@ -15,13 +15,7 @@ __all__ = ["fit"]
 _SHAPE = 'it looks like [{"role": "user", "content": "Why?"}], or {"messages": […]}'
 
 
-@click.command(
-    cls=options.Command,
-    epilog=options.examples(
-        "cnllm fit --model deepseek-flash < history.json > fitted.json",
-        "cnllm fit --model glm-4.7 --tools tools.json --json < history.json | jq .notes",
-    ),
-)
+@click.command(cls=options.Command)
 @options.model()
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that go with the conversation.")
 @options.as_json("one object, messages and notes,")
@@ -31,6 +25,10 @@ def fit(model: str, tools: str | None, *, as_json: bool) -> int:
     The conversation comes from stdin, as a JSON array of messages or as an object that holds it under `messages`.
     Following the model's registry entry, cnllm pairs calls with results, makes ids legal, and sends reasoning back only
     to its author. The messages go to stdout as a JSON array, notes on the changes to stderr. Nothing is sent.
+
+    Examples:
+      cnllm fit --model deepseek-flash < history.json > fitted.json
+      cnllm fit --model glm-4.7 --tools tools.json --json < history.json | jq .notes
     """
     from cnllm.client import api
 

@@ -34,12 +34,7 @@ def keys() -> None:
     """
 
 
-@keys.command(
-    "set",
-    epilog=options.examples(
-        "cnllm keys set ZAI_API_KEY", "cnllm keys set zai < key.txt", "pass show zai | cnllm keys set zai"
-    ),
-)
+@keys.command("set")
 @click.argument("name", shell_complete=completion.complete_key_names)
 @click.argument("value", required=False)
 def set_(name: str, value: str | None) -> None:
@@ -47,6 +42,11 @@ def set_(name: str, value: str | None) -> None:
 
     cnllm asks for the key, or reads it from stdin. You can also give it as VALUE, but then it stays in the
     history of your shell.
+
+    Examples:
+      cnllm keys set ZAI_API_KEY
+      cnllm keys set zai < key.txt
+      pass show zai | cnllm keys set zai
     """
     from cnllm.cli.key_test import key_variable, variable_providers
     from cnllm.registry import Registry
@@ -75,12 +75,15 @@ def set_(name: str, value: str | None) -> None:
             stdio.print_line(f"  did you mean {close}?")
 
 
-@keys.command("list", epilog=options.examples("cnllm keys list"))
+@keys.command("list")
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
     """List the names that have a key in the file, and whether a variable wins over it. No key is shown.
 
     The variables of providers that are set go to stderr.
+
+    Example:
+      cnllm keys list
     """
     from cnllm.cli.key_test import variable_providers
     from cnllm.registry import Registry
@@ -110,10 +113,15 @@ def _listing(providers: Sequence[str]) -> str:
     return ", ".join(providers[:_MOST]) + (" …" if len(providers) > _MOST else "")
 
 
-@keys.command(epilog=options.examples("cnllm keys remove ZAI_API_KEY", "cnllm keys remove zai"))
+@keys.command()
 @click.argument("name", shell_complete=completion.complete_key_names)
 def remove(name: str) -> None:
-    """Remove a key from the file: NAME is the name of a variable or of a provider."""
+    """Remove a key from the file: NAME is the name of a variable or of a provider.
+
+    Examples:
+      cnllm keys remove ZAI_API_KEY
+      cnllm keys remove zai
+    """
     names = store.key_names()
     variable = name if name in names else _stored_variable(name, names)
     store.remove_key(variable)
@@ -137,7 +145,7 @@ def _stored_variable(name: str, names: list[str]) -> str:
     raise errors.UsageError(f"no key of {label} is stored", hint)
 
 
-@keys.command(epilog=options.examples("cnllm keys test zai", "cnllm keys test OPENAI_API_KEY --json"))
+@keys.command()
 @click.argument("name", shell_complete=completion.complete_key_names)
 @options.model(required=False)
 @options.as_json("the result")
@@ -147,6 +155,10 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
     NAME is the name of a variable or of a provider. The request goes to the provider's cheapest model, or to M. Where
     several sites of one vendor read the variable, each is asked until one takes the key, and models without a provider
     in their name go there from then on. The exit status is 0 if the key works, else 1.
+
+    Examples:
+      cnllm keys test zai
+      cnllm keys test OPENAI_API_KEY --json
     """
     from cnllm.cli import key_test
     from cnllm.registry import Registry
@@ -180,9 +192,13 @@ def _print_sites(models: Sequence[Model]) -> None:
         stdio.print_line(f"  {model.provider}, {model.flags.base_url}")
 
 
-@keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
+@keys.command()
 def path() -> None:
-    """Print the path of the file, whether or not it exists."""
+    """Print the path of the file, whether or not it exists.
+
+    Example:
+      ls -l $(cnllm keys path)
+    """
     stdout.print_line(str(store.keys_path()))
 
 

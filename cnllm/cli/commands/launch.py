@@ -28,13 +28,6 @@ __all__ = ["launch"]
 _IDENTITY = "launch"
 _STORE = "sqlite:"
 
-EXAMPLES = options.examples(
-    "cnllm launch claude --model glm-4.7",
-    "cnllm launch claude --model glm-4.7 --simulate -- -p 'List the files of this folder'",
-    "cnllm launch codex --model deepseek-flash --print",
-    "cnllm launch ./my_agent.py --model kimi-k3",
-)
-
 
 class _LaunchCommand(options.Command):
     """A command whose error for an unknown option says where the client's own options stand."""
@@ -52,7 +45,7 @@ class _LaunchCommand(options.Command):
             ) from error
 
 
-@click.command(cls=_LaunchCommand, epilog=EXAMPLES)
+@click.command(cls=_LaunchCommand)
 @click.argument("client")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options.model()
@@ -66,6 +59,12 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     cnllm starts a gateway on a free port of this machine, with a new key, and the client with what it needs to find
     it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the
     client's own.
+
+    Examples:
+      cnllm launch claude --model glm-4.7
+      cnllm launch claude --model glm-4.7 --simulate -- -p 'List the files of this folder'
+      cnllm launch codex --model deepseek-flash --print
+      cnllm launch ./my_agent.py --model kimi-k3
     """
     from cnllm.gateway.server import address_url, listen, run, running
     from cnllm.launch.setup import ANY, Values, build_setup, find_client, write_files

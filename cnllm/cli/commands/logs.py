@@ -55,11 +55,16 @@ def _count(default: int) -> options.Decorator:
     )
 
 
-@logs.command("list", epilog=options.examples("cnllm logs list -n 5", "cnllm logs list --json | jq -r '.[0].id'"))
+@logs.command("list")
 @_count(20)
 @options.as_json("an array")
 def list_(count: int, *, as_json: bool) -> None:
-    """List the conversations, the last one first."""
+    """List the conversations, the last one first.
+
+    Examples:
+      cnllm logs list -n 5
+      cnllm logs list --json | jq -r '.[0].id'
+    """
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -94,9 +99,7 @@ def _row(summary: ConversationSummary, *, is_terminal: bool, is_narrow: bool) ->
     return summary.id, last, str(summary.turns), model, state, prompt
 
 
-@logs.command(
-    epilog=options.examples("cnllm logs show", "cnllm logs show 3f2a --reasoning", "cnllm logs show 3f2a --json | jq")
-)
+@logs.command()
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
 @click.option("--reasoning", is_flag=True, help="Show the models' reasoning, too.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
@@ -105,6 +108,11 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
     """Show a conversation.
 
     The last one, or the one whose ID begins with ID.
+
+    Examples:
+      cnllm logs show
+      cnllm logs show 3f2a --reasoning
+      cnllm logs show 3f2a --json | jq
     """
     from cnllm.store import Store
 
@@ -118,7 +126,7 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
         transcript.print_transcript(record, reasoning=reasoning, raw=raw)
 
 
-@logs.command(epilog=options.examples("cnllm logs search sunset", "cnllm logs search 天空 蓝色"))
+@logs.command()
 @click.argument("words", nargs=-1, required=True)
 @_count(20)
 @options.as_json("an array")
@@ -127,6 +135,10 @@ def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
 
     Text and reasoning are searched, and the newest message comes first.
     The search finds parts of words too, and ignores case. Quote several words to search for them as one.
+
+    Examples:
+      cnllm logs search sunset
+      cnllm logs search 天空 蓝色
     """
     from cnllm.store import Store
 
@@ -141,18 +153,17 @@ def _line(hit: SearchHit) -> str:
     return f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}"
 
 
-@logs.command(
-    epilog=options.examples(
-        "cnllm logs export > conversations.jsonl",
-        "cnllm logs export 3f2a | jq -c '.turns[].exchanges[]' > tape.jsonl",
-    )
-)
+@logs.command()
 @click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
 def export(ident: str | None) -> None:
     """Print conversations as JSON lines.
 
     All or one, with their requests and responses.
     `cnllm call --replay` accepts these exchanges.
+
+    Examples:
+      cnllm logs export > conversations.jsonl
+      cnllm logs export 3f2a | jq -c '.turns[].exchanges[]' > tape.jsonl
     """
     from cnllm.store import Store
 
@@ -164,25 +175,38 @@ def export(ident: str | None) -> None:
         _report_damage(store)
 
 
-@logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))
+@logs.command()
 def path() -> None:
-    """Print the path of the file, whether or not it exists."""
+    """Print the path of the file, whether or not it exists.
+
+    Example:
+      sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"
+    """
     from cnllm.store.store import store_path
 
     stdout.print_line(str(store_path()))
 
 
-@logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
+@logs.command()
 @click.option("--no-exchanges", is_flag=True, help="Do not store the requests and responses of the wire.")
 def on(*, no_exchanges: bool) -> None:
-    """Log every call from now on. This is the default."""
+    """Log every call from now on. This is the default.
+
+    Examples:
+      cnllm logs on
+      cnllm logs on --no-exchanges
+    """
     _set_mode("no-exchanges" if no_exchanges else "on")
     stdio.print_line(f"calls are logged from now on{', without requests and responses' if no_exchanges else ''}")
 
 
-@logs.command(epilog=options.examples("cnllm logs off"))
+@logs.command()
 def off() -> None:
-    """Stop logging calls. Logged calls stay."""
+    """Stop logging calls. Logged calls stay.
+
+    Example:
+      cnllm logs off
+    """
     _set_mode("off")
     stdio.print_line("calls are not logged from now on; the existing log stays (cnllm logs path)")
 
@@ -202,9 +226,7 @@ def _report_damage(store: Store) -> None:
         stdio.print_line(f"cnllm: {store.path}: damaged: {line}")
 
 
-@logs.command(
-    epilog=options.examples("cnllm logs delete 3f2a", "cnllm logs delete --before 90", "cnllm logs delete --all --yes"),
-)
+@logs.command()
 @click.argument("idents", metavar="[ID]...", nargs=-1, shell_complete=completion.complete_conversations)
 @click.option("--before", metavar="DATE|DAYS", help="Those without a turn since 2026-01-31, or in DAYS days.")
 @click.option("--all", "everything", is_flag=True, help="All conversations.")
@@ -213,6 +235,11 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
     """Delete conversations with their requests and responses. This cannot be undone.
 
     ID may be the beginning of an id, or last. The file keeps none of the deleted bytes.
+
+    Examples:
+      cnllm logs delete 3f2a
+      cnllm logs delete --before 90
+      cnllm logs delete --all --yes
     """
     from cnllm.store import Store
 
@@ -259,14 +286,7 @@ _HEADS["conversation"] = "CONVERSATION"
 _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "missing", "unknown")
 
 
-@logs.command(
-    epilog=options.examples(
-        "cnllm logs cost",
-        "cnllm logs cost --by day --since 30 --plot days.svg",
-        "cnllm logs cost --by conversation --json",
-        "cnllm logs cost --against usage_data_2026_8.zip",
-    ),
-)
+@logs.command()
 @click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
 @click.option(
     "--by", type=click.Choice(list(_HEADS)), default="model", show_default=True, help="What a line stands for."
@@ -304,6 +324,12 @@ def cost(
 
     --against sums the log as the bill does, in its time zone, and names likely causes of a difference. The exit status
     is 0 if all of it agrees, else 3.
+
+    Examples:
+      cnllm logs cost
+      cnllm logs cost --by day --since 30 --plot days.svg
+      cnllm logs cost --by conversation --json
+      cnllm logs cost --against usage_data_2026_8.zip
     """
     from cnllm.store import Store
 

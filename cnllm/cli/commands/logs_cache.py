@@ -32,9 +32,7 @@ LossCost = Callable[[str, int], Cost | None]
 """Returns how much more some tokens of a model cost than from the cache; None where a price is unknown."""
 
 
-@click.command(
-    cls=options.Command, epilog=options.examples("cnllm logs cache", "cnllm logs cache 3f2a --json | jq .requests")
-)
+@click.command(cls=options.Command)
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
 @options.as_json("the comparison of each request")
 def cache(ident: str, *, as_json: bool) -> None:
@@ -44,6 +42,10 @@ def cache(ident: str, *, as_json: bool) -> None:
     An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache
     often cost a tenth. Each request is compared with the last one before it to the same model.
     A break costs the tokens behind it: at the price of input, less that of the cache.
+
+    Examples:
+      cnllm logs cache
+      cnllm logs cache 3f2a --json | jq .requests
     """
     from cnllm.cli.prices import price_lookup
     from cnllm.estimates.cache_loss import loss_cost

@@ -20,10 +20,8 @@ __all__ = ["prefer"]
 
 _SHOWN = 4  # changed names that are printed
 
-EXAMPLES = options.examples("cnllm prefer zhipuai moonshotai-cn", "cnllm prefer", "cnllm prefer --remove zhipuai")
 
-
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("providers", nargs=-1, metavar="[PROVIDER]...", shell_complete=completion.complete_providers)
 @click.option("--remove", is_flag=True, help="Stop preferring these providers.")
 @options.as_json("an array, the preferred providers,")
@@ -32,6 +30,11 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
 
     A built-in short name then means the same model at the first PROVIDER that serves it. Providers that you preferred
     before come after the new ones. Without PROVIDER, list the preferred ones.
+
+    Examples:
+      cnllm prefer zhipuai moonshotai-cn
+      cnllm prefer
+      cnllm prefer --remove zhipuai
     """
     from cnllm.registry import Registry
 

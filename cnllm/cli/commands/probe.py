@@ -22,15 +22,10 @@ __all__ = ["probe"]
 _FIRST = 3
 """The requests before the first question."""
 
-EXAMPLES = options.examples(
-    "cnllm probe http://127.0.0.1:8080 -o home.toml",
-    "cnllm probe https://api.example.com/v1 --model big-1 --key-env EXAMPLE_KEY --max-requests 200",
-    "cnllm probe zai --model glm-4.7 --dry-run",
-)
 _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-responses"])
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("target", metavar="URL|PROVIDER")
 @click.option("--model", "id", metavar="ID", help="The model's id on the wire; else the first that the endpoint lists.")
 @click.option("--protocol", metavar="P", type=_WIRES, help="The wire; else each is tried.")
@@ -61,6 +56,11 @@ def probe(target: str, **params: Any) -> int:
     Every question has a control that differs in one field. What two runs agree on goes into the file; the rest stays
     unknown. With -o, a report for people (.md) and the exchanges without secrets (.jsonl) stand beside the file; else
     the file goes to stdout. After a stop the same command goes on, within a day.
+
+    Examples:
+      cnllm probe http://127.0.0.1:8080 -o home.toml
+      cnllm probe https://api.example.com/v1 --model big-1 --key-env EXAMPLE_KEY --max-requests 200
+      cnllm probe zai --model glm-4.7 --dry-run
     """
     from cnllm.registry import Registry
 

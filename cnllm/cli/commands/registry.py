@@ -42,14 +42,7 @@ registry.add_command(why)
 registry.add_command(export)
 
 
-@registry.command(
-    epilog=options.examples(
-        "cnllm registry check",
-        "cnllm registry check ~/.config/cnllm/providers.toml",
-        "cnllm registry check --older 90",
-        "cnllm registry check --against api.json",
-    )
-)
+@registry.command()
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--older", metavar="DAYS", type=click.IntRange(min=0), help="List sources read more than DAYS ago.")
 @click.option("--unbacked", is_flag=True, help="List flags without a source.")
@@ -62,6 +55,12 @@ def check(files: tuple[str, ...], older: int | None, *, unbacked: bool, against:
 
     The exit status is 0 if there is no fault, else 2. A flag without a source, an old source and a disagreement are
     counted, but are not faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
+
+    Examples:
+      cnllm registry check
+      cnllm registry check ~/.config/cnllm/providers.toml
+      cnllm registry check --older 90
+      cnllm registry check --against api.json
     """
     from cnllm.cli.output import registry_report
     from cnllm.registry_files import check as registry_check
@@ -86,7 +85,7 @@ def check(files: tuple[str, ...], older: int | None, *, unbacked: bool, against:
     return errors.WRONG if fault_count else errors.WHOLE
 
 
-@registry.command(epilog=options.examples("cnllm registry fmt", "cnllm registry fmt --check providers.toml"))
+@registry.command()
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option(
     "--check", "is_check", is_flag=True, help="Name the lines that are written otherwise, and change nothing."
@@ -95,6 +94,10 @@ def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
     """Give FILES, or your own registry files, their form: keys in order and in columns, blank lines, contents.
 
     No value and no comment changes. The exit status of --check is 0 if the files have their form, else 2.
+
+    Examples:
+      cnllm registry fmt
+      cnllm registry fmt --check providers.toml
     """
     from cnllm.cli.output import registry_report
 
@@ -105,20 +108,27 @@ def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
     return errors.WRONG if is_check and line_count else errors.WHOLE
 
 
-@registry.command(epilog=options.examples("cnllm registry schema > providers.schema.json"))
+@registry.command()
 def schema() -> None:
-    """Print the JSON Schema of a registry file, for completion and help in editors."""
+    """Print the JSON Schema of a registry file, for completion and help in editors.
+
+    Example:
+      cnllm registry schema > providers.schema.json
+    """
     from cnllm.registry_files.schema import json_schema
 
     stdout.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
-@registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
+@registry.command()
 @options.as_json("an array")
 def path(*, as_json: bool) -> None:
     """Print the files in use, later ones over earlier; the first comes with cnllm.
 
     The version of the data goes to stderr.
+
+    Example:
+      $EDITOR $(cnllm registry path | tail -1)
     """
     from cnllm.registry import Registry
 
@@ -135,10 +145,14 @@ def path(*, as_json: bool) -> None:
             )
 
 
-@registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))
+@registry.command()
 @click.argument("file", type=click.Path())
 def trust(file: str) -> None:
-    """Let FILE, as it is now, send your keys to the addresses it names. Read it first."""
+    """Let FILE, as it is now, send your keys to the addresses it names. Read it first.
+
+    Example:
+      cnllm registry trust ./team.toml
+    """
     trusted_files.trust(file)
     stdio.print_line(f"{terminal.escape(file)} may name the addresses that keys go to, until it changes")
 
@@ -146,14 +160,7 @@ def trust(file: str) -> None:
 _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
 
 
-@registry.command(
-    epilog=options.examples(
-        "cnllm registry update --from models.dev --from litellm",
-        "cnllm registry update --from api.json --dry-run",
-        "cnllm registry update --from models.dev --from litellm --yes --accept limits",
-        "cnllm registry update --from models.dev --from litellm --changelog data-changes.md",
-    )
-)
+@registry.command()
 @click.option(
     "--from",
     "sources",
@@ -194,6 +201,12 @@ def update(
     that has one cause: what one list says alone, status, reasoning, and prices that become zero, three times as high or
     less than a third. Addresses, ids, keys, headers and everything else that moves a call never change. Your own file
     stays as it is, and wins. In a pipe nothing is written without --yes.
+
+    Examples:
+      cnllm registry update --from models.dev --from litellm
+      cnllm registry update --from api.json --dry-run
+      cnllm registry update --from models.dev --from litellm --yes --accept limits
+      cnllm registry update --from models.dev --from litellm --changelog data-changes.md
     """
     from cnllm.cli.output import registry_changes
     from cnllm.registry import Registry
@@ -287,7 +300,7 @@ def _report(
 # ── data releases ────────────────────────────────────────────────────────────
 
 
-@registry.command(epilog=options.examples("cnllm registry upgrade ./release.toml --dry-run"))
+@registry.command()
 @click.argument("source", metavar="FILE|URL")
 @click.option("--dry-run", is_flag=True, help="Check the release, show the changes, and write nothing.")
 @click.option("--yes", is_flag=True, help="Install it without a question.")
@@ -296,6 +309,9 @@ def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
 
     A release for an older cnllm, one that is not newer than the present one, and one with anything else in it are
     refused. This version of cnllm has no maintainer's key yet, so it refuses every release.
+
+    Example:
+      cnllm registry upgrade ./release.toml --dry-run
     """
     from cnllm.registry_files.updates import release as releases
 
@@ -314,10 +330,14 @@ def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
     stdio.print_line(f"release {release.version} is in {path}; to undo: cnllm registry rollback release")
 
 
-@registry.command(epilog=options.examples("cnllm registry rollback updates"))
+@registry.command()
 @click.argument("what", type=click.Choice(["updates", "release"]))
 def rollback(what: str) -> None:
-    """Undo the last `registry update` or `registry upgrade`: bring the file from before it back."""
+    """Undo the last `registry update` or `registry upgrade`: bring the file from before it back.
+
+    Example:
+      cnllm registry rollback updates
+    """
     from cnllm.registry_files.updates.data_store import restore_data_file
 
     path = restore_data_file(UPDATES if what == "updates" else RELEASE)

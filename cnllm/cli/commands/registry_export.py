@@ -23,15 +23,7 @@ Form = Literal["json", "typescript", "models.dev", "litellm"]
 _LITELLM_FILE = "model_prices_and_context_window.json"
 
 
-@click.command(
-    cls=options.Command,
-    epilog=options.examples(
-        "cnllm registry export --format json -o registry.json",
-        "cnllm registry export --format typescript -o cnllm-registry/",
-        "cnllm registry export --format models.dev -o models.dev/",
-        "cnllm registry export --format litellm -o model_prices.json",
-    ),
-)
+@click.command(cls=options.Command)
 @click.option(
     "--format",
     "form",
@@ -54,6 +46,12 @@ def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool
     and marked. models.dev and litellm hold what these lists have a place for, in dollars, so that corrections can be
     offered there. The same data give the same bytes. LICENSE and DATA_SOURCES.md go with every folder, and stand in
     the JSON document.
+
+    Examples:
+      cnllm registry export --format json -o registry.json
+      cnllm registry export --format typescript -o cnllm-registry/
+      cnllm registry export --format models.dev -o models.dev/
+      cnllm registry export --format litellm -o model_prices.json
     """
     from cnllm.registry import Registry
 

@@ -31,15 +31,7 @@ HOW = ("docs", "recorded", "code", "catalogue", "issue", "probe", "inferred")
 _SOURCE = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+[:#@]\S+")
 
 
-@click.command(
-    "set",
-    cls=options.Command,
-    epilog=options.examples(
-        "cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/guides/overview/pricing",
-        "cnllm registry set zai/glm-4.7 limits.output=131072 --source zai-org/GLM-4.7#12 --how issue",
-        "cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/pricing --in providers.toml",
-    ),
-)
+@click.command("set", cls=options.Command)
 @click.argument("name", metavar="MODEL|PROVIDER", shell_complete=completion.complete_models)
 @click.argument("values", metavar="FLAG=VALUE...", nargs=-1, required=True)
 @click.option(
@@ -63,6 +55,11 @@ def set_command(
     The value, the citation and the source are written where they belong; every other line stays as it is. What
     `registry check` would call a fault is refused, and nothing is written. VALUE is TOML; a word needs no quotes, and
     a list may be a,b. In a checkout, --in providers.toml changes the built-in file.
+
+    Examples:
+      cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/guides/overview/pricing
+      cnllm registry set zai/glm-4.7 limits.output=131072 --source zai-org/GLM-4.7#12 --how issue
+      cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/pricing --in providers.toml
     """
     from cnllm.registry import Registry
     from cnllm.registry_files.set_values import Reading, set_facts
@@ -144,10 +141,7 @@ def _print_diff(old: str, new: str, file: str) -> None:
         stdio.print_line("nothing to change: the file says so already, with this source")
 
 
-@click.command(
-    cls=options.Command,
-    epilog=options.examples("cnllm registry why zai/glm-4.7 price.input", "cnllm registry why zai/glm-4.7 reasoning"),
-)
+@click.command(cls=options.Command)
 @click.argument("model", shell_complete=completion.complete_models)
 @click.argument("flag")
 @click.option(
@@ -158,6 +152,10 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
     """Print why FLAG of MODEL has its value: the line that sets it, the source, and what the source says.
 
     It is the row of `models show --explain`, with nothing shortened. FLAG may be a table, such as price.
+
+    Examples:
+      cnllm registry why zai/glm-4.7 price.input
+      cnllm registry why zai/glm-4.7 reasoning
     """
     from cnllm.registry import Registry
     from cnllm.registry.read import load_documents

@@ -14,13 +14,7 @@ from cnllm.cli.output import answer, errors, stdout
 __all__ = ["sanitize"]
 
 
-@click.command(
-    cls=options.Command,
-    epilog=options.examples(
-        "cnllm sanitize --model glm-4.7 --tools tools.json < reply.txt",
-        "cnllm sanitize --model minimax-m3 --json < reply.txt | jq .tool_calls",
-    ),
-)
+@click.command(cls=options.Command)
 @options.model()
 @click.option(
     "--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that the request offered to the model."
@@ -41,6 +35,10 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     The text comes from stdin. cnllm separates thinking tags and calls written as text, following the model's registry
     entry. The answer goes to stdout; reasoning, calls and notes go to stderr. Without --tools cnllm removes the
     markup of calls. If nothing else remains, a sentence says what the model wanted to do.
+
+    Examples:
+      cnllm sanitize --model glm-4.7 --tools tools.json < reply.txt
+      cnllm sanitize --model minimax-m3 --json < reply.txt | jq .tool_calls
     """
     from cnllm.client import sanitizer
 

@@ -44,15 +44,6 @@ _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"
 _KEY_HINT = "write letters, digits and signs without blanks"
 
-EXAMPLES = options.examples(
-    "cnllm serve --port 8641 --key a-key-of-your-choice",
-    "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'",
-    "cnllm serve --simulate",
-    "cnllm serve --port 8641 --ui",
-    "cnllm serve keys add team-a --rpm 100 --budget 20 --currency CNY",
-)
-
-
 _COMMANDS = {
     "keys": "cnllm.cli.commands.serve_keys:keys",
     "teams": "cnllm.cli.commands.serve_keys:teams",
@@ -75,12 +66,7 @@ HELP = options.Help(
 
 
 @click.group(
-    cls=options.Group,
-    lazy=_COMMANDS,
-    invoke_without_command=True,
-    subcommand_metavar="[COMMAND]",
-    epilog=EXAMPLES,
-    layout=HELP,
+    cls=options.Group, lazy=_COMMANDS, invoke_without_command=True, subcommand_metavar="[COMMAND]", layout=HELP
 )
 @click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
 @click.option(
@@ -144,6 +130,13 @@ def serve(context: click.Context, /, **params: Any) -> None:
     A client gets the printed address as its base URL and the key as its API key, and names any model of the registry.
     The paths are /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent. Ctrl-C
     ends the server after the streams that run.
+
+    Examples:
+      cnllm serve --port 8641 --key a-key-of-your-choice
+      cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'
+      cnllm serve --simulate
+      cnllm serve --port 8641 --ui
+      cnllm serve keys add team-a --rpm 100 --budget 20 --currency CNY
     """
     if context.invoked_subcommand is not None:
         return

@@ -88,23 +88,19 @@ def _limits(*more: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
-@click.group(
-    cls=options.Group, epilog=options.examples("cnllm serve keys add team-a --rpm 100", "cnllm serve keys list")
-)
+@click.group(cls=options.Group)
 def keys() -> None:
     """Keys of clients, each with its limits.
 
     A gateway that runs on the same store knows a new key at once, and refuses a revoked one within a second.
+
+    Examples:
+      cnllm serve keys add team-a --rpm 100
+      cnllm serve keys list
     """
 
 
-@keys.command(
-    epilog=options.examples(
-        "cnllm serve keys add team-a --models 'zhipuai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY",
-        "cnllm serve keys add ci --expires 2099-01-01 --team research",
-        "cnllm serve keys add bot --store redis://127.0.0.1:6379/0",
-    )
-)
+@keys.command()
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key and its limits")
@@ -112,6 +108,11 @@ def add(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Make a key and print it. It is stored as a hash: it cannot be shown again.
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
+
+    Examples:
+      cnllm serve keys add team-a --models 'zhipuai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY
+      cnllm serve keys add ci --expires 2099-01-01 --team research
+      cnllm serve keys add bot --store redis://127.0.0.1:6379/0
     """
     from cnllm.gateway.limits.key_use import record_data
     from cnllm.gateway.limits.keys import new_key
@@ -129,13 +130,7 @@ def add(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     report_limits(record, params)
 
 
-@keys.command(
-    "set",
-    epilog=options.examples(
-        "cnllm serve keys set team-a --budget 50/month --currency CNY",
-        "cnllm serve keys set team-a --rpm none --expires none",
-    ),
-)
+@keys.command("set")
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key's limits")
@@ -143,53 +138,64 @@ def set_(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     """Change the limits of a key. What is not named stays as it is; `none` removes a limit.
 
     Every gateway on the store follows within a second. What was used stays used.
+
+    Examples:
+      cnllm serve keys set team-a --budget 50/month --currency CNY
+      cnllm serve keys set team-a --rpm none --expires none
     """
     _change(name, name, store, params, as_json=as_json)
 
 
-@keys.command("list", epilog=options.examples("cnllm serve keys list", "cnllm serve keys list --json"))
+@keys.command("list")
 @_store
 @options.as_json("an array")
 def list_(store: str, *, as_json: bool) -> None:
-    """List the keys with their limits and what is used of them. No key is shown."""
+    """List the keys with their limits and what is used of them. No key is shown.
+
+    Examples:
+      cnllm serve keys list
+      cnllm serve keys list --json
+    """
     _list(store, as_json=as_json, teams=False)
 
 
-@keys.command(epilog=options.examples("cnllm serve keys revoke team-a"))
+@keys.command()
 @click.argument("name")
 @_store
 def revoke(name: str, store: str) -> None:
-    """Revoke a key. Every gateway on the store refuses it within a second; replies that run come to their end."""
+    """Revoke a key. Every gateway on the store refuses it within a second; replies that run come to their end.
+
+    Example:
+      cnllm serve keys revoke team-a
+    """
     with _book(store) as book:
         book.revoke(name)
     stdio.print_line(f"the key of {name} is revoked")
 
 
 # ── teams ────────────────────────────────────────────────────────────────────
-@click.group(
-    cls=options.Group,
-    epilog=options.examples(
-        "cnllm serve teams add research --budget 100/month --currency CNY", "cnllm serve keys add ann --team research"
-    ),
-)
+@click.group(cls=options.Group)
 def teams() -> None:
     """Teams of keys, each with limits that all its keys share.
 
     A request must pass the limits of its key and those of its team.
+
+    Examples:
+      cnllm serve teams add research --budget 100/month --currency CNY
+      cnllm serve keys add ann --team research
     """
 
 
-@teams.command(
-    "add",
-    epilog=options.examples(
-        "cnllm serve teams add research --models 'zhipuai/*' --rpm 500 --budget 100/month --currency CNY"
-    ),
-)
+@teams.command("add")
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
 def add_team(name: str, store: str, *, as_json: bool, **params: Any) -> None:
-    """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
+    """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys.
+
+    Example:
+      cnllm serve teams add research --models 'zhipuai/*' --rpm 500 --budget 100/month --currency CNY
+    """
     from cnllm.gateway.limits.keys import team_digest
 
     record = limits_of(replace(_new(name), kind="team"), params)
@@ -198,26 +204,35 @@ def add_team(name: str, store: str, *, as_json: bool, **params: Any) -> None:
     _show(record, params, as_json=as_json)
 
 
-@teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
+@teams.command("set")
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
 def set_team(name: str, store: str, *, as_json: bool, **params: Any) -> None:
-    """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
+    """Change the limits of a team. What is not named stays as it is; `none` removes a limit.
+
+    Example:
+      cnllm serve teams set research --rpm 1000
+    """
     from cnllm.gateway.limits.keys import team_digest
 
     _change(name, team_digest(name), store, params, as_json=as_json)
 
 
-@teams.command("list", epilog=options.examples("cnllm serve teams list", "cnllm serve teams list --json"))
+@teams.command("list")
 @_store
 @options.as_json("an array")
 def list_teams(store: str, *, as_json: bool) -> None:
-    """List the teams with their limits and what is used of them."""
+    """List the teams with their limits and what is used of them.
+
+    Examples:
+      cnllm serve teams list
+      cnllm serve teams list --json
+    """
     _list(store, as_json=as_json, teams=True)
 
 
-@teams.command("remove", epilog=options.examples("cnllm serve teams remove research --revoke-keys"))
+@teams.command("remove")
 @click.argument("name")
 @click.option("--revoke-keys", is_flag=True, help="Revoke the keys of the team, too.")
 @_store
@@ -225,6 +240,9 @@ def remove_team(name: str, store: str, *, revoke_keys: bool) -> None:
     """Remove a team, its limits and what it used.
 
     A team with keys in use stays unless --revoke-keys revokes them. `cnllm serve keys set NAME --team none` moves one.
+
+    Example:
+      cnllm serve teams remove research --revoke-keys
     """
     from cnllm.gateway.limits.keys import team_digest
 

@@ -11,15 +11,8 @@ from cnllm.cli.output import errors, stdio, stdout
 
 __all__ = ["simulate"]
 
-EXAMPLES = options.examples(
-    "cnllm simulate --port 8642",
-    "cnllm simulate --unfaithful 'lost-calls=20; slow=0.2'",
-    "cnllm simulate --strict --neutral --model zai/glm-4.7",
-    "cnllm call --model zai/glm-4.7 --base-url http://127.0.0.1:8642/zai --key-env SOME_KEY 'Say hi'",
-)
 
-
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.option(
     "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
 )
@@ -48,6 +41,12 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
 
     With --neutral the models are model-1, model-2, … at /v1/chat/completions, /v1/messages, /v1/responses and
     /v1beta/models/MODEL:generateContent.
+
+    Examples:
+      cnllm simulate --port 8642
+      cnllm simulate --unfaithful 'lost-calls=20; slow=0.2'
+      cnllm simulate --strict --neutral --model zai/glm-4.7
+      cnllm call --model zai/glm-4.7 --base-url http://127.0.0.1:8642/zai --key-env SOME_KEY 'Say hi'
     """
     if models and not neutral:
         raise errors.UsageError("--model without --neutral", "add --neutral, or leave --model out")

@@ -16,19 +16,26 @@ from cnllm.system.files import read_bounded
 __all__ = ["templates"]
 
 
-@click.group(cls=options.Group, epilog=options.examples("cnllm call -s 'Answer in French.' --save french"))
+@click.group(cls=options.Group)
 def templates() -> None:
     """Saved options and prompts, to use with -t NAME.
 
     A template is a TOML file with a model, a system message, a prompt and options. cnllm call --save NAME writes one;
     you may edit it.
+
+    Example:
+      cnllm call -s 'Answer in French.' --save french
     """
 
 
-@templates.command("list", epilog=options.examples("cnllm templates list"))
+@templates.command("list")
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
-    """List the templates, with the beginning of each."""
+    """List the templates, with the beginning of each.
+
+    Example:
+      cnllm templates list
+    """
     from cnllm.config.templates import template_names
 
     names = template_names()
@@ -47,20 +54,28 @@ def list_(*, as_json: bool) -> None:
     stdout.print_listing(names, text, nothing, as_json=as_json)
 
 
-@templates.command(epilog=options.examples("cnllm templates show translate"))
+@templates.command()
 @click.argument("name", shell_complete=completion.complete_templates)
 def show(name: str) -> None:
-    """Print a template as it stands in its file."""
+    """Print a template as it stands in its file.
+
+    Example:
+      cnllm templates show translate
+    """
     from cnllm.config.templates import template_path
 
     load_template(name)
     stdout.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
 
 
-@templates.command(epilog=options.examples("cnllm templates remove translate"))
+@templates.command()
 @click.argument("name", shell_complete=completion.complete_templates)
 def remove(name: str) -> None:
-    """Remove a template."""
+    """Remove a template.
+
+    Example:
+      cnllm templates remove translate
+    """
     from cnllm.config.templates import remove_template, template_names
 
     if not remove_template(name):
@@ -69,10 +84,14 @@ def remove(name: str) -> None:
     stdio.print_line(terminal.escape(f"the template {name} is removed"))
 
 
-@templates.command(epilog=options.examples("$EDITOR $(cnllm templates path translate)"))
+@templates.command()
 @click.argument("name", required=False, shell_complete=completion.complete_templates)
 def path(name: str | None) -> None:
-    """Print the folder of the templates, or the file of one, whether or not it exists."""
+    """Print the folder of the templates, or the file of one, whether or not it exists.
+
+    Example:
+      $EDITOR $(cnllm templates path translate)
+    """
     from cnllm.config.templates import template_path, templates_dir
 
     stdout.print_line(str(templates_dir() if name is None else template_path(name)))

@@ -30,18 +30,11 @@ __all__ = [
 ]
 
 
-EXAMPLES = options.examples(
-    "cnllm verify glm-4.7 deepseek-flash",
-    "cnllm verify --all --max-requests 2000 --json",
-    "cnllm verify --tools glm-4.7 --max-requests 100 --json",
-    "cnllm verify --tools glm-4.7 --simulate",
-)
-
 _REQUESTS = 200
 """The most requests for one model, where the user sets no limit."""
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=completion.complete_models)
 @click.option("--all", "every", is_flag=True, help="Every model whose key is set; needs --max-requests or --max-cost.")
 @click.option("--tools", is_flag=True, help="Try scripted tasks with native tools, and with tools in the prompt.")
@@ -66,6 +59,12 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
     With --tools: 13 tasks whose end can be checked, each with native tools and with tools that the prompt describes.
     cnllm counts the tasks that end right, the calls made where one is needed, the calls that fit their schema, and
     the time. The exit status is 0 if more than 95 % of the tasks end right with native tools.
+
+    Examples:
+      cnllm verify glm-4.7 deepseek-flash
+      cnllm verify --all --max-requests 2000 --json
+      cnllm verify --tools glm-4.7 --max-requests 100 --json
+      cnllm verify --tools glm-4.7 --simulate
     """
     from cnllm.registry import Registry
 

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
-EXAMPLES = options.examples(
-    "cnllm models add",
-    "cnllm models add --provider zai --id glm-9 --context 262144 --reasoning always --alias glm",
-    "cnllm models add --provider home --id my-model --base-url http://127.0.0.1:8000/v1",
-)
 PROTOCOL = "openai-chat"
 MODES = ("never", "toggle", "always", "unknown")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -35,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.option("--provider", metavar="P", help="The provider: a known one, or a new name.")
 @click.option("--id", "id", metavar="ID", help="The model's id at the endpoint.")
 @click.option("--base-url", metavar="URL", help="A new provider's address, without /chat/completions.")
@@ -52,6 +47,11 @@ def add(file: str | None, **params: Any) -> None:
 
     On a terminal, cnllm asks for required values that are missing. It changes nothing else in the file, not even
     comments or order. It prints the lines that it adds. Values that you do not give stay unknown.
+
+    Examples:
+      cnllm models add
+      cnllm models add --provider zai --id glm-9 --context 262144 --reasoning always --alias glm
+      cnllm models add --provider home --id my-model --base-url http://127.0.0.1:8000/v1
     """
     from cnllm.registry import Registry
     from cnllm.registry.read import load_documents, overlay_paths

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["default"]
 
 
-@click.command(
-    "default",
-    cls=options.Command,
-    epilog=options.examples("cnllm models default glm-4.7", "cnllm models default", "cnllm models default --unset"),
-)
+@click.command("default", cls=options.Command)
 @click.argument("model", required=False, metavar="[M]", shell_complete=completion.complete_models)
 @click.option("--unset", is_flag=True, help="Forget the default model.")
 def default(model: str | None, *, unset: bool) -> None:
@@ -28,6 +24,11 @@ def default(model: str | None, *, unset: bool) -> None:
 
     CNLLM_MODEL wins over it. If neither is set, the first model that has a key is asked, in the order of
     default_models in the registry.
+
+    Examples:
+      cnllm models default glm-4.7
+      cnllm models default
+      cnllm models default --unset
     """
     from cnllm.cli import default_model
     from cnllm.config import settings_files

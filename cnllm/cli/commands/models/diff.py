@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["diff"]
 
-EXAMPLES = options.examples(
-    "cnllm models diff zai/glm-4.7 zhipuai/glm-4.7",
-    "cnllm models diff glm-4.7 glm-4.6",
-    "cnllm models diff glm-4.7 deepseek-flash --json | jq -r '.[].flag'",
-)
 ABSENT = "–"
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("a", shell_complete=completion.complete_models)
 @click.argument("b", shell_complete=completion.complete_models)
 @options.as_json("an array")
@@ -34,6 +29,11 @@ def diff(a: str, b: str, *, as_json: bool) -> None:
     """Show the differences between two models, or two hosts of one model.
 
     If only one model has a flag, it is unknown for the other. --json shortens nothing.
+
+    Examples:
+      cnllm models diff zai/glm-4.7 zhipuai/glm-4.7
+      cnllm models diff glm-4.7 glm-4.6
+      cnllm models diff glm-4.7 deepseek-flash --json | jq -r '.[].flag'
     """
     from cnllm.model_facts.difference import differences
     from cnllm.registry import Registry

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["list_"]
 
-EXAMPLES = options.examples(
-    "cnllm models list glm",
-    "cnllm models list --can tools,reasoning-off --max-price 3 --currency USD",
-    "cnllm models list --provider zai --provider deepseek --context 200000 --maybe",
-    "cnllm models list --hosts kimi-k3",
-    "cnllm models list --can images --json | jq -r '.[].name'",
-)
 _WORDS = re.compile(r"[a-z]{3,}")
 _GAP = "  "
 _LEAST_ID = 22  # columns; a longer id than the column has a line of its own, because an id that is cut helps nobody
@@ -59,7 +52,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
 
 
-@click.command("list", cls=ListCommand, epilog=EXAMPLES)
+@click.command("list", cls=ListCommand)
 @click.argument("part", required=False)
 @options.providers
 @click.option(
@@ -98,6 +91,13 @@ def list_(
     A filter lists the models that are known to fit. If a value is unknown, only --maybe lists the model. On a terminal
     the list is grouped by provider; in a pipe each line is a model with its full name. Prices are for a million tokens,
     each in its own currency.
+
+    Examples:
+      cnllm models list glm
+      cnllm models list --can tools,reasoning-off --max-price 3 --currency USD
+      cnllm models list --provider zai --provider deepseek --context 200000 --maybe
+      cnllm models list --hosts kimi-k3
+      cnllm models list --can images --json | jq -r '.[].name'
     """
     from cnllm.model_facts import summary
 

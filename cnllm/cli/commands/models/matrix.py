@@ -10,13 +10,8 @@ from cnllm.system.files import open_private
 
 __all__ = ["matrix"]
 
-EXAMPLES = options.examples(
-    "cnllm models matrix --html matrix.html",
-    "cnllm models matrix --html - | ssh server 'cat > public/matrix.html'",
-)
 
-
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.option(
     "--html", "file", metavar="FILE", type=click.Path(), required=True, help="The file to write; - is stdout."
 )
@@ -25,6 +20,10 @@ def matrix(file: str) -> None:
 
     The page needs no other file. Search, filter, sort and compare in the browser; the page of a model has its known
     issues and the source of each value.
+
+    Examples:
+      cnllm models matrix --html matrix.html
+      cnllm models matrix --html - | ssh server 'cat > public/matrix.html'
     """
     from cnllm.cli.matrix.page import render_page
     from cnllm.registry import Registry

@@ -23,15 +23,8 @@ __all__ = ["show"]
 
 _COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 
-EXAMPLES = options.examples(
-    "cnllm models show glm-4.7",
-    "cnllm models show zai/glm-4.7 --explain",
-    "cnllm models show zai/glm-4.7 --issues",
-    "cnllm models show zai/glm-4.7 --explain --json | jq '.[] | select(.source == null)'",
-)
 
-
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.Command)
 @click.argument("model", shell_complete=completion.complete_models)
 @click.option("--explain", is_flag=True, help="Every flag, with the line that sets it and the source of the fact.")
 @click.option("--issues", is_flag=True, help="Where the endpoint differs from its protocol, and what cnllm does.")
@@ -42,6 +35,12 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
     """Show what is known about one model.
 
     --explain shortens long values so that a flag fits on a line; --json shortens nothing.
+
+    Examples:
+      cnllm models show glm-4.7
+      cnllm models show zai/glm-4.7 --explain
+      cnllm models show zai/glm-4.7 --issues
+      cnllm models show zai/glm-4.7 --explain --json | jq '.[] | select(.source == null)'
     """
     from cnllm.registry import Registry
 
