@@ -1,12 +1,13 @@
-"""Define the types of values that several options have."""
+"""Define the types of values that several options have, and the options of numbers."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-__all__ = ["FilePath", "NumberRange"]
+__all__ = ["FilePath", "NumberRange", "count", "number", "seconds"]
 
 
 class NumberRange(click.FloatRange):
@@ -28,3 +29,11 @@ class FilePath(click.Path):
         if value == "-":
             self.fail("a file is expected; - (stdout) does not work here", param, ctx)
         return super().convert(value, param, ctx)
+
+
+count = partial(click.option, metavar="N", type=click.IntRange(min=1))
+"""Returns an option that takes a whole number from 1."""
+number = partial(click.option, type=NumberRange(min=0))
+"""Returns an option that takes a number from 0."""
+seconds = partial(click.option, metavar="S", type=NumberRange(min=0, min_open=True))
+"""Returns an option that takes a time above 0."""

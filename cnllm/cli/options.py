@@ -289,16 +289,13 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *pieces])
 
 
-def model(*, required: bool = True) -> Decorator:
-    """Return the option `--model M`, completed with the registry's names."""
-    return click.option(
-        "-m",
-        "--model",
-        metavar="M",
-        required=required,
-        shell_complete=completion.complete_models,
-        help="A short name, or PROVIDER/ID.",
-    )
+_MODEL = "A short name, or PROVIDER/ID."
+
+
+def model(*names: str, required: bool = True, multiple: bool = False, text: str = _MODEL) -> Decorator:
+    """Return the option `--model M` with this help, completed with the registry's names."""
+    kind: dict[str, Any] = {"metavar": "M", "required": required, "multiple": multiple}
+    return click.option("-m", "--model", *names, **kind, shell_complete=completion.complete_models, help=text)
 
 
 def tool(function: Any, *, offers: bool = False) -> Any:

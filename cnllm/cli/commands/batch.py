@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import completion, option_types, options
+from cnllm.cli import option_types, options
 
 __all__ = ["batch"]
 
@@ -26,15 +26,8 @@ HELP = options.Help(
 
 @click.command(cls=options.ModelCommand, layout=HELP)
 @click.argument("source", metavar="IN")
-@click.option(
-    "-m",
-    "--model",
-    "models",
-    metavar="M",
-    multiple=True,
-    required=True,
-    shell_complete=completion.complete_models,
-    help="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model.",
+@options.model(
+    "models", multiple=True, text="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model."
 )
 @click.option(
     "-o", "--out", metavar="OUT", type=option_types.FilePath(), required=True, help="The file of the answers."
@@ -51,7 +44,7 @@ HELP = options.Help(
     default="none",
     help="Calls of tools that are not built in: run them (all), or refuse them (none, the default).",
 )
-@click.option("--max-steps", metavar="N", type=click.IntRange(1), help="The most calls of the model in a tool loop.")
+@option_types.count("--max-steps", help="The most calls of the model in a tool loop.")
 @options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request bodies, sent as it is. @FILE reads a file.")
 @click.option(
@@ -66,15 +59,8 @@ HELP = options.Help(
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
 @click.option("--currency", metavar="C", help="That of --max-cost (default: the price's) and --assume-price.")
 @click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
-@click.option(
-    "--assume-output",
-    metavar="N",
-    type=click.IntRange(1),
-    help="The most tokens of a reply, where no limit is known.",
-)
-@click.option(
-    "--attempts", metavar="N", type=click.IntRange(1), default=3, help="Tries of a row that fails. Default: 3."
-)
+@option_types.count("--assume-output", help="The most tokens of a reply, where no limit is known.")
+@option_types.count("--attempts", default=3, help="Tries of a row that fails. Default: 3.")
 @click.option(
     "--unsure",
     type=click.Choice(["ask", "skip"]),
@@ -111,9 +97,7 @@ HELP = options.Help(
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--ray", metavar="ADDRESS", help="Send from a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
-@click.option(
-    "--timeout", metavar="S", type=option_types.NumberRange(min=0, min_open=True), help="Seconds for an answer."
-)
+@option_types.seconds("--timeout", help="Seconds for an answer.")
 @options.tag
 @click.option("--no-log", is_flag=True, help="Do not log what the calls cost; see cnllm logs.")
 @click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")

@@ -80,12 +80,7 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
     help="Append every request and response to FILE, without secrets. Repeatable.",
 )
 @click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
-@click.option(
-    "--timeout",
-    metavar="S",
-    type=option_types.NumberRange(min=0, min_open=True),
-    help="Seconds to wait for the endpoint.",
-)
+@option_types.seconds("--timeout", help="Seconds to wait for the endpoint.")
 @options.tag
 @click.option("--no-log", is_flag=True, help="Do not log this call; see cnllm logs.")
 @options.plain

@@ -30,18 +30,12 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
 @click.option("--model", "id", metavar="ID", help="The model's id on the wire; else the first that the endpoint lists.")
 @click.option("--protocol", metavar="P", type=_WIRES, help="The wire; else each is tried.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key. A provider's own is known.")
-@click.option(
-    "--max-requests",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    help="The most requests, retries and metadata included.",
+@option_types.count(
+    "--max-requests", default=60, show_default=True, help="The most requests, retries and metadata included."
 )
-@click.option(
+@option_types.number(
     "--max-cost",
     metavar="X",
-    type=option_types.NumberRange(min=0),
     help="Stop where another answer of 500 tokens may pass X; a longer one can pass it. Needs a price.",
 )
 @click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")

@@ -39,7 +39,6 @@ __all__ = ["serve"]
 _seconds_option = partial(
     click.option, metavar="S", type=option_types.NumberRange(min=0, min_open=True, max=7 * 86_400)
 )
-_count_option = partial(click.option, metavar="N", type=click.IntRange(min=1))
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"
 _KEY_HINT = "write letters, digits and signs without blanks"
@@ -106,9 +105,9 @@ HELP = options.Help(
 @_seconds_option("--body-timeout", help="Seconds for the body of a request. Default: 120.")
 @_seconds_option("--idle-timeout", help="Seconds until an idle connection is closed. Default: 75.")
 @_seconds_option("--write-timeout", help="Seconds for a client to read its answer. Default: 60.")
-@_count_option("--max-connections", help="The most connections of a process. Default: 4096, or half of its files.")
-@_count_option("--max-requests", help="The most requests of a process at once. Default: 2048.")
-@_count_option("--max-held", metavar="MB", help="The most megabytes of bodies that a process holds. Default: 512.")
+@option_types.count("--max-connections", help="The most connections of a process. Default: 4096, or half of its files.")
+@option_types.count("--max-requests", help="The most requests of a process at once. Default: 2048.")
+@option_types.count("--max-held", metavar="MB", help="The most megabytes of bodies that a process holds. Default: 512.")
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."

@@ -16,13 +16,7 @@ __all__ = ["simulate"]
 @click.option(
     "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
 )
-@click.option(
-    "--pace",
-    metavar="S",
-    type=option_types.NumberRange(min=0),
-    default=0.0,
-    help="Seconds between the pieces of a stream.",
-)
+@option_types.number("--pace", metavar="S", default=0.0, help="Seconds between the pieces of a stream.")
 @click.option("--strict", is_flag=True, help="Refuse everything that the flags deny, with a general error if needed.")
 @click.option(
     "--unfaithful",

@@ -39,11 +39,10 @@ _REQUESTS = 200
 @click.option("--all", "every", is_flag=True, help="Every model whose key is set; needs --max-requests or --max-cost.")
 @click.option("--tools", is_flag=True, help="Try scripted tasks with native tools, and with tools in the prompt.")
 @click.option("--simulate", is_flag=True, help="Ask the simulator: no key, no network.")
-@click.option("--max-requests", metavar="N", type=click.IntRange(min=1), help="Send at most N requests in all.")
-@click.option(
+@option_types.count("--max-requests", help="Send at most N requests in all.")
+@option_types.number(
     "--max-cost",
     metavar="X",
-    type=option_types.NumberRange(min=0),
     help="Stop where another answer of 500 tokens may pass X in all; a longer one can pass it. With --tools none can.",
 )
 @click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")

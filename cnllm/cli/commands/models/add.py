@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import option_types, options
 from cnllm.cli.language.messages import colon, translate
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import same_name
@@ -37,8 +37,8 @@ _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 @click.option(
     "--key-env", metavar="NAME", help="The variable that holds a new provider's key. Without it, no key is sent."
 )
-@click.option("--context", metavar="N", type=click.IntRange(min=1), help="Tokens in its window.")
-@click.option("--output", metavar="N", type=click.IntRange(min=1), help="The most tokens of one reply.")
+@option_types.count("--context", help="Tokens in its window.")
+@option_types.count("--output", help="The most tokens of one reply.")
 @click.option("--reasoning", type=click.Choice(MODES), help="Can reasoning be turned on and off?")
 @click.option("--alias", metavar="NAME", help="A short name.")
 @click.option("--file", "file", metavar="FILE", type=click.Path(), help="The registry file. Else the last one in use.")

@@ -63,11 +63,8 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     shell_complete=_words,
     help="Capabilities that every model must have.",
 )
-@click.option(
-    "--max-price",
-    metavar="N",
-    type=option_types.NumberRange(min=0),
-    help="At most N per million output tokens, in the model's own currency.",
+@option_types.number(
+    "--max-price", metavar="N", help="At most N per million output tokens, in the model's own currency."
 )
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
