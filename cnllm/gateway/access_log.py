@@ -38,6 +38,9 @@ _LONGEST_TEXT = 1000  # characters of a text in an entry: clients choose some of
 _REPEAT_SECONDS = 60.0  # between two lines, or two tracebacks, about the same fault
 _MOST_FAULTS = 100
 
+_LOGGED = ("model", "key", "finish", "usage", "cost", "seconds", "notes", "registry", "reply_id", "reply_model")
+"""The fields of an entry that the record of its call has, too."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
 
@@ -253,21 +256,12 @@ def logged_call(
     return LoggedCall(
         conversation=conversation,
         began=began.isoformat(timespec="milliseconds"),
-        model=entry.model,
         protocol=entry.upstream_protocol,
         client=entry.protocol,
         origin="simulated" if is_simulated else "endpoint",
         tag=entry.tag or entry.key,
-        key=entry.key,
-        finish=entry.finish,
-        usage=entry.usage,
-        cost=entry.cost,
-        seconds=entry.seconds,
         error=TurnError(failure, entry.outcome, entry.charged) if failure else None,
-        notes=entry.notes,
-        registry=entry.registry,
-        reply_id=entry.reply_id,
-        reply_model=entry.reply_model,
         prefix=prefix,
         price=price,
+        **{name: getattr(entry, name) for name in _LOGGED},
     )
