@@ -14,7 +14,7 @@ from cnllm.cli import option_types, options
 from cnllm.cli.language.messages import colon, translate
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import same_name
-from cnllm.cli.own_registry import default_file, is_among
+from cnllm.cli.own_registry import change_file, default_file, is_among
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -63,7 +63,7 @@ def add(file: str | None, **params: Any) -> None:
     registry = Registry(documents)
     addition = _read_addition(registry, params)
     _check_new(registry, documents, addition)
-    _write(path, next((d for d in documents if is_among(path, [str(d.path)])), None), addition, in_use)
+    _write(path, addition)
 
 
 # ── options and questions ────────────────────────────────────────────────────
@@ -211,36 +211,32 @@ def _places(documents: list[Document], name: str) -> str:
     return ", ".join(f"{document.label}:{document.line(['models', name])}" for document in owners)
 
 
-def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
-    from cnllm.registry_files.edit import EditedFile, add_model, change_registry_file
+def _write(path: Path, addition: Addition) -> None:
+    from cnllm.registry_files.edit import EditedFile, add_model
 
     result: EditedFile
 
-    def change(text: str) -> str:
+    def change(text: str, label: str) -> str:
         nonlocal result
-        result = add_model(text, addition, str(path))
+        result = add_model(text, addition, label)
         return result.text
 
-    change_registry_file(path, change, in_use)
+    change_file(change, path)
     stdout.print_line(terminal.escape(result.added.rstrip("\n")))
     stdio.print_line(terminal.escape(f"added {addition.name} to {path}:{result.line}"))
-    for line in _advice(path, document, addition):
-        stdio.print_line(terminal.escape(f"  {line}"))
+    stdio.print_line(terminal.escape(f"  {_advice(path, addition)}"))
 
 
-def _advice(path: Path, document: Document | None, addition: Addition) -> list[str]:
+def _advice(path: Path, addition: Addition) -> str:
     """Return what the user still has to do before the model can be used."""
     from cnllm.registry import Registry
     from cnllm.registry.read import overlay_paths
     from cnllm.registry.routing import origin_of
-    from cnllm.registry.trusted_files import is_trusted
 
     if not is_among(path, [str(name) for name in overlay_paths()]):
-        return ["this file is not in use: CNLLM_PROVIDERS names the files in use"]
+        return "this file is not in use: CNLLM_PROVIDERS names the files in use"
     model = Registry.load().resolve(addition.name)
     base_url, keys = model.flags.base_url or "", model.flags.keys or []
     if any(not model.trusts(env, origin_of(base_url)) for env in keys):
-        return [f"its key is not sent before you run: cnllm registry trust {path}"]
-    if document is not None and is_trusted(path, document.text):
-        return [f"the file has changed since you trusted it; trust it again: cnllm registry trust {path}"]
-    return [f'try it: cnllm call --model {addition.alias or addition.name} "Say hi"']
+        return f"its key is not sent before you run: cnllm registry trust {path}"
+    return f'try it: cnllm call --model {addition.alias or addition.name} "Say hi"'
