@@ -145,6 +145,8 @@ class FilterOutput:
         self._before = before[-LOOKBEHIND:]  # the end of the text that was let through
         self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._gap: str | None = None  # white space behind a block that was removed
+        self.follows_block = False
+        """Whether nothing but white space has come since a block that is removed, unless it turns out to be quoted."""
         self._out: list[str | BlockResult] = []
 
     @property
@@ -159,6 +161,7 @@ class FilterOutput:
 
     def skip(self, text: str) -> None:
         """Take note of text that passes by, while nothing waits."""
+        self.follows_block = self.follows_block and not text.strip()
         self.tracker.add(text)
         self._before = (self._before + text)[-LOOKBEHIND:]
 
@@ -169,6 +172,7 @@ class FilterOutput:
 
     def add_text(self, text: str) -> None:
         """Let text through, behind the undecided blocks."""
+        self.follows_block = self.follows_block and not text.strip()
         if not self._reads_markdown:
             self.tracker.add(text)
             self._deliver_text(text)
@@ -180,11 +184,13 @@ class FilterOutput:
 
     def add(self, result: BlockResult) -> None:
         """Let a result through, behind the undecided blocks."""
+        self.follows_block = False
         self._queue.append(result)
         self._drain()
 
     def add_candidate(self, result: BlockResult, bare_calls: Sequence[str] = (), *, is_quotation: bool = False) -> None:
         """Let the result of a block through that may be quoted here."""
+        self.follows_block = True
         place = self.tracker.add_block()
         self._queue.append(Candidate(result, place, self.tracker.prose, is_quotation, tuple(bare_calls)))
         self._drain()

@@ -309,7 +309,8 @@ class LeakFilter:
         if "`" in marker:
             return end if final and not text[end:].strip() and not self._is_cut else 0
         stop = tag_end(text, 0, end, final=final)
-        if not stop or (not tracker.prose and marker not in self._rules):  # at the start of the text
+        is_behind = not tracker.prose or self._output.follows_block  # at the start of the text, or right behind a block
+        if not stop or (is_behind and marker not in self._rules):
             return stop
 
         def begins_block(text: str, match: tuple[int, int, int]) -> bool | None:

@@ -119,7 +119,10 @@ class TextCalls(Stage):
     ) -> None:
         short = {long: name for name, long in plan.renamed.items()}
         functions = [tool for tool in plan.callable if tool.definition is None]
-        tools = {short.get(tool.name, tool.name): tool.parameters for tool in functions} or None
+        tools = {short.get(tool.name, tool.name): tool.parameters for tool in functions}
+        # The prompt may name a tool as the caller does, and the model write that name.
+        self._wire_names = {long: name for long, name in short.items() if name in tools and long not in tools}
+        tools |= {long: tools[name] for long, name in self._wire_names.items()}
         self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
         self._messages = plan.messages
         self._collected = collector
@@ -129,7 +132,7 @@ class TextCalls(Stage):
         self._rules = rules.rules
         self._tags = rules.tags
         self._around = rules.around
-        self._tools: Mapping[str, Any] | None = tools
+        self._tools: Mapping[str, Any] | None = tools or None
         self._whole = rules.whole if tools else []  # while all of the answer may be a call
         self._held: list[str] = []  # the answer so far, while it may be one
         self._head = ""  # its beginning
@@ -415,12 +418,13 @@ class TextCalls(Stage):
             out.append(self._note("text-call-stripped", block.raw, removal(block.raw, reason)))
             return
         for parsed in block.calls:
-            if parsed.arguments is not None and _call_key(parsed.name, parsed.arguments) in wire_calls:
+            name = self._wire_names.get(parsed.name, parsed.name)
+            if parsed.arguments is not None and _call_key(name, parsed.arguments) in wire_calls:
                 did = removal(block.raw, f"{parsed.name} also came as a regular call")
                 out.append(self._note("text-call-twice", block.raw, did))
                 continue
             call = CallBuilder(None, "text")
-            call.name = parsed.name
+            call.name = name
             arguments = parsed.arguments
             call.pieces.append(parsed.raw if arguments is None else msgspec.json.encode(arguments).decode())
             calls.append(call)

@@ -2,7 +2,8 @@
 
     call:NAME{city:QUOTE Paris QUOTE,days:2,units:[QUOTE C QUOTE]}
 
-QUOTE is the word of the rule (its `parts`). Between two of them a text is written as it is.
+QUOTE is the word of the rule (its `parts`). Between two of them a text is written as it is. Models forget the word
+`call` at times, and never the colon.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from cnllm.schemas.coerce import coerce, decode_json, property_schema
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
 _BEGIN = "call:"
-_HEAD = re.compile(rf"\s*call:\s{{0,8}}({NAME})\s{{0,8}}(?=\{{)")
-_MAY_BEGIN = re.compile(rf"call:\s{{0,8}}(?:{NAME}\s{{0,8}})?(?:\{{|\Z)")
+_HEAD = re.compile(rf"\s*(?:call)?:\s{{0,8}}({NAME})\s{{0,8}}(?=\{{)")
+_MAY_BEGIN = re.compile(rf"(?:call)?:\s{{0,8}}(?:{NAME}\s{{0,8}})?(?:\{{|\Z)")
 _KEY = re.compile(r"([^:{}\[\],]{1,128}):")
 _BARE = re.compile(r"[^,{}\[\]]*")
 _MAX_DEPTH = 32

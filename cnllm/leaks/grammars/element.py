@@ -9,6 +9,7 @@ Inside a value, tags are text, unless the schema declares an object or an array,
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from functools import lru_cache
 from typing import Any
 
@@ -173,12 +174,19 @@ def _value(text: str, schema: Any, root: Any, prefix: str, depth: int) -> Any:
     if allowed & {"object", "array"} or (prefix and not allowed):
         children = _split(text, prefix)
     if not children:
-        return coerce(strip_own_lines(text), schema, root)
+        empty = _empty_value(allowed) if not text.strip() else None
+        # With a prefix nothing but the value stands between the tags.
+        return coerce(text if prefix else strip_own_lines(text), schema, root) if empty is None else empty
     names = {name for name, _ in children}
     if "object" not in allowed and ("array" in allowed or names == {_ITEM}):
         items = item_schema(schema, root)
         return [_value(inner, items, root, prefix, depth + 1) for _, inner in children]
     return _object(children, schema, root, prefix, depth)
+
+
+def _empty_value(allowed: Set[str]) -> list[Any] | dict[str, Any] | None:
+    """Return what an element without content is by the types of its schema; None where that is a text."""
+    return None if "string" in allowed else [] if "array" in allowed else {} if "object" in allowed else None
 
 
 def is_unclosed(text: str, prefix: str) -> bool:

@@ -245,10 +245,18 @@ class _Reading:
         name = read_name(opening.name, self.block.tools)
         schema = self.block.tools.get(name)
         if not parameters:
-            return ParsedCall(name, wrapped_arguments(strip_fence(rest), schema, self.prefix))
+            return ParsedCall(name, self._unnamed_arguments(strip_fence(rest), schema))
         if len(parameters) == 1 and (wrapped := _wrapped_arguments(*parameters[0], schema)) is not None:
             return ParsedCall(name, wrapped)
         return ParsedCall(name, object_of([(tag.name, _typed_value(tag, value, schema)) for tag, value in parameters]))
+
+    def _unnamed_arguments(self, text: str, schema: Any) -> dict[str, Any]:
+        """Return the arguments of a call that names no parameter in a tag. Raises `NotACall`."""
+        arguments = wrapped_arguments(text, schema, self.prefix)
+        word = self.block.parts[1] if len(self.block.parts) > 1 else ""
+        if word in arguments and property_schema(schema, word, schema) is None and json_object(text) is None:
+            raise NotACall("a parameter has no name")
+        return arguments
 
 
 def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | None:

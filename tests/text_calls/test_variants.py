@@ -1,0 +1,100 @@
+"""Variants of known markup that other parsers read, too: the same reply whole and cut anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cases import each
+
+from .support import seen_however_cut, tool
+
+UNKNOWN = "vllm/unheard-of"
+NS = "]<]minimax[>["
+QUOTE = '<|"|>'
+BOOK = tool("book", room="string", nights="integer", extras={"type": "array", "items": {"type": "string"}})
+
+
+@each(
+    "model, text",
+    [
+        ("vllm/google/gemma-4-12b", f"<|tool_call>call:fees.list{{year:{QUOTE}2031{QUOTE}}}<tool_call|>"),
+        ("vllm/LiquidAI/LFM2-8B", "<|tool_call_start|>[fees.list(year='2031')]<|tool_call_end|>"),
+        ("vllm/Qwen/Qwen3-32B", '<tool_call>{"name": "fees.list", "arguments": {"year": "2031"}}</tool_call>'),
+        (UNKNOWN, "<tool_call><function=fees_list><parameter=year>2031</parameter></function></tool_call>"),
+    ],
+)
+def test_a_tool_is_called_by_the_name_that_the_caller_gave_it(model: str, text: str) -> None:
+    calls, rest, _ = seen_however_cut(model, text, [tool("fees.list", year="string")])
+    assert (calls, rest) == ([("fees.list", {"year": "2031"})], "")
+
+
+@each("model", ["vllm/google/gemma-4-12b", UNKNOWN])
+@each("arguments, expected", [(f"room:{QUOTE}Zirbe{QUOTE},nights:3", {"room": "Zirbe", "nights": 3}), ("", {})])
+def test_a_call_in_braces_may_lack_the_word_before_its_colon(
+    model: str, arguments: str, expected: dict[str, Any]
+) -> None:
+    calls, rest, _ = seen_however_cut(model, f"Gern.\n<|tool_call>:book{{{arguments}}}<tool_call|>", [BOOK])
+    assert (calls, rest.strip()) == ([("book", expected)], "Gern.")
+
+
+DSML = (
+    '<｜DSML｜invoke name="book">\n<｜DSML｜parameter name="room" string="true">Zirbe</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>"
+)
+CALL = [("book", {"room": "Zirbe"})]
+
+
+@each(
+    "model, block, closer",
+    [
+        ("deepseek/deepseek-chat", DSML, "\n</｜DSML｜tool_calls>"),
+        (UNKNOWN, DSML, "\n</｜DSML｜tool_calls>"),
+        (
+            "alibaba/qwen3-32b",
+            "<tool_call>" + json.dumps({"name": "book", "arguments": CALL[0][1]}) + "</tool_call>",
+            "</tool_call>",
+        ),
+    ],
+)
+@each("answer", ["Fertig.", "\n\nFertig."])
+def test_a_closer_right_behind_a_block_is_no_text(model: str, block: str, closer: str, answer: str) -> None:
+    calls, text, _ = seen_however_cut(model, f"Also.\n{block}{closer}{answer}", [BOOK])
+    assert (calls, text.split()) == (CALL, ["Also.", "Fertig."])
+    _, text, _ = seen_however_cut(model, f"Also {closer.strip()} endet es.", [BOOK])
+    assert text == f"Also {closer.strip()} endet es."
+
+
+@each(
+    "model, text",
+    [
+        (
+            "vllm/openbmb/MiniCPM5-2B",
+            '<function name="book"><param>Zirbe</param><param name="nights">3</param></function>',
+        ),
+        (UNKNOWN, '<invoke name="book"><parameter>Zirbe</parameter><parameter name="nights">3</parameter></invoke>'),
+    ],
+)
+def test_a_parameter_without_a_name_is_no_argument(model: str, text: str) -> None:
+    assert seen_however_cut(model, text, [BOOK])[0] == []
+
+
+@each(
+    "written, arguments",
+    [
+        ({"extras": ""}, {"extras": []}),
+        ({"room": ""}, {"room": ""}),
+        ({"guest": ""}, {"guest": {}}),
+        ({"note": ""}, {"note": ""}),
+        ({"room": "\n  Zirbe & <Lärche>\n"}, {"room": "\n  Zirbe & <Lärche>\n"}),
+        ({"nights": " 3 "}, {"nights": 3}),
+    ],
+)
+def test_an_element_behind_a_prefix_is_of_its_schema_and_as_written(
+    written: dict[str, str], arguments: dict[str, Any]
+) -> None:
+    either = {"anyOf": [{"type": "array"}, {"type": "string"}]}
+    properties = {**BOOK["function"]["parameters"]["properties"], "guest": {"type": "object"}, "note": either}
+    inner = "".join(f"{NS}<{name}>{value}{NS}</{name}>" for name, value in written.items())
+    text = f'{NS}<tool_call>\n{NS}<invoke name="book">{inner}{NS}</invoke>\n{NS}</tool_call>'
+    assert seen_however_cut("minimax/MiniMax-M3", text, [tool("book", **properties)])[0] == [("book", arguments)]
