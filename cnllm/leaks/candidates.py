@@ -6,6 +6,7 @@ quoted is decided by the text behind it, and everything behind it waits for that
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from cnllm.leaks.rules import Markup
 __all__ = ["BlockResult", "FilterOutput", "read_block"]
 
 _MARKED = {"channels", "sections"}  # grammars with tokens of their own around the arguments
+_NO_ARGUMENTS = re.compile(r"\{\s*\}")  # arguments that are written, although there are none
 
 
 class BlockResult(Struct, frozen=True):
@@ -79,7 +81,8 @@ def read_block(
     if known:
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         # A block that marks its arguments, or holds some for another call, does more than name a tool.
-        is_bare = not any(call.arguments for call in known) and _MARKED.isdisjoint(leak.format)
+        is_marked = not _MARKED.isdisjoint(leak.format) or _NO_ARGUMENTS.search(block) is not None
+        is_bare = not is_marked and not any(call.arguments for call in known)
         bare_calls = tuple(call.name for call in known if call.arguments == {}) if is_bare else ()
         return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
     if unknown and not lacking and trims:
@@ -191,7 +194,7 @@ class FilterOutput:
     def add_candidate(self, result: BlockResult, bare_calls: Sequence[str] = (), *, is_quotation: bool = False) -> None:
         """Let the result of a block through that may be quoted here."""
         self.follows_block = True
-        place = self.tracker.add_block()
+        place = self.tracker.add_block(spans_lines="\n" in result.raw.strip())
         self._queue.append(Candidate(result, place, self.tracker.prose, is_quotation, tuple(bare_calls)))
         self._drain()
 

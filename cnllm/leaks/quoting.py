@@ -111,11 +111,11 @@ class QuoteTracker:
             left -= len(piece)
         return "".join(reversed(pieces))
 
-    def add_block(self) -> InlineBlock:
-        """Add a block of markup at this position, which nothing quotes so far."""
+    def add_block(self, *, spans_lines: bool = False) -> InlineBlock:
+        """Add a block of markup at this position, which nothing quotes so far. A sentence does not go on over lines."""
         line = self.line
         line.blocks = True
-        line.middle = line.middle or (line.prose and self._last not in _ENDS)
+        line.middle = line.middle or (line.prose and self._last not in _ENDS and not spans_lines)
         block = InlineBlock(line)
         self._end = ATOM
         if self._quoted:

@@ -98,3 +98,29 @@ def test_an_element_behind_a_prefix_is_of_its_schema_and_as_written(
     inner = "".join(f"{NS}<{name}>{value}{NS}</{name}>" for name, value in written.items())
     text = f'{NS}<tool_call>\n{NS}<invoke name="book">{inner}{NS}</invoke>\n{NS}</tool_call>'
     assert seen_however_cut("minimax/MiniMax-M3", text, [tool("book", **properties)])[0] == [("book", arguments)]
+
+
+NOW = [tool("now")]
+INVOKE = '<invoke name="now">\n</invoke>'
+
+
+@each(
+    "model, block",
+    [
+        ("alibaba/qwen3-32b", '<tool_call>{"name": "now", "arguments": {}}</tool_call>'),
+        ("longcat/longcat-flash-chat", '<longcat_tool_call>{"name": "now", "arguments": { }}</longcat_tool_call>'),
+        ("vllm/mistralai/Mistral-Small-3.2", "[TOOL_CALLS]now[ARGS]{}"),
+        (UNKNOWN, "<|tool_call>call:now{}<tool_call|>"),
+        ("alibaba/qwen3-coder-plus", "<tool_call>\n<function=now>\n</function>\n</tool_call>"),
+        ("minimax/MiniMax-M2.5", f"<minimax:tool_call>\n{INVOKE}\n</minimax:tool_call>"),
+        (
+            "deepseek/deepseek-flash",
+            f"<｜DSML｜tool_calls>\n{INVOKE}\n</｜DSML｜tool_calls>".replace("invoke", "｜DSML｜invoke"),
+        ),
+    ],
+)
+def test_a_call_that_says_that_it_has_no_arguments_may_end_an_open_sentence(model: str, block: str) -> None:
+    assert seen_however_cut(model, f"Ich sehe nach {block}", NOW)[:2] == ([("now", {})], "Ich sehe nach ")
+    if "{" not in block:  # it spans lines, and the sentence goes on behind it
+        text = f"Ich nehme {block}, dann warte ich."
+        assert seen_however_cut(model, text, NOW)[:2] == ([], text)
