@@ -206,7 +206,8 @@ def test_the_tags_of_each_family_go_where_the_id_says_nothing() -> None:
     forms = {name: tags for name, table in families.items() if (tags := table.get("reasoning", {}).get("answer_tags"))}
     assert len(forms) > 5
     model = cnllm.Registry.load().resolve("openai-compatible/any-name", base_url="http://127.0.0.1:1/v1")
-    for name, (opening, *closing) in forms.items():
+    several = [(name, form) for name, tags in forms.items() for form in "\0".join(tags).split("\0\0")]
+    for name, (opening, *closing) in ((name, form.split("\0")) for name, form in several):
         said = f"{opening}Hello{''.join(closing)}"
         choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
         reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice]}).encode())

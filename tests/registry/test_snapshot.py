@@ -1,7 +1,7 @@
 """Every model's flags in one readable file, so that a diff of it shows what an edit of providers.toml changes.
 
-A model's block holds what differs from the defaults and its wire, `-flag` where something of theirs is gone. Rules are
-named by a digest of their text and spelt out at the end. `pytest --update` writes the file anew.
+A model's block holds what differs from the defaults and its wire, `-flag` where something of theirs is gone. Rules and
+lists of tags are named by a digest of their text and spelt out at the end. `pytest --update` writes the file anew.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .support import builtin
 
 SNAPSHOT = Path(__file__).with_name("resolved.snapshot")
 RULES = ("errors", "simulator.refusals", "leaks")
+TAGS = ("reasoning.tags", "reasoning.answer_tags")
 
 
 def test_what_an_edit_changes_is_seen(update: bool) -> None:
@@ -88,7 +89,8 @@ def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[s
         elif flag not in flags:
             tables.setdefault(head, []).append(f"-{rest or head}")
         elif flag not in below or flags[flag] != below[flag]:
-            tables.setdefault(head, []).append(f"{rest}={shown(flags[flag])}" if rest else shown(flags[flag]))
+            value = named(flag, flags[flag], rules) if flag in TAGS else shown(flags[flag])
+            tables.setdefault(head, []).append(f"{rest}={value}" if rest else value)
     for head, said in tables.items():
         if said:
             yield f"  {head}: {' '.join(said)}"

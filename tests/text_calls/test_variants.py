@@ -124,3 +124,51 @@ def test_a_call_that_says_that_it_has_no_arguments_may_end_an_open_sentence(mode
     if "{" not in block:  # it spans lines, and the sentence goes on behind it
         text = f"Ich nehme {block}, dann warte ich."
         assert seen_however_cut(model, text, NOW)[:2] == ([], text)
+
+
+HARMONY = ("vllm/openai/gpt-oss-20b", "groq/openai/gpt-oss-120b", UNKNOWN)
+START = "<|start|>assistant"
+
+
+@each(
+    "models, text, calls, answer",
+    [
+        (HARMONY, "<|channel|>commentary<|message|>Gern.<|end|>", [], "Gern."),
+        (HARMONY, f"{START}<|channel|>final<|message|>Gern.<|return|>", [], "Gern."),
+        (
+            HARMONY,
+            f"<|channel|>analysis<|message|>Hm.<|end|>{START}<|channel|>final <|constrain|>json<|message|>[3]",
+            [],
+            "[3]",
+        ),
+        (
+            HARMONY,
+            f"<|channel|>commentary<|message|>Gern.<|end|>{START}<|channel|>commentary to=functions.book"
+            '<|message|>{"room": "Zirbe"}<|call|>',
+            CALL,
+            "Gern.",
+        ),
+        (
+            ("vllm/thinkingmachines/Inkling", "baseten/thinkingmachines/inkling-small", UNKNOWN),
+            '<|content_text|>Gern.<|end_message|><|content_invoke_tool_json|>{"name":"book","args":{"room":"Zirbe"}}'
+            "<|content_model_end_sampling|>",
+            CALL,
+            "Gern.",
+        ),
+        *(
+            (
+                ("google/gemma-4-31b-it", UNKNOWN),
+                f"<|tool_call>call:book{{room:{QUOTE}Zirbe{QUOTE}}}{end}",
+                CALL,
+                answer,
+            )
+            for end, answer in (("<|tool_response>", ""), ("<tool_call|><|tool_response>Gern.", "Gern."))
+        ),
+        (("minimax/MiniMax-M3", "vllm/MiniMaxAI/MiniMax-M3"), "<mm:think>Hm.</mm:think>\nGern.", [], "Gern."),
+    ],
+)
+def test_the_tokens_around_the_parts_of_a_turn_are_no_text(
+    models: tuple[str, ...], text: str, calls: list[Any], answer: str
+) -> None:
+    for model in models:
+        assert seen_however_cut(model, text, [BOOK])[:2] == (calls, answer), model
