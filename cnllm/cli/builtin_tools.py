@@ -10,11 +10,10 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from cnllm.system.files import open_below
-
-_F = TypeVar("_F", bound=Callable[..., Any])
+from cnllm.tools import Tool, tool
 
 __all__ = ["SAFE", "calc", "read", "time"]
 
@@ -55,17 +54,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _describe(text: str) -> Callable[[_F], _F]:
-    """Set the docstring of a tool, which its model reads. `python -OO` removes the ones that are written as such."""
-
-    def describe(function: _F) -> _F:
-        function.__doc__ = text
-        return function
-
-    return describe
-
-
-@_describe("The current date, time and day of the week.")
+# The descriptions, which the model reads, are no docstrings: `python -OO` removes those.
+@tool(description="The current date, time and day of the week.")
 def time(
     zone: Annotated[str | None, "An IANA time zone such as Asia/Shanghai; left out: this machine's."] = None,
 ) -> str:
@@ -81,7 +71,7 @@ def time(
     return f"{now.isoformat(timespec='seconds')} {now:%A}"
 
 
-@_describe("Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions.")
+@tool(description="Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions.")
 def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"]) -> int | float:
     if len(expression) > _MAX_EXPRESSION:
         raise ValueError("the expression is too long")
@@ -132,8 +122,9 @@ def _check_number(value: Any) -> int | float:
     return value  # type: ignore[no-any-return]
 
 
-@_describe(
-    "Read a text file below the current folder. Hidden files and folders are not read, and links are not followed."
+@tool(
+    description="Read a text file below the current folder. Hidden files and folders are not read, and links are not "
+    "followed."
 )
 def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"]) -> str:
     parts = _parts_below(path)
@@ -169,5 +160,5 @@ def _parts_below(path: str) -> tuple[str, ...]:
     return parts
 
 
-SAFE: dict[str, Callable[..., Any]] = {"time": time, "calc": calc, "read": read}
+SAFE: dict[str, Tool] = {"time": time, "calc": calc, "read": read}
 """The built-in tools by name. The command line and the model use the same names."""

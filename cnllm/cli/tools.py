@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cnllm.cli.builtin_tools import SAFE
 from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.suggestion import suggest
-from cnllm.tools import as_tools, tool
+from cnllm.tools import as_tools
 from cnllm.tools import web_search as search_tool
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CommandTools:
         self._always: set[str] = set()
         for name in dict.fromkeys(names):
             try:
-                new_tool = tool(SAFE[name], name=name) if name in SAFE else as_tools([_import_function(name)])[0]
+                new_tool = SAFE[name] if name in SAFE else as_tools([_import_function(name)])[0]
             except UsageError:
                 raise
             except Exception as error:  # an annotation may be anything
