@@ -150,6 +150,7 @@ def start_routed_call(
     call = RoutedCall(
         targets,
         open_call,
+        named_model=models[0],
         first_token=rules.first_token,
         cooldown=rules.cooldown,
         state=route.memory.cooldowns,

@@ -358,7 +358,7 @@ def prepare_loop(
         if tool_list:
             request["tools"] = tool_list
         first = open_call(model, loop.messages, stream, request)
-        resolved.append(first.call.plan.model)
+        resolved.append(first.call.named_model)
         return first
 
     def begin(effect: CallModel) -> CallSetup:

@@ -66,6 +66,7 @@ _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registr
 class Call:
     """One call. `stream()` and `complete()` yield its steps; `parser` holds the reply so far.
 
+    `named_model` is the model that the caller named, also where another one is asked.
     `replan` builds the plan again, with more messages. `is_nested`: the reply is a part of another call's, which checks
     it.
     """
@@ -82,6 +83,7 @@ class Call:
         is_nested: bool = False,
     ) -> None:
         self.plan = plan
+        self.named_model = plan.model
         self.parser: StreamParser | None = None
         self._retry = retry
         self._timeouts = timeouts

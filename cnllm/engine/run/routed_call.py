@@ -93,11 +93,13 @@ class RoutedCall(Call):
         targets: Sequence[RouteTarget],
         open_call: Callable[[RouteTarget, Sequence[Note]], Call],
         *,
+        named_model: Model,
         first_token: float | None,
         cooldown: float,
         state: CooldownState,
         on_turn: Callable[[RouteTarget, Plan, Reply | CnllmError, float | None], None] | None = None,
     ) -> None:
+        self.named_model = named_model
         self._on_turn = on_turn
         self._first_token_seconds: float | None = None  # of the current target
         self._open_call = open_call
