@@ -85,6 +85,18 @@ def test_where_it_breaks_off_again_and_again_the_model_is_asked_to_go_on(client:
     assert [e.finish for e in events if isinstance(e, cnllm.Finished)] == ["stop"]
 
 
+def test_half_an_answer_by_a_schema_is_written_anew(client: Loops) -> None:
+    """Its second half alone would be checked, sent back and parsed: 2 in place of 42."""
+    broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
+    cut: list[Step] = [stream(delta("4"))]
+    with Peer(cut, broken, broken, broken, says_whole("42")) as peer:
+        events, run = ran(client, "run_stream", at(peer), schema={"type": "integer"})
+    assert [m["content"] for m in sent(peer) if m["role"] == "assistant"] == []
+    assert (run.reply.text, run.reply.parsed, run.stopped) == ("42", 42, "done")
+    assert written(events) == "42"
+    assert len(peer.received) == 5
+
+
 def test_the_words_are_in_the_language_of_the_conversation_and_may_be_one_s_own(client: Loops) -> None:
     with Peer(*[EMPTY] * 4, says_whole("好。")) as peer:
         assert ran(client, "run", at(peer), "你好")[1].reply.text == "好。"

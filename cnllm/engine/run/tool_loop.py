@@ -365,8 +365,8 @@ class Loop:
     def _continue_reply(self, result: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
         """Ask the model to continue a reply that broke off again and again.
 
-        The prompt is the caller's, or the sentence in the registry. Return None where there is no prompt, or no whole
-        reply.
+        The prompt is the caller's, or the sentence in the registry. An answer by a schema is not continued but written
+        anew: it is checked and parsed in one piece. Return None where there is no prompt, or no whole reply.
         """
         assert self.plan is not None
         resume = self.recovery.resume
@@ -374,7 +374,9 @@ class Loop:
         if not resume or not prompt:
             return None
         partial = result if isinstance(result, Reply) else result.reply
-        reasoning, text = (partial.reasoning, partial.text) if partial is not None else ("", "")
+        reasoning, text = "", ""
+        if partial is not None and self.plan.answer is None:
+            reasoning, text = partial.reasoning, partial.text
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
         more = yield from self._call_model([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
         if not isinstance(more, Reply) or self._has_lost_calls(more):
