@@ -95,7 +95,10 @@ class CallRun(CallDriver):
             time.sleep(min(seconds, threading.TIMEOUT_MAX))
             pause.set()
 
-        threading.Thread(target=sleep, name="cnllm-pause", daemon=True).start()
+        try:
+            threading.Thread(target=sleep, name="cnllm-pause", daemon=True).start()
+        except RuntimeError:  # the system has no room for a thread: nothing ends this wait
+            sleep()
         pause.wait()
 
     def _send(self, plan: Plan) -> Any:
