@@ -172,3 +172,19 @@ def test_the_tokens_around_the_parts_of_a_turn_are_no_text(
 ) -> None:
     for model in models:
         assert seen_however_cut(model, text, [BOOK])[:2] == (calls, answer), model
+
+
+@each("model", ["zai/glm-4.7", "vllm/poolside/laguna-xs.2", "alibaba/qwen3-32b", UNKNOWN])
+def test_a_name_may_stand_before_arguments_in_json(model: str) -> None:
+    said = {"room": "Zirbe </tool_call> <arg_key>nights</arg_key>"}
+    for block in (
+        f"<tool_call>book\n{json.dumps(said)}</tool_call>",
+        f"<tool_call>\nbook\n{json.dumps(said, indent=2)}\n</tool_call>",
+    ):
+        assert seen_however_cut(model, f"Gern.\n{block}", [BOOK])[:2] == ([("book", said)], "Gern.\n")
+    both = '<tool_call>book\n{"room": "Zirbe"}\n<tool_call>now\n{}</tool_call>'
+    assert seen_however_cut(model, both, [BOOK, *NOW])[:2] == ([*CALL, ("now", {})], "")
+    for broken in ('{"room": "Zirbe"', '{"room": "Zirbe"} gern', "{room: Zirbe}", '["Zirbe"]'):
+        calls, text, _ = seen_however_cut(model, f"Gern.\n<tool_call>book\n{broken}</tool_call>", [BOOK])
+        assert (calls, text.startswith("Gern.\n")) == ([], True)
+        assert broken in text

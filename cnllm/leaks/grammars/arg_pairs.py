@@ -3,7 +3,8 @@
     NAME
     <KEY>city</KEY><VALUE>Paris</VALUE>
 
-KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own.
+KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own. In place of all pairs the arguments
+may be one JSON object.
 
 A tag may stand between the name and the first key, and tags around a call or around several. Between a key and its
 value an element may name the type of the value; the schema of the tool takes precedence.
@@ -29,7 +30,8 @@ from cnllm.leaks.grammars.base import (
     strip_own_lines,
     value_end,
 )
-from cnllm.schemas.coerce import coerce, property_schema
+from cnllm.leaks.grammars.json_calls import ends_in_string
+from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
 __all__ = ["ends_inside_value", "is_certain", "is_open", "may_begin", "read"]
 
@@ -59,13 +61,14 @@ class _PairPatterns(ValuePatterns):
         self.close = compiled(rf"\s*</({_WORD})>")
         self.call_end = compiled(rf"</(?!{value}>){_WORD}>\s*\Z")
         self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
-        self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
-        self.begins = compiled(rf"{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
+        self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\{{|\Z)")
+        self.json = compiled(rf"{openers}{NAME}{between}\{{\s{{0,64}}[\"}}]")
+        self.begins = compiled(rf"{self.json.pattern}|{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
         tag = r"<(?:/?[\w.:|-]{0,64}\s{0,2})"
         after_type = rf"(?:</[\w.:|-]{{0,64}}(?:>\s*(?:{tag})?)?|<)?"
         value_tag = rf"{tag}(?:>[^<>]{{0,64}}{after_type})?"
         after_key = rf"<{key}>[^<>]{{0,256}}(?:</[\w.:|-]{{0,64}}\s{{0,2}}(?:>\s*(?:{value_tag})?)?|<)?"
-        self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key})?)?\Z")
+        self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key}|\{{\s{{0,64}})?)?\Z")
 
 
 _tags = lru_cache(maxsize=16)(_PairPatterns)
@@ -91,12 +94,18 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         name = tags.name.match(text, position)
         if name is None:
             raise NotACall("it does not begin with a name")
-        pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced=is_balanced)
+        arguments: dict[str, Any] | None = None
+        pairs: list[tuple[str, str, str]] = []
+        if text.startswith("{", name.end()):
+            arguments, position = _object(text, name.end())
+        else:
+            pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced=is_balanced)
         while open_wrappers and (close := tags.close.match(text, position)) and close[1].lower() == open_wrappers[-1]:
             open_wrappers.pop()
             position = close.end()
         try:
-            calls.append(_call(name[1], pairs, block))
+            call = _call(name[1], pairs, block)
+            calls.append(call if arguments is None else ParsedCall(call.name, arguments))
         except NotOffered as error:
             not_offered = error
             others.append(text[start:position].strip())
@@ -113,6 +122,17 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
 def _begins_again(word: str, open_wrappers: list[str], opener: str) -> bool:
     """Whether the tag around a call begins although the one around the call before it is still open."""
     return word.lower() in open_wrappers[-1:] or (not open_wrappers and opener.strip().lower() == f"<{word}>".lower())
+
+
+def _object(text: str, position: int) -> tuple[dict[str, Any], int]:
+    """Return (the JSON object at a position, its end). Raises `NotACall`."""
+    try:
+        value, end = decode_json(text, position)
+    except ValueError as error:
+        raise NotACall(f"its arguments are not JSON: {error}") from None
+    if type(value) is not dict or text[end:].lstrip()[:1] not in ("", "<"):
+        raise NotACall("its arguments are not one object")
+    return value, end
 
 
 def _pairs(
@@ -157,7 +177,7 @@ def _call(name: str, pairs: list[tuple[str, str, str]], block: MarkupBlock) -> P
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, or behind a text that only looks like the end of one."""
     tags = _tags(words)
-    return stops_in_value(opener, body, closers, tags)
+    return ends_in_string(body) if tags.json.match(body) else stops_in_value(opener, body, closers, tags)
 
 
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
