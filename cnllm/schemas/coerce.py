@@ -47,6 +47,7 @@ _BRANCHES = ("allOf", "anyOf", "oneOf")
 _KINDS = ("null", "integer", "number", "boolean", "object", "array", "string")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")
 _WHOLE = re.compile(r"([+-]?[0-9]{1,1000})\.0{1,32}")
+_ESCAPED = re.compile(r"[\[{][\s\[{]{0,64}\\\"")  # the first quote of an object or array is escaped
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,4})?")
 _CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{0,15}[1-9])?")
 
@@ -215,6 +216,8 @@ def _read_as(kind: str, text: str, *, allows_string: bool) -> tuple[bool, Any]:
         word = stripped if allows_string else stripped.lower()
         return word in ("true", "false"), word == "true"
     if kind in ("object", "array"):
+        if not allows_string and _ESCAPED.match(stripped):  # encoded twice, without the outer quotes
+            stripped = f'"{stripped}"'
         return _read_container(stripped, dict if kind == "object" else list)
     if allows_string and not _CANONICAL.fullmatch(stripped):
         return False, None

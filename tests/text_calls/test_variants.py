@@ -188,3 +188,18 @@ def test_a_name_may_stand_before_arguments_in_json(model: str) -> None:
         calls, text, _ = seen_however_cut(model, f"Gern.\n<tool_call>book\n{broken}</tool_call>", [BOOK])
         assert (calls, text.startswith("Gern.\n")) == ([], True)
         assert broken in text
+
+
+@each(
+    "kind, value",
+    [
+        ("array", [{"id": "1", "at": "C:\\bin"}]),
+        ("object", {"at": ['he said "no"', "a\nb"]}),
+        (["array", "string"], None),
+    ],
+)
+def test_a_value_that_is_encoded_twice_may_lack_its_quotes(kind: Any, value: Any) -> None:
+    written = json.dumps(json.dumps(value or [{"id": "1"}]))[1:-1]
+    text = f"<tool_call>book<arg_key>rows</arg_key><arg_value>{written}</arg_value></tool_call>"
+    calls, _, _ = seen_however_cut("zai/glm-4.7", text, [tool("book", rows={"type": kind})])
+    assert calls == [("book", {"rows": value or written})]
