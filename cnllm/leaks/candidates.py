@@ -17,6 +17,7 @@ from msgspec import Struct
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
+from cnllm.leaks.grammars.tags import opener_prefix
 from cnllm.leaks.lone import LOOKBEHIND, joining_space
 from cnllm.leaks.quoting import InlineBlock, QuoteTracker
 from cnllm.leaks.rules import Markup
@@ -81,7 +82,8 @@ def read_block(
     if known:
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         # A block that marks its arguments, or holds some for another call, does more than name a tool.
-        is_marked = not _MARKED.isdisjoint(leak.format) or _NO_ARGUMENTS.search(block) is not None
+        is_marked = not _MARKED.isdisjoint(leak.format) or opener_prefix(opener) != ""
+        is_marked = is_marked or _NO_ARGUMENTS.search(block) is not None
         is_bare = not is_marked and not any(call.arguments for call in known)
         bare_calls = tuple(call.name for call in known if call.arguments == {}) if is_bare else ()
         return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
