@@ -83,7 +83,6 @@ def read_block(
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         # A block that marks its arguments, or holds some for another call, does more than name a tool.
         is_marked = not _MARKED.isdisjoint(leak.format) or opener_prefix(opener) != ""
-        is_marked = is_marked or _NO_ARGUMENTS.search(block) is not None
         is_bare = not is_marked and not any(call.arguments for call in known)
         bare_calls = tuple(call.name for call in known if call.arguments == {}) if is_bare else ()
         return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
@@ -196,7 +195,8 @@ class FilterOutput:
     def add_candidate(self, result: BlockResult, bare_calls: Sequence[str] = (), *, is_quotation: bool = False) -> None:
         """Let the result of a block through that may be quoted here."""
         self.follows_block = True
-        place = self.tracker.add_block(spans_lines="\n" in result.raw.strip())
+        raw = result.raw.strip()
+        place = self.tracker.add_block(is_word="\n" not in raw and _NO_ARGUMENTS.search(raw) is None)
         self._queue.append(Candidate(result, place, self.tracker.prose, is_quotation, tuple(bare_calls)))
         self._drain()
 

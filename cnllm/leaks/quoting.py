@@ -111,11 +111,15 @@ class QuoteTracker:
             left -= len(piece)
         return "".join(reversed(pieces))
 
-    def add_block(self, *, spans_lines: bool = False) -> InlineBlock:
-        """Add a block of markup at this position, which nothing quotes so far. A sentence does not go on over lines."""
+    def add_block(self, *, is_word: bool) -> InlineBlock:
+        """Add a block of markup at this position, which nothing quotes so far.
+
+        `is_word`: an open sentence may go on with it. One that spans lines, or says that it has no arguments, only ends
+        a sentence.
+        """
         line = self.line
         line.blocks = True
-        line.middle = line.middle or (line.prose and self._last not in _ENDS and not spans_lines)
+        line.middle = line.middle or (line.prose and self._last not in _ENDS and is_word)
         block = InlineBlock(line)
         self._end = ATOM
         if self._quoted:

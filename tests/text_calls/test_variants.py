@@ -122,7 +122,7 @@ INVOKE = '<invoke name="now">\n</invoke>'
 )
 def test_a_call_without_arguments_that_is_no_mention_may_end_an_open_sentence(model: str, block: str) -> None:
     assert seen_however_cut(model, f"Ich sehe nach {block}", NOW)[:2] == ([("now", {})], "Ich sehe nach ")
-    if "\n" in block:  # it spans lines, and the sentence goes on behind it
+    if NS not in block:  # the sentence goes on behind it
         text = f"Ich nehme {block}, dann warte ich."
         assert seen_however_cut(model, text, NOW)[:2] == ([], text)
 
