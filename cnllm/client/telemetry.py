@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
-from cnllm.system.processes import fork_safe
+from cnllm.system.processes import fork_safe, generation
 from cnllm.types import Cost, Note, Reply, Usage
 
 __all__ = [
@@ -199,6 +199,7 @@ class Watch:
         self._call = next(_numbers)
         self._start = self._request_start = time.monotonic()
         self._attempt = 0
+        self._generation = 0  # that of the process which sent the last request
         self._ended = self._cut = False
 
     def emit(self, kind: type[TelemetryEvent], **fields: Any) -> TelemetryEvent:
@@ -222,6 +223,7 @@ class Watch:
 
         self.model, self._plan = plan.model.name, plan
         self._attempt += 1
+        self._generation = generation()
         self._request_start = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
         size = len(plan.content)
@@ -285,7 +287,7 @@ class Watch:
         self._end(error=type(error).__name__, status=status, usage=usage, cost=error.cost, charged=charged)
 
     def _end(self, *, notes: Sequence[Note] = (), **fields: Any) -> None:
-        if self._ended:
+        if self._ended or (self._attempt and self._generation != generation()):  # a fork does not end its parent's call
             return
         self._ended = True
         seconds = time.monotonic() - self._start

@@ -7,6 +7,7 @@ calls are lost: a warning says so at most once a minute, and one at the end how 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -57,12 +58,13 @@ class CallLog:
     def __init__(self, path: str | None = None, logger: str = "cnllm.client") -> None:
         self._path = path
         self._logger = logging.getLogger(logger)
-        self._lock = fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.RLock())  # the garbage collector may end a call in any line
         self._waiting: deque[MakeRecord] = deque()
         self._writing = 0  # calls of the transaction that is under way
         self._writer: _Writer | None = None
         self._lost = self._reported = 0
         self._warned = -_WARN_SECONDS
+        self._is_last = False  # whether the process ends
         drop_after_fork(self)
 
     def drop_inherited(self) -> None:
@@ -70,6 +72,7 @@ class CallLog:
         self._waiting.clear()
         self._writing = self._lost = self._reported = 0
         self._writer = None
+        self._is_last = False
 
     def add(self, make: MakeRecord) -> None:
         """Take the function that makes the record of a call. The thread that calls it starts with the first one."""
@@ -85,10 +88,13 @@ class CallLog:
             writer.wake.set()
 
     def _start(self) -> None:
-        """Start the thread of this process."""
+        """Start the thread of this process. Where the process ends, no thread starts: write here."""
         with self._lock:
             if self._writer is not None:  # another thread was faster
                 self._writer.wake.set()
+                return
+            if self._is_last or sys.is_finalizing():
+                self._write_here()
                 return
             wake, closing = threading.Event(), threading.Event()
             wake.set()
@@ -99,7 +105,19 @@ class CallLog:
                 self._lose(len(self._waiting), str(error))
                 self._waiting.clear()
                 return
-            self._writer = _Writer(thread, wake, closing, at_exit(self.close))
+            self._writer = _Writer(thread, wake, closing, at_exit(self._end))
+
+    def _write_here(self) -> None:
+        """Write what waits in this thread."""
+        if not self._writing:  # otherwise the garbage collector has ended a call in the middle of a write
+            closing = threading.Event()
+            closing.set()
+            self._run(closing, closing)
+
+    def _end(self) -> None:
+        """Close the log at the end of the process."""
+        self._is_last = True
+        self.close()
 
     def close(self) -> None:
         """Write what waits, and end the thread. A file that cannot be written does not hold the end up for long.

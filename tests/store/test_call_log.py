@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,3 +129,54 @@ def test_without_a_thread_a_call_goes_on_and_a_line_says_what_is_lost(
     log.add(call("b"))
     log.close()
     assert count(tmp_path / "a.db") == 1
+
+
+PROGRAM = """
+import os, sys
+from cnllm import Client
+client = Client(simulate=True, log_calls=True)
+client.call("glm-4.7", "hi")
+stream = client.stream("glm-4.7", "hi")
+next(iter(stream))
+if sys.argv[1] == "fork":
+    child = os.fork()
+    if not child:
+        sys.exit()
+    os.waitpid(child, 0)
+    list(stream)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "states"),
+    [
+        ("open", ["done", "failed"]),
+        pytest.param("fork", ["done", "done"], marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")),
+    ],
+)
+def test_a_stream_that_is_open_at_the_end_of_its_program_is_logged_once(
+    end: str, states: list[str], tmp_path: Path
+) -> None:
+    """Python collects it when no thread can start any more; a fork collects its copy of its parent's."""
+    env = {**os.environ, "CNLLM_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, end], env=env, timeout=60, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    with Store.open(tmp_path / "conversations.db") as store:
+        assert [turn.state for record in store.records() for turn in record.turns] == states
+
+
+def test_a_call_that_ends_within_a_write_is_written_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = CallLog(str(tmp_path / "a.db"))
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+
+    def make() -> LoggedCall:
+        log.add(call("inner"))
+        return call("outer")()
+
+    log.add(make)
+    assert caplog.text == ""
+    assert count(tmp_path / "a.db") == 2
