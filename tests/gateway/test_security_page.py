@@ -70,7 +70,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "the name of an option": [bounds.LONGEST["option"]],
         "options that no protocol knows": [bounds.MOST_OPTIONS],
         "the values of one body: objects, arrays, and their contents": [request_body.MOST_VALUES],
-        "the last requests at `/ui`": [recent._MOST],
+        "the last requests at `/ui`": [recent._MOST, recent._LARGEST_SUM >> 20],
         "entries of `/v1/requests`": [access_log._KEPT_BYTES],
         "kept turns and responses": [kept.count, kept.bytes, kept.share * 100],
         "one sealed token, unpacked": [tokens.MAX_PAYLOAD],
