@@ -290,7 +290,7 @@ _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|
 _CODE = re.compile(
     r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
     r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"
-    r"|\bBLOB\b|\bTEXT\b|ALTER TABLE |\bREAL\b|^, with "
+    r"|redis\.call|ARGV|^local |^for .* do$|^return [01{]|^if .* then|\bBLOB\b|\bTEXT\b|ALTER TABLE |\bREAL\b|^, with "
 )
 
 

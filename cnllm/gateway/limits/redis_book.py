@@ -19,7 +19,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.limits.account import Account, Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
-from cnllm.gateway.store.redis import connect, describe_error, read_script
+from cnllm.gateway.store.redis import connect, describe_error
 
 __all__ = ["RedisBook"]
 
@@ -28,8 +28,55 @@ PREFIX = "{cnllm:keys}"
 _SECONDS = 2.0  # for an operation that others disturb all the time
 _PAUSE = 0.002  # seconds, at most, before an account that others write is read again; longer each time
 
+_ADD = """
+local other = redis.call('HGET', KEYS[1] .. ':names', ARGV[2])
+if other and (other ~= ARGV[1] or ARGV[5] == '') then return 0 end
+if redis.call('HGET', KEYS[1] .. ':names', ARGV[4]) == ARGV[1] then redis.call('HDEL', KEYS[1] .. ':names', ARGV[4]) end
+redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[3])
+redis.call('HSET', KEYS[1] .. ':names', ARGV[2], ARGV[1])
+return 1
+"""
+"""A digest, a name, a record, the name that it had, and whether to replace that → whether the name was free."""
+
+_CHANGE = """
+if redis.call('HGET', KEYS[1] .. ':keys', ARGV[1]) ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[4])
+if ARGV[5] ~= '' then redis.call('HDEL', KEYS[1] .. ':names', ARGV[2]) end
+return 1
+"""
+"""A digest, a name, the record as it was and as it will be, and whether its name is free → whether it was so."""
+
+_REMOVE = """
+redis.call('HDEL', KEYS[1] .. ':names', ARGV[1])
+redis.call('DEL', KEYS[1] .. ':use:' .. ARGV[1])
+return redis.call('HDEL', KEYS[1] .. ':keys', ARGV[1])
+"""
+"""The digest of a team, which is its name → whether there was one."""
+
+_EXCHANGE = """
+local name = KEYS[1] .. ':use:' .. ARGV[1]
+local account = redis.call('GET', name) or ''
+if ARGV[3] and account == ARGV[2] then
+  redis.call('SET', name, ARGV[3])
+  return 1
+end
+local clock = redis.call('TIME')
+return {clock[1], clock[2], account, redis.call('HGET', KEYS[1] .. ':keys', ARGV[1])}
+"""
+"""A digest, an account as it was and as it will be → 1 if it was so, else seconds, microseconds, account, record."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(KeyRecord).decode
+
+_MEND = """
+local name = KEYS[1] .. ':use:' .. ARGV[1]
+local account = cmsgpack.unpack(redis.call('GET', name))
+for _, lease in pairs(account.leases) do
+  if type(lease.grant) == 'string' then lease.grant = cmsgpack.unpack(lease.grant) end
+end
+redis.call('SET', name, cmsgpack.pack(account))
+"""
+"""A digest whose account is of an earlier version, which kept grants as bytes in it: unpack them."""
 
 
 class RedisBook:
@@ -39,8 +86,8 @@ class RedisBook:
         """Take the server's URL. No connection is made yet. Raise `CnllmError` for a URL that names no server."""
         self.url = url
         self._client = connect(url)
-        texts = (read_script("limits", name) for name in ("add", "change", "remove", "exchange", "mend"))
-        self._add, self._change, self._remove, self._exchange, self._mend = map(self._client.register_script, texts)
+        scripts = map(self._client.register_script, (_ADD, _CHANGE, _REMOVE, _EXCHANGE, _MEND))
+        self._add, self._change, self._remove, self._exchange, self._mend = scripts
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file unless it is revoked."""

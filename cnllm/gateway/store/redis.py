@@ -2,12 +2,6 @@
 
 Each operation is one script, which is atomic and uses the server's clock. A server that is away costs a request at most
 `TIMEOUT_SECONDS`, and the requests after it nothing: they go on without state until one that tries again succeeds.
-
-An item is a hash `PREFIX:i:ID` (o owner, d digest, b content, k its keys). `PREFIX:k:KEY` names an item as
-`ID:SIZE:OWNER`; so do the sorted sets `PREFIX:all` and `PREFIX:o:OWNER`, whose scores are the server's microseconds;
-they rise even where its clock is set back. `PREFIX:u` holds the bytes of each owner, and of all. Everything expires: an
-item an hour after its keys, so that a write can take it out of the sums before, and the rest after two lifetimes
-without a write.
 """
 
 from __future__ import annotations
@@ -16,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -24,8 +17,9 @@ from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.items import FailureLog, Item, StateStore, StoreBounds, item_size
+from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
 
-__all__ = ["RedisStore", "connect", "describe_error", "read_script"]
+__all__ = ["RedisStore", "connect", "describe_error"]
 
 PREFIX = "{cnllm:gateway}"
 """The beginning of all keys on the server. The braces put them into one slot of a cluster."""
@@ -49,8 +43,7 @@ class RedisStore(StateStore):
         self._bounds = bounds or StoreBounds()
         self._client = connect(url)
         self._server = _Server(url)
-        texts = {name: read_script("store", "common", name) for name in ("keep", "find", "delete")}
-        self._scripts = {name: self._client.register_script(text) for name, text in texts.items()}
+        self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
 
     @property
     def failure(self) -> str | None:
@@ -63,12 +56,12 @@ class RedisStore(StateStore):
 
     def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         """Return key, digest and content of the items under these keys; None for a failure."""
-        rows = self._call("find", [key.hex() for key in keys])
+        rows = self._call(FIND, [key.hex() for key in keys])
         return None if rows is None else [(key, *row) for key, row in zip(keys, rows, strict=False) if row]
 
     def _delete(self, key: bytes) -> bool | None:
         """Delete the item under a key. Return whether there was one; None for a failure."""
-        count = self._call("delete", [key.hex()])
+        count = self._call(DELETE, [key.hex()])
         return None if count is None else bool(count)
 
     def close(self) -> None:
@@ -97,7 +90,7 @@ class RedisStore(StateStore):
         lifetime = max(1, int(bounds.seconds * 1000))
         id_ = os.urandom(8).hex()
         arguments = [owner.hex(), digest, blob, id_, lifetime, *limits, *(key.hex() for key in keys)]
-        count = self._call("keep", arguments)
+        count = self._call(KEEP, arguments)
         return None if count is None else bool(count)
 
 
@@ -144,11 +137,6 @@ class _Server:
         if self._refused in (None, script):
             self._refused = None
             self.failures.log_recovery()
-
-
-def read_script(part: str, *names: str) -> str:
-    """Return a script in Lua, from files of a part of the gateway."""
-    return "".join(files(f"cnllm.gateway.{part}").joinpath("lua", f"{name}.lua").read_text("utf-8") for name in names)
 
 
 def describe_error(url: str, error: Exception) -> str:

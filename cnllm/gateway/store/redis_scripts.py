@@ -1,4 +1,66 @@
--- Owner, digest, content, id, milliseconds to live, four bounds, keys → whether the item is kept.
+"""The Lua scripts of the Redis store.
+
+An item is a hash `PREFIX:i:ID` (o owner, d digest, b content, k its keys). `PREFIX:k:KEY` names an item as
+`ID:SIZE:OWNER`; so do the sorted sets `PREFIX:all` and `PREFIX:o:OWNER`, whose scores are the server's microseconds;
+they rise even where its clock is set back. `PREFIX:u` holds the bytes of each owner, and of all. Everything expires: an
+item an hour after its keys, so that a write can take it out of the sums before, and the rest after two lifetimes
+without a write.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DELETE", "FIND", "KEEP"]
+
+_COMMON = """
+local prefix = KEYS[1]
+local all, usage = prefix .. ':all', prefix .. ':u'
+
+local function key_name(key) return prefix .. ':k:' .. key end
+local function owner_name(owner) return prefix .. ':o:' .. owner end
+local function item_name(member) return prefix .. ':i:' .. string.match(member, '^%x+') end
+
+local function drop(member)
+  local size, owner = string.match(member, ':(%d+):(%x+)$')
+  local keys = redis.call('HGET', item_name(member), 'k')
+  for key in string.gmatch(keys or '', '%x+') do
+    if redis.call('GET', key_name(key)) == member then redis.call('DEL', key_name(key)) end
+  end
+  redis.call('DEL', item_name(member))
+  if redis.call('ZREM', all, member) == 1 then redis.call('HINCRBY', usage, 'all', '-' .. size) end
+  if redis.call('ZREM', owner_name(owner), member) == 1 then
+    if redis.call('HINCRBY', usage, owner, '-' .. size) <= 0 then redis.call('HDEL', usage, owner) end
+  end
+end
+"""
+
+FIND = (
+    _COMMON
+    + """
+local rows = {}
+for index, key in ipairs(ARGV) do
+  local member = redis.call('GET', key_name(key))
+  local row = member and redis.call('HMGET', item_name(member), 'd', 'b')
+  rows[index] = row and row[1] and row or false
+end
+return rows
+"""
+)
+"""Keys → for each its digest and content, or nil."""
+
+DELETE = (
+    _COMMON
+    + """
+local member = redis.call('GET', key_name(ARGV[1]))
+if not member then return 0 end
+drop(member)
+return 1
+"""
+)
+"""A key → whether there was an item."""
+
+KEEP = (
+    _COMMON
+    + """
 local owner, digest, blob, id, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local most, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 local own_most, own_bytes = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -61,3 +123,6 @@ local old = redis.call('ZRANGEBYSCORE', all, '-inf', '(' .. string.format('%.0f'
 for _, member in ipairs(old) do drop(member) end
 for _, name in ipairs({all, usage, owner_name(owner)}) do redis.call('PEXPIRE', name, forget) end
 return #clear > 0 and 1 or 0
+"""
+)
+"""Owner, digest, content, id, milliseconds to live, four bounds, keys → whether the item is kept."""
