@@ -27,6 +27,25 @@ __all__ = [
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
+_POWERSHELL = """\
+Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
+    param($word, $command, $cursor)
+    $length = [Math]::Min($cursor - $command.Extent.StartOffset, $command.Extent.Text.Length)
+    $env:%(complete_var)s = 'powershell_complete'
+    $env:COMP_WORDS = $command.Extent.Text.Substring(0, $length)
+    $env:COMP_WORD = $word
+    try {
+        %(prog_name)s | ForEach-Object {
+            $value, $help = $_ -split "`t", 2
+            if (-not $help) { $help = $value }
+            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
+        }
+    } finally {
+        Remove-Item Env:%(complete_var)s, Env:COMP_WORDS, Env:COMP_WORD
+    }
+}
+"""
+
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -101,9 +120,7 @@ def complete_in_powershell(command: click.Command) -> None:
 def completion_script(command: click.Command, shell: str) -> str:
     """Return the script that lets a shell complete a command."""
     if shell == "powershell":
-        from pathlib import Path  # not at the top: most commands need no file
-
-        return Path(__file__).with_suffix(".ps1").read_text(encoding="utf-8")
+        return _POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"}
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)
