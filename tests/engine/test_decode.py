@@ -203,6 +203,21 @@ def test_a_reply_is_the_same_whether_its_chunks_were_kept_or_not(
     assert repr(quickly.error) == repr(fully.error)
 
 
+def test_text_that_waits_comes_before_the_arguments_behind_it(plain: cnllm.Model) -> None:
+    arguments = ['{"a":', "1", "}"]
+    begin, go_on, end = ({"choices": [{"delta": {"tool_calls": [call_piece(text)]}}]} for text in arguments)
+    text: Json = {"choices": [{"delta": {"content": "<"}}]}
+    stream = sse(*OPENING, CALL, begin, text, go_on, end, '{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}')
+    quickly, fully = read(plain, stream), read(plain, stream, keep_raw=True)
+    assert quickly.events == fully.events
+    kinds = [type(event) for event in quickly.events]
+    assert kinds.index(cnllm.TextDelta, 3) < len(kinds) - kinds[::-1].index(cnllm.ToolCallDelta) - 1
+
+
+def call_piece(arguments: str) -> Json:
+    return {"index": 0, "function": {"arguments": arguments}}
+
+
 def test_an_id_that_comes_after_the_first_text_is_found(plain: cnllm.Model) -> None:
     piece: Json = {"choices": [{"delta": {"content": "a"}}]}
     stream = sse(piece, piece, {"id": "c1", **piece}, '{"choices":[{"delta":{},"finish_reason":"stop"}]}')

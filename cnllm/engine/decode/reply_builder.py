@@ -219,9 +219,8 @@ class ReplyBuilder:
             case WholeText():
                 self._add_missing(piece, out)
             case CallPieces(items, whole, part):
-                if not self.is_idle and not collector.parts.is_ordered:  # a call ends the text before it
-                    self._release(out)
-                    self._flush_stops(out)
+                if not self.is_idle:
+                    self._end_text(out)
                 events, begun = collector.feed_calls(items, whole=whole)
                 for call in begun if collector.parts.is_ordered else ():
                     self._begin(self._part_kind(call), call, out)
@@ -255,8 +254,13 @@ class ReplyBuilder:
         """
         self.collected.has_uncounted = True
         if type(kind) is int:
+            out: list[Event] = []
+            if self._busy:
+                self._end_text(out)
+                self._busy = not self.is_idle
             events = self.collected.calls.go_on(kind, pieces)
-            return events if self._answer is None else self._answer.events(events)
+            out += events if self._answer is None else self._answer.events(events)
+            return out
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
         if in_reasoning in self._undecided and self._deltas is not None:
             self._deltas.skip(pieces, in_reasoning=in_reasoning)
@@ -267,7 +271,7 @@ class ReplyBuilder:
             if calls.is_reading:
                 calls.skip(pieces, in_reasoning=in_reasoning)
             return parts.put_run(pieces, in_reasoning=in_reasoning)
-        out: list[Event] = []
+        out = []
         for text in pieces:
             if self._busy or len(pieces) == 1 or may_begin(text):
                 self._row_input += 0 if in_reasoning else len(text)
@@ -360,6 +364,12 @@ class ReplyBuilder:
     def _part_kind(self, call: CallBuilder) -> PartKind:
         """Return the kind of the part of a call that begins."""
         return "text" if self._answer is not None and self._answer.is_next(call) else "call"
+
+    def _end_text(self, out: list[Event]) -> None:
+        """Deliver the text before a piece of a call, where no part says that it ends."""
+        if not self.collected.parts.is_ordered:
+            self._release(out)
+            self._flush_stops(out)
 
     # ── parts, on a wire that orders them ────────────────────────────────────
 
