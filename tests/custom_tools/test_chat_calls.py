@@ -59,3 +59,27 @@ def test_an_input_that_was_cut_off_is_no_whole_call() -> None:
     assert caught.value.reply is not None
     assert caught.value.reply.tool_calls == []
     assert [call.name for call in caught.value.reply.incomplete] == ["apply_patch"]
+
+
+@each("typed", [True, False])
+@each("kind", ["function", "custom"])
+@each("streamed", [False, True])
+def test_of_a_call_that_has_the_places_of_both_kinds_the_one_that_says_something_counts(
+    typed: bool, kind: str, streamed: bool
+) -> None:
+    blank = {"function": {"name": "", "arguments": ""}, "custom": {"name": "", "input": ""}}
+    full = {"function": {"name": "look", "arguments": '{"at":"sky"}'}, "custom": {"name": "look", "input": "sky"}}
+    call = {"index": 0, "id": "call_1", **blank, kind: full[kind], **({"type": kind} if typed else {})}
+    if streamed:
+        parser = engine.StreamParser(MODEL)
+        parser.feed(frame({"tool_calls": [call]}) + frame({"tool_calls": [{**blank, "index": 0, "id": ""}]}))
+        parser.feed(frame({}, "tool_calls") + b"data: [DONE]\n\n")
+        reply = parser.close()
+    else:
+        message = {"role": "assistant", "content": "", "tool_calls": [call]}
+        body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+        reply = engine.parse_response(MODEL, 200, {}, json.dumps(body).encode())
+    [read] = reply.tool_calls
+    assert (read.id, read.name) == ("call_1", "look")
+    assert read.arguments == ({"at": "sky"} if kind == "function" else {"input": "sky"})
+    assert (reply.finish, reply.incomplete) == ("tool_calls", [])

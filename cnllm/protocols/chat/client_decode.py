@@ -427,6 +427,11 @@ def _kind(item: Any) -> str | None:
     return None if is_known or not item.get(kind) else kind
 
 
+def _is_blank(custom: dict[str, Any], item: dict[str, Any]) -> bool:
+    """Whether the place of a custom tool is empty beside that of a function: some servers write both for each call."""
+    return type(item.get("function")) is dict and not (custom.get("name") or custom.get("input"))
+
+
 def _end_inputs(open_inputs: set[Any]) -> list[dict[str, Any]]:
     """Return the items that end the calls whose input is open, and close these."""
     items = [{"index": index, "function": {"arguments": '"}'}} for index in open_inputs]
@@ -437,7 +442,7 @@ def _end_inputs(open_inputs: set[Any]) -> list[dict[str, Any]]:
 def _as_function(item: Any, open_inputs: set[Any], *, whole: bool) -> Any:
     """Return the item of a function for one of a custom tool, or of an unknown kind; any other one as it is."""
     custom = item.get("custom") if type(item) is dict else None
-    if type(custom) is not dict:
+    if type(custom) is not dict or _is_blank(custom, item):
         kind = _kind(item)
         return item if kind is None else {**item, "function": {"name": kind, "arguments": item[kind]}}
     input = custom.get("input")
