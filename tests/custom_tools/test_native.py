@@ -105,3 +105,53 @@ def test_a_client_s_request_goes_on_unchanged(tmp_path: Path, tool: Json) -> Non
     called, result = sent["input"][-2:]
     assert called == {key: value for key, value in item(GOOD).items() if key not in ("id", "status")}
     assert result == output
+
+
+def hosting(folder: Path) -> Model:
+    """An endpoint that reports the steps of its own search as calls of custom tools."""
+    path = folder / "hosting.toml"
+    path.write_text(
+        f'[providers.home]\nprotocol = "{RESPONSES}"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\n'
+        'tools.custom = true\ntools.hosted_call_ids = ["own_"]\n[models."home/m"]\n'
+    )
+    return Registry.load(path).resolve("home/m")
+
+
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("shape", ["whole", "stream", "bytes"])
+def test_a_call_that_the_endpoint_has_answered_is_a_block_of_its_own(tmp_path: Path, shape: str, placed: bool) -> None:
+    model = hosting(tmp_path)
+    step = {**item('{"birds": "herons"}'), "id": "ctc_9", "call_id": "own_1", "name": "bird_lookup"}
+    parts = [{"type": "output_text", "text": "Herons eat fish.", "annotations": []}]
+    answer_ = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": parts}
+    body = {**response(""), "output": [step, answer_]}
+    place = {"item_id": "ctc_9", **({"output_index": 0} if placed else {})}
+    kind = "response.custom_tool_call_input"
+    begun = {**step, "input": "", "status": "in_progress"}
+    events: list[Json] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        {"type": f"{kind}.delta", **place, "delta": '{"birds": '},
+        {"type": f"{kind}.delta", **place, "delta": '"herons"}'},
+        {"type": f"{kind}.done", **place, "input": step["input"]},
+        {"type": "response.output_item.done", "output_index": 0, "item": step},
+        {"type": "response.output_text.delta", "output_index": 1, "item_id": "msg_1", "delta": "Herons eat fish."},
+        {"type": "response.output_item.done", "output_index": 1, "item": answer_},
+        {"type": "response.completed", "response": body},
+    ]
+    if shape == "whole":
+        reply = engine.parse_response(model, 200, {}, json.dumps(body).encode())
+    else:
+        parser = engine.StreamParser(model)
+        content = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+        for at in range(0, len(content), 1 if shape == "bytes" else len(content)):
+            parser.feed(content[at : at + (1 if shape == "bytes" else len(content))])
+        reply = parser.close()
+    assert (reply.text, reply.finish, reply.raw_finish) == ("Herons eat fish.", "stop", "completed")
+    assert (reply.tool_calls, reply.incomplete) == ([], [])
+    again = engine.build_request(model, ["Which?", reply.message, "And storks?"]).body["input"]
+    assert [entry for entry in again if entry.get("type") == "custom_tool_call"] == [step]
+
+
+def test_a_call_with_another_id_is_one_for_the_client(tmp_path: Path) -> None:
+    reply = engine.parse_response(hosting(tmp_path), 200, {}, json.dumps(response(GOOD)).encode())
+    assert [(call.id, call.name) for call in reply.tool_calls] == [("call_abc", "apply_patch")]

@@ -33,6 +33,7 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import add_counts, find_fault, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
+    CUSTOM_CALL,
     OutputRecords,
     RecordMatcher,
     annotation_pieces,
@@ -95,7 +96,7 @@ def _response(data: dict[str, Any], records: OutputRecords, *, is_final: bool) -
             matches = RecordMatcher(records)
             for item in output:
                 if type(item) is dict:
-                    item = as_function_call(item)
+                    item = as_function_call(item, records.flags)
                     record = matches.match(item) or records.add(item_type(item), item)
                     yield from complete_item(item, record, records)
     if is_final:
@@ -162,7 +163,7 @@ def _item_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]
     if type(item) is not dict:
         return
     yield ANSWERED
-    item = as_function_call(item)
+    item = as_function_call(item, records.flags)
     record = records.add(item_type(item), item, data.get("output_index"))
     if record.kind == "function_call":
         keys = {key: value for key, value in item.items() if key != "status"}  # it is that of the beginning
@@ -176,7 +177,7 @@ def _item_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     if type(item) is not dict:
         return
     yield ANSWERED
-    item = as_function_call(item)
+    item = as_function_call(item, records.flags)
     event_keys = {"output_index": data.get("output_index"), "item_id": item.get("id")}
     record = records.find(item_type(item), event_keys)
     yield from complete_item(item, record, records)
@@ -295,7 +296,7 @@ def _arguments_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Pi
 def _input_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a custom tool's input as one of the arguments of its function."""
     piece = data.get("delta")
-    if type(piece) is not str or not piece:
+    if type(piece) is not str or not piece or records.has(CUSTOM_CALL, data):
         return
     record = records.find("function_call", data)
     before, _, after = custom_arguments(piece)[1].partition(":")
@@ -305,7 +306,7 @@ def _input_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece
 
 def _input_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole input of a custom tool."""
-    if type(data.get("input")) is str:
+    if type(data.get("input")) is str and not records.has(CUSTOM_CALL, data):
         yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, records)
 
 

@@ -33,6 +33,7 @@ from cnllm.types import Media, Note
 from cnllm.types.tools import custom_arguments
 
 __all__ = [
+    "CUSTOM_CALL",
     "ItemRecord",
     "OutputRecords",
     "RecordMatcher",
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 
+CUSTOM_CALL = "custom_tool_call"
+"""The type of a call of a custom tool."""
 _IMAGE_CALL = "image_generation_call"
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
 _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
@@ -114,6 +117,13 @@ class OutputRecords:
             self.ids.setdefault(record.id, []).append(record)
         return record
 
+    def has(self, kind: str, data: dict[str, Any]) -> bool:
+        """Whether an event belongs to a known item of this kind, by its position or its id."""
+        position = as_index(data.get("output_index"))
+        record = self.at.get(position) if type(position) is int else None
+        known = [record] if record is not None else self.ids.get(item_id(data, "item_id") or "", [])
+        return bool(known) and known[-1].kind == kind
+
     def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
         """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
         id = item_id(data, key)
@@ -167,16 +177,23 @@ class RecordMatcher:
 # ── items ────────────────────────────────────────────────────────────────────
 
 
-def as_function_call(item: dict[str, Any]) -> dict[str, Any]:
+def as_function_call(item: dict[str, Any], flags: Flags) -> dict[str, Any]:
     """Return the item of a call of a custom tool as one of a function; any other item as it is.
 
-    The empty `input` stays beside the arguments: by it the call goes back in the form in which it came.
+    The empty `input` stays beside the arguments: by it the call goes back in the form in which it came. A call that the
+    endpoint itself has answered is an item of its own.
     """
-    if item.get("type") != "custom_tool_call":
+    if item.get("type") != CUSTOM_CALL or _is_hosted(item.get("call_id"), flags):
         return item
     input = item.get("input")
     arguments = custom_arguments(input)[1] if type(input) is str else ""
     return {**item, "type": "function_call", "arguments": arguments, "input": ""}
+
+
+def _is_hosted(id: Any, flags: Flags) -> bool:
+    """Whether an id is that of a call that the endpoint itself has answered."""
+    beginnings = flags.tools.hosted_call_ids if flags.tools is not None else None
+    return bool(beginnings) and type(id) is str and id.startswith(tuple(beginnings or ()))
 
 
 def complete_item(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:

@@ -99,6 +99,10 @@ class Tools(Base, frozen=True):
     call_id_pattern: Annotated[str | None, formerly("ids")] = None
     """A regular expression that call ids must match as a whole. Why: Some endpoints refuse the ids of other endpoints.
     """
+    hosted_call_ids: list[str] | None = None
+    """The beginnings of the ids of calls that the endpoint itself has answered: they are blocks of its own, and no
+    calls for the client. Why: Some endpoints report the steps of their own search as calls of custom tools.
+    """
     calls_field: Annotated[str | None, WRITE_PATH] = None
     """The path of the calls in an assistant's message and in a delta, where it is not `tool_calls`. Why: No endpoint of
     the file needs it yet; servers that copy the wire rename its fields.
