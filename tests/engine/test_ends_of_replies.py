@@ -371,6 +371,17 @@ def test_a_limit_is_reached_by_the_tokens_that_it_counts(
     assert ("limit-reached" in codes(reply)) == is_reached
 
 
+def test_reasoning_beyond_a_limit_that_does_not_count_it_cuts_no_reply() -> None:
+    model = Registry.load().resolve("xai/grok-4.7", protocol=RESPONSES)
+    plan = engine.build_request(model, "Hi", max_tokens=20)
+    thought = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    answer = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Yes"}]}
+    counts = {"input_tokens": 4, "output_tokens": 95, "output_tokens_details": {"reasoning_tokens": 91}}
+    body = {"id": "r", "object": "response", "status": "completed", "output": [thought, answer], "usage": counts}
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode(), plan=plan)
+    assert (reply.text, reply.finish, "limit-reached" in codes(reply)) == ("Yes", "stop", False)
+
+
 @pytest.mark.parametrize(("counts", "most"), [("max_tokens", 5), ("none", 70)])
 def test_a_reply_that_broke_off_may_cost_reasoning_beyond_its_limit(home: Home, counts: str, most: int) -> None:
     flags = f'reasoning = {{ fields = ["reasoning_content"], bound = "{counts}" }}\nlimits = {{ output = 70 }}'
