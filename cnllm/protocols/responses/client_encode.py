@@ -128,7 +128,7 @@ def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[di
     else:  # the type may be left out by the specification, and some endpoints refuse a message without it
         item: dict[str, Any] = {"type": "message", "role": message.role, "content": _content(message.parts)}
         item_keys = next(filter(None, (_sealed_object(part, "item") for part in message.parts)), {})
-        yield {**item, **item_keys}
+        yield item_keys if "type" in item_keys else {**item, **item_keys}  # one of another type is whole
 
 
 # ── messages of the assistant ─────────────────────────────────────────────────

@@ -93,7 +93,7 @@ FIELDS = read_fields(
                 shell_call shell_call.call_id shell_call.action shell_call_output shell_call_output.call_id
                 shell_call_output.output apply_patch_call apply_patch_call.call_id apply_patch_call.operation
                 apply_patch_call_output apply_patch_call_output.call_id apply_patch_call_output.output
-                reasoning reasoning.summary reasoning.content
+                reasoning reasoning.summary reasoning.content agent_message agent_message.content
             """,
             "answer": """
                 *.id *.status shell_call.environment tool_search_call.execution tool_search_output.execution
@@ -107,7 +107,8 @@ FIELDS = read_fields(
                 mcp_approval_response mcp_call program program_output
             """,
             "keep": """
-                message.* function_call_output.caller function_call_output.* custom_tool_call_output.caller
+                message.* agent_message.author agent_message.recipient agent_message.*
+                function_call_output.caller function_call_output.* custom_tool_call_output.caller
                 shell_call_output.caller apply_patch_call_output.caller compaction_trigger item_reference
                 configuration_update
             """,

@@ -169,6 +169,8 @@ def _item(
     match kind:
         case None | "message":
             return _message(item, stamp)
+        case "agent_message":
+            return _agent_message(item, stamp)
         case "reasoning":
             return [Reasoning(_reasoning_text(item), stamp(item))]
         case "image_generation_call" if isinstance(item.get("result"), str) and item["result"]:
@@ -211,6 +213,41 @@ def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
         data = {**seal_data(parts[0].seal), "item": item_keys}
         parts[0] = msgspec.structs.replace(parts[0], seal=stamp(data))
     return Message(cast(Role, role), tuple(parts))
+
+
+def _agent_message(item: dict[str, Any], stamp: Stamp) -> Message:
+    """Decode the message of one agent to another as the user's. Raises `ValueError`.
+
+    The client puts what its own model wrote where encrypted text is expected: as such it is a text. An item without
+    such text goes back as it is to endpoints of this protocol.
+    """
+    content = item.get("content")
+    if not isinstance(content, str | list | None):
+        raise ValueError(".content is neither a string nor a list")
+    parts: list[Part] = []
+    texts: list[str] = [content] if isinstance(content, str) else []
+    is_own = True
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        match part:
+            case {"type": "encrypted_content", "encrypted_content": str(text)} if _ENCRYPTED.fullmatch(text) is None:
+                is_own = False
+                texts.append(text)
+            case {"type": "encrypted_content"}:
+                parts += [Text("".join(texts))] if texts else []
+                texts = []
+                parts.append(Opaque(part, stamp(None)))
+            case {"text": str(text)}:
+                texts.append(text)
+            case _:
+                parts.append(_part(part, index, stamp))
+    parts += [Text("".join(texts))] if texts else []
+    if is_own and parts:
+        parts[0] = msgspec.structs.replace(parts[0], seal=stamp({"item": item}))
+    return Message("user", tuple(parts))
+
+
+_ENCRYPTED = re.compile(r"[\w+/-]{40,}={0,2}", re.ASCII)
+"""Text that only the endpoint that wrote it can read."""
 
 
 def _assistant_texts(

@@ -1,0 +1,133 @@
+"""What real clients send beside the letter of their protocol reaches every wire."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cnllm import Registry
+from cnllm.gateway.store.memory import MemoryStore
+from cnllm.sdk import http_client
+
+Json = dict[str, Any]
+WIRES = {
+    "chat": "openai-chat",
+    "messages": "anthropic-messages",
+    "responses": "openai-responses",
+    "gemini": "gemini",
+}
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+REPLIES: dict[str, Json] = {
+    "chat": {"choices": [{"message": {"role": "assistant", "content": "Ok."}, "finish_reason": "stop"}]},
+    "messages": {"role": "assistant", "content": [{"type": "text", "text": "Ok."}], "stop_reason": "end_turn"},
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ok."}]}],
+    },
+    "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "Ok."}]}, "finishReason": "STOP"}]},
+}
+
+
+class Gateway:
+    """An in-process gateway before an endpoint of each wire, which keeps the body that it was sent."""
+
+    def __init__(self, folder: Path, log: pytest.LogCaptureFixture) -> None:
+        self._log = log
+        file = folder / "own.toml"
+        tables = [
+            f'[providers.{name}]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9/{name}-wire"\nkeys = []\n'
+            for name, wire in WIRES.items()
+        ]
+        file.write_text("\n".join(tables))
+        self.replies = dict(REPLIES)
+        self.sent: Json = {}
+        self.http = http_client(
+            Registry.load(file), transport=httpx.MockTransport(self._answer), store=MemoryStore(), family="httpx"
+        )
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.sent = json.loads(request.content)
+        return httpx.Response(200, json=self.replies[request.url.path.split("/")[1].removesuffix("-wire")])
+
+    def post(self, path: str, wire: str, body: Json) -> Json:
+        """Return the answer of the model on a wire."""
+        response = self.http.post(f"http://cnllm.invalid{path}", json={"model": f"{wire}/m", **body})
+        assert response.status_code == 200, response.text
+        answer: Json = response.json()
+        return answer
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes on the requests."""
+        return [record.getMessage() for record in self._log.records]
+
+    @property
+    def words(self) -> str:
+        """The body that the endpoint was sent, as text."""
+        return json.dumps(self.sent, ensure_ascii=False)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Gateway:
+    caplog.set_level("DEBUG", "cnllm")
+    return Gateway(tmp_path, caplog)
+
+
+# ── messages between agents ──────────────────────────────────────────────────
+SECRET = "gAAAAA" + "Zx9_-" * 20 + "=="
+
+
+def to_agent(*content: Json) -> Json:
+    item = {"type": "agent_message", "id": "amsg_1", "author": "/a", "recipient": "/a/b", "content": list(content)}
+    return {"input": [{"role": "user", "content": "Begin."}, item]}
+
+
+def envelope(text: str) -> Json:
+    return {"type": "input_text", "text": text}
+
+
+def sealed(text: str) -> Json:
+    return {"type": "encrypted_content", "encrypted_content": text}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_task_that_one_agent_gives_another_is_read_by_every_model(gateway: Gateway, wire: str) -> None:
+    body = to_agent(envelope("Task from /a:\n"), sealed("Count the 文件 in src, please."))
+    gateway.post("/v1/responses", wire, body)
+    assert "Task from /a:\\nCount the 文件 in src, please." in gateway.words
+    assert "agent_message" not in gateway.words
+    assert not [note for note in gateway.notes if "block-foreign" in note]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_encrypted_task_goes_to_its_own_wire_as_it_is_and_elsewhere_a_note_names_it(
+    gateway: Gateway, wire: str
+) -> None:
+    body = to_agent(envelope("Task from /a:\n"), sealed(SECRET), envelope("Be quick."))
+    gateway.post("/v1/responses", wire, body)
+    if wire == "responses":
+        item = {key: value for key, value in body["input"][1].items() if key != "id"}
+        assert gateway.sent["input"][1] == item
+        return
+    assert SECRET not in gateway.words
+    assert "Task from /a:" in gateway.words
+    assert "Be quick." in gateway.words
+    assert [note for note in gateway.notes if "block-foreign" in note and "encrypted_content" in note]
+
+
+@pytest.mark.parametrize(("content", "text"), [("Plain words.", "Plain words."), (None, None)])
+def test_a_message_of_an_agent_may_be_a_string_or_empty(gateway: Gateway, content: Any, text: str | None) -> None:
+    item = {"type": "agent_message", "author": "/a", "recipient": "/b", "content": content}
+    gateway.post("/v1/responses", "chat", {"input": [{"role": "user", "content": "Begin."}, item]})
+    assert gateway.sent["messages"][1:] == ([{"role": "user", "content": text}] if text else [])
+
+
+def test_a_message_of_an_agent_in_another_form_is_refused_by_its_place(gateway: Gateway) -> None:
+    body = {"model": "chat/m", "input": [{"type": "agent_message", "content": 3}]}
+    response = gateway.http.post("http://cnllm.invalid/v1/responses", json=body)
+    assert response.status_code == 400
+    assert "input[0].content" in response.json()["error"]["message"]
