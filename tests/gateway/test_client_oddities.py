@@ -131,3 +131,80 @@ def test_a_message_of_an_agent_in_another_form_is_refused_by_its_place(gateway: 
     response = gateway.http.post("http://cnllm.invalid/v1/responses", json=body)
     assert response.status_code == 400
     assert "input[0].content" in response.json()["error"]["message"]
+
+
+# ── tools of other wires, sent as chat completions ───────────────────────────
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+FLAT: list[Json] = [
+    {"type": "function", "name": "read", "description": "Reads a file.", "parameters": SCHEMA, "strict": False},
+    {"name": "read", "description": "Reads a file.", "input_schema": SCHEMA},
+    {"type": "custom", "name": "read", "description": "Reads a file.", "input_schema": SCHEMA},
+]
+ASK = {"role": "user", "content": "Read it."}
+
+
+def names_of(body: Json) -> list[str]:
+    tools = body["tools"]
+    if "functionDeclarations" in tools[0]:
+        tools = tools[0]["functionDeclarations"]
+    return [tool["function"]["name"] if "function" in tool else tool["name"] for tool in tools]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("tool", FLAT)
+def test_a_function_in_another_wires_form_is_offered(gateway: Gateway, wire: str, tool: Json) -> None:
+    gateway.post("/v1/chat/completions", wire, {"messages": [ASK], "tools": [tool]})
+    assert names_of(gateway.sent) == ["read"]
+    assert "Reads a file." in gateway.words
+    assert '"path"' in gateway.words
+    assert not [note for note in gateway.notes if "foreign" in note]
+
+
+PATCH = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_custom_tool_in_the_form_of_responses_is_offered_and_its_call_comes_back(gateway: Gateway, wire: str) -> None:
+    body = {"messages": [ASK], "tools": [FLAT[0], PATCH]}
+    gateway.replies["chat"] = {
+        "choices": [
+            {
+                "message": {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "+ a"}}],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ]
+    }
+    answer = gateway.post("/v1/chat/completions", wire, body)
+    assert "start: X" in gateway.words
+    assert not [note for note in gateway.notes if "foreign" in note]
+    if wire == "chat":
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert call["custom"] == {"name": "patch", "input": "+ a"}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_and_results_in_blocks_of_messages_are_read(gateway: Gateway, wire: str) -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "forged"}
+    called = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a.txt"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "Rain."}]}
+    messages = [
+        ASK,
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, called]},
+        {"role": "user", "content": [result, {"type": "text", "text": "Go on."}]},
+    ]
+    gateway.post("/v1/chat/completions", wire, {"messages": messages, "tools": FLAT[1:2]})
+    for text in ("I look.", "a.txt", "Rain.", "Go on."):
+        assert text in gateway.words
+    assert gateway.words.index("a.txt") < gateway.words.index("Rain.") < gateway.words.index("Go on.")
+    assert "forged" not in gateway.words
+    assert not [note for note in gateway.notes if "block-foreign" in note]
+
+
+def test_keys_beside_a_function_have_a_note(gateway: Gateway) -> None:
+    tool = {"type": "function", "function": {"name": "read"}, "strict": True, "description": ""}
+    gateway.post("/v1/chat/completions", "chat", {"messages": [ASK], "tools": [tool, tool]})
+    assert [note for note in gateway.notes if "tools[].strict (2 times)" in note]
+    assert not [note for note in gateway.notes if "tools[].description" in note]

@@ -29,7 +29,10 @@ FIELDS = read_fields(
         "response_format": {"translate": "text json_object json_schema json_schema.json_schema"},
         "response_format.json_schema": {"translate": "name schema description strict"},
         "tools[]": {
-            "translate": "function function.function custom custom.custom",
+            "translate": """
+                function function.function custom custom.custom *.name *.description *.parameters *.input_schema
+                *.format *.strict
+            """,
             "permit": "*.cache_control *.defer_loading",
             "drop": "*.*",
         },

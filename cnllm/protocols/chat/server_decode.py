@@ -6,7 +6,8 @@ The simulator has a reader of its own for this wire, because its endpoints diffe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,10 +29,13 @@ from cnllm.types import (
     ToolCall,
     ToolResult,
 )
+from cnllm.types.client_data import EMPTY, count_text
 from cnllm.types.convert import call_of
+from cnllm.types.foreign import foreign_messages
 from cnllm.types.media import as_media, is_file_part
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import WebSearch, custom_function
+from cnllm.types.wire_parts import is_block
 
 __all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
 
@@ -79,39 +83,84 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     return Request(model=body.get("model"), messages=messages_read, stream=stream, options=options, notes=notes)
 
 
-def _turn(stamp: Stamp, index: int, turn: Any) -> tuple[Message]:
-    """Return the message of a turn. Raises `ValueError` with its place."""
+def _turn(stamp: Stamp, index: int, turn: Any) -> Sequence[Message]:
+    """Return the messages of a turn. Raises `ValueError` with its place."""
     if not isinstance(turn, dict):
         raise ValueError(f"messages[{index}] is not an object")
     try:
-        return (_usual_message(turn) or _message(turn, stamp),)
+        if (usual := _usual_message(turn)) is not None:
+            return (usual,)
+        content = turn.get("content")
+        if turn.get("role") in ("user", "assistant") and isinstance(content, list) and any(map(is_block, content)):
+            return [_without_origin(message, stamp) for message in foreign_messages(_plain_keys(turn))]
+        return (_message(turn, stamp),)
     except (TypeError, ValueError) as error:
         raise ValueError(f"messages[{index}]: {error}") from error
 
 
+def _without_origin(message: Message, stamp: Stamp) -> Message:
+    """Return a turn with blocks of Messages, which some clients send here, without the authors that they claim."""
+    if message.role != "assistant":
+        return message
+    parts = [msgspec.structs.replace(p, seal=stamp(None) if type(p) is Opaque else None) for p in message.parts]
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
 def _tools(options: dict[str, Any]) -> list[Note]:
     """Decode custom tools as functions, and a choice of one, or among some. Return notes on what is left out."""
+    notes: list[Note] = []
     if "tools" in options:
+        notes = _flat_keys(options["tools"])
         options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
     match options.get("tool_choice"):
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
             names = [name for entry in allowed if (name := _tool_name(entry)) is not None]
-            return allow_tools(options, choice, "tool_choice.allowed_tools", names)
-    return []
+            notes += allow_tools(options, choice, "tool_choice.allowed_tools", names)
+    return notes
+
+
+def _flat_keys(tools: list[Any]) -> list[Note]:
+    """Return notes on keys of functions that stand beside the function, and so mean nothing."""
+    nested = [tool for tool in tools if isinstance(tool, dict) and ("function" in tool or "custom" in tool)]
+    counts = Counter(key for tool in nested for key in tool if key in _FLAT_KEYS and tool[key] not in EMPTY)
+    did = "left out: it stands beside the function"
+    return [Note("key-foreign", "tools", count_text(f"tools[].{key}", n), did) for key, n in counts.items()]
 
 
 def _tool(tool: Any, index: int) -> dict[str, Any]:
     """Decode a tool: a custom one becomes a function. Raises `ValueError`."""
     if not isinstance(tool, dict):
         raise ValueError(f"tools[{index}] is not an object")
-    match tool:
+    own_form = _nested(tool)
+    match own_form:
         case {"type": "custom", "custom": {"name": str(name)} as custom}:
             return custom_function(name, custom)
-        case {"function": dict()} if tool.get("type", "function") == "function" and not tool.keys() <= _TOOL_KEYS:
-            return {key: value for key, value in tool.items() if key in _TOOL_KEYS}
-    return tool
+        case {"function": dict()} if (
+            own_form.get("type", "function") == "function" and not own_form.keys() <= _TOOL_KEYS
+        ):
+            return {key: value for key, value in own_form.items() if key in _TOOL_KEYS}
+    return own_form
 
 
+def _nested(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool in this protocol's form. Some clients send here the forms of Responses and of Messages, too.
+
+    In those the name stands beside the type, which Messages leaves out.
+    """
+    schema = tool.get("parameters", tool.get("input_schema"))
+    kind = tool.get("type", "function" if schema else None)
+    if kind not in ("function", "custom") or not isinstance(tool.get("name"), str) or not _NESTED.isdisjoint(tool):
+        return tool
+    kind = "custom" if kind == "custom" and schema is None else "function"
+    inner = {key: tool[key] for key in ("name", "description", "format", "strict") if tool.get(key) is not None}
+    if schema is not None:
+        inner["parameters"] = schema
+    marks = {key: value for key, value in tool.items() if key in _TOOL_KEYS}
+    return {**marks, "type": kind, kind: inner}
+
+
+_NESTED = frozenset(["function", "custom"])
+_FLAT_KEYS = ("name", "description", "parameters", "input_schema", "format", "strict")
 _TOOL_KEYS = frozenset(["type", "function", CACHE_MARK, "defer_loading"])
 
 
@@ -133,7 +182,7 @@ _SEARCH_OPTIONS = "web_search_options"
 def _tool_name(entry: Any) -> str | None:
     """Return the name in an entry of allowed tools, or None."""
     match entry:
-        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
             return name
     return None
 
@@ -141,7 +190,7 @@ def _tool_name(entry: Any) -> str | None:
 def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the names of the custom tools in a request body."""
     tools = (request or {}).get("tools")
-    entries = [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
+    entries = [_nested(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return frozenset(name for t in entries if t.get("type") == "custom" and (name := _tool_name(t)) is not None)
 
 
@@ -169,7 +218,7 @@ def _usual_message(message: dict[str, Any]) -> Message | None:
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
     role, details = message.get("role"), message.get(DETAILS)
-    plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
+    plain = _plain_keys(message)
     if role == "assistant" and "content" not in plain:
         plain["content"] = None
     if plain.get("role") == "function":
@@ -198,6 +247,11 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
         if type(part) is ToolCall and extras and (extra := extras.pop(0)):
             parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
     return msgspec.structs.replace(parsed, parts=tuple(parts))
+
+
+def _plain_keys(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a message that have values and are not decoded apart."""
+    return {key: value for key, value in message.items() if key not in _PRIVATE_KEYS and value is not None}
 
 
 def _is_function_call(call: Any) -> bool:
