@@ -208,3 +208,22 @@ def test_keys_beside_a_function_have_a_note(gateway: Gateway) -> None:
     gateway.post("/v1/chat/completions", "chat", {"messages": [ASK], "tools": [tool, tool]})
     assert [note for note in gateway.notes if "tools[].strict (2 times)" in note]
     assert not [note for note in gateway.notes if "tools[].description" in note]
+
+
+# ── reasoning in other forms ─────────────────────────────────────────────────
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"reasoning": {"content": "Hm.", "signature": "s"}},
+        {"reasoning_content": ["Hm."]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "eHg="}]},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "Hm."}]},
+    ],
+)
+def test_reasoning_of_another_model_in_an_unusual_form_has_a_note(gateway: Gateway, wire: str, keys: Json) -> None:
+    messages = [ASK, {"role": "assistant", "content": "Done.", **keys}, ASK]
+    gateway.post("/v1/chat/completions", wire, {"messages": messages})
+    assert "Done." in gateway.words
+    assert "Hm." not in gateway.words
+    assert [note for note in gateway.notes if "another model's reasoning" in note]

@@ -172,7 +172,8 @@ class _Replay:
                     _note_lost_keys(part.seal, model, ledger)
             if type(new) is Reasoning:
                 if not is_own or (self._needs_seal and new.seal is None):
-                    new = self._foreign_reasoning(new, index, is_own=is_own)
+                    is_sealed = part.seal is not None and type(part.seal.data) is list and bool(part.seal.data)
+                    new = self._foreign_reasoning(new, index, is_own=is_own, is_sealed=is_sealed)
                     has_lost_seal = has_lost_seal or is_own
                 elif sends_reasoning and (new.text or new.seal is not None):
                     has_reasoning = True
@@ -220,11 +221,14 @@ class _Replay:
         self._ledger.note("reasoning-filled", "reasoning.if_missing", subject, did)
         return [*parts[:position], replace(parts[position], seal=seal), *parts[position + 1 :]]
 
-    def _foreign_reasoning(self, part: Reasoning, index: int, *, is_own: bool) -> Text | None:
-        """Return reasoning of another model, or without its required seal, as text; None to remove it."""
-        if not part.text:
+    def _foreign_reasoning(self, part: Reasoning, index: int, *, is_own: bool, is_sealed: bool) -> Text | None:
+        """Return reasoning of another model, or without its required seal, as text; None to remove it.
+
+        `is_sealed`: it had data without names, which no note on lost keys tells.
+        """
+        if not part.text and not is_sealed:
             return None
-        as_text = self._rules.if_foreign == "text"
+        as_text = self._rules.if_foreign == "text" and bool(part.text)
         description = "reasoning without its seal" if is_own else "another model's reasoning"
         subject, did = f"messages[{index}]: {description}", "sent as text" if as_text else "left out"
         self._ledger.note("reasoning-foreign", "reasoning.if_foreign", subject, did)

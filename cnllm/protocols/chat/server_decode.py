@@ -195,6 +195,10 @@ def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
 
 
 _PLAIN_ROLES = ("user", "assistant", "system")
+_REASONING = ("reasoning", "reasoning_content")
+"""The keys of reasoning as text. Some clients have an object there."""
+_DETAIL_TEXTS = ("text", "summary", "content")
+"""The keys of a detail of reasoning for its text."""
 _PRIVATE_KEYS = (DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
@@ -223,11 +227,13 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
         plain["content"] = None
     if plain.get("role") == "function":
         plain["role"] = "tool"
+    objects = [plain.pop(key) for key in _REASONING if not isinstance(plain.get(key, ""), str)]
+    details = details if isinstance(details, list) and details else objects
     parsed = Message.from_dict(plain)
     parts = list(parsed.parts)
-    if isinstance(details, list) and details:
+    if details:
         reasoning = next((p for p in parts if type(p) is Reasoning), None)
-        texts = [str(detail.get("text", "")) for detail in details if type(detail) is dict]
+        texts = [str(next(filter(None, map(d.get, _DETAIL_TEXTS)), "")) for d in details if type(d) is dict]
         text = "".join(texts) if reasoning is None else reasoning.text
         parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
     images = message.get("images") if role == "assistant" else None
