@@ -122,7 +122,8 @@ def _context(media: Media) -> str | None:
 def block_parts(data: Any) -> list[Text | Media] | None:
     """Return a block of content as text and media; None for a block that has neither.
 
-    These are documents with blocks in them, results of a search, references to tools, and tabs of a browser.
+    These are documents with blocks in them, results of a search, references to tools, summaries of what came before,
+    and tabs of a browser.
     """
     match data:
         case {"type": "document", "source": {"type": "content", "content": str() | list() as content}}:
@@ -135,6 +136,8 @@ def block_parts(data: Any) -> list[Text | Media] | None:
             return [Text(f"<search_result{keys}>\n{result_text(texts).rstrip()}\n</search_result>"), *media]
         case {"type": "tool_reference", "tool_name": str(name)}:
             return [Text(f"The tool {name} can be called now.")]
+        case {"type": "compaction", "content": str(content)} if content:
+            return [Text(f"<summary>\n{content.strip()}\n</summary>")]
         case {"type": "browser_state", "tabs": list()}:
             fields = {key: value for key, value in data.items() if key != CACHE_MARK}
             return [Text(msgspec.json.encode(fields).decode())]

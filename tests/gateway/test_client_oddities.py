@@ -227,3 +227,20 @@ def test_reasoning_of_another_model_in_an_unusual_form_has_a_note(gateway: Gatew
     assert "Done." in gateway.words
     assert "Hm." not in gateway.words
     assert [note for note in gateway.notes if "another model's reasoning" in note]
+
+
+# ── a summary of what came before ────────────────────────────────────────────
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_summary_of_the_conversation_is_read_by_other_models(gateway: Gateway, wire: str) -> None:
+    summary = {"type": "compaction", "content": "The user wants 三 files."}
+    messages = [ASK, {"role": "assistant", "content": [summary, {"type": "text", "text": "Go on?"}]}, ASK]
+    gateway.post("/v1/messages", wire, {"max_tokens": 9, "messages": messages})
+    assert "<summary>\\nThe user wants 三 files.\\n</summary>" in gateway.words
+    assert [note for note in gateway.notes if "holds compaction" in note]
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_a_summary_without_text_is_left_out_with_a_note(gateway: Gateway, content: str | None) -> None:
+    messages = [ASK, {"role": "assistant", "content": [{"type": "compaction", "content": content}]}, ASK]
+    gateway.post("/v1/messages", "chat", {"max_tokens": 9, "messages": messages})
+    assert [note for note in gateway.notes if "left out: compaction" in note]

@@ -15,7 +15,7 @@ from cnllm.registry.flags import Messages, Patch, ReasoningFlags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
-from cnllm.types.documents import block_kind, unreadable_line
+from cnllm.types.documents import block_kind, block_parts, unreadable_line
 from cnllm.types.media import media_noun
 from cnllm.types.parts import ANY_MODEL, CACHE_MARK
 
@@ -125,6 +125,18 @@ def _has_foreign_seal(part: Part, model: Model) -> bool:
     return seal is not None and not _is_origin(seal, model) and (bool(seal.provider) or seal.protocol != model.protocol)
 
 
+def _text_of_block(index: int, part: Opaque, ledger: Ledger) -> Text | None:
+    """Return the text of another endpoint's block, with a note; None for a block without text that a model can read."""
+    match block_parts(part.data):
+        case [Text() as text]:
+            ledger.note(
+                "file-as-text", "input", f"messages[{index}] holds {block_kind(part.data)}", "its text was sent"
+            )
+            return text
+    _note_dropped_block(index, part, ledger)
+    return None
+
+
 def _note_dropped_block(index: int, part: Opaque, ledger: Ledger) -> None:
     """Note that a block of another endpoint was removed from a message."""
     subject = f"messages[{index}]: a block of another endpoint's"
@@ -184,8 +196,7 @@ class _Replay:
                 ledger.note("media-foreign", "messages", subject, "words in its place")
                 new = Text(placeholder_text(new))  # wires take pictures from users
             elif type(part) is Opaque and (new is None or (part.seal is None and not is_own)):
-                new = None
-                _note_dropped_block(index, part, ledger)
+                new = _text_of_block(index, part, ledger)
             elif has_lost_seal and new is part and part.seal is not None and type(part) in (Text, ToolCall):
                 new = replace(part, seal=None)  # it belongs to reasoning that is not sent
             is_changed = is_changed or new is not part
