@@ -122,8 +122,8 @@ def _context(media: Media) -> str | None:
 def block_parts(data: Any) -> list[Text | Media] | None:
     """Return a block of content as text and media; None for a block that has neither.
 
-    These are documents with blocks in them, results of a search, references to tools, summaries of what came before,
-    and tabs of a browser.
+    These are documents with blocks in them, results of a search, references to tools, tools that come or go, summaries
+    of what came before, and tabs of a browser.
     """
     match data:
         case {"type": "document", "source": {"type": "content", "content": str() | list() as content}}:
@@ -136,12 +136,24 @@ def block_parts(data: Any) -> list[Text | Media] | None:
             return [Text(f"<search_result{keys}>\n{result_text(texts).rstrip()}\n</search_result>"), *media]
         case {"type": "tool_reference", "tool_name": str(name)}:
             return [Text(f"The tool {name} can be called now.")]
+        case {"type": "tool_addition" | "tool_removal" as kind, "tool": {"type": str()} as tool}:
+            return [Text(f"{_tool_words(tool)} {_TOOL_CHANGES[kind]}.")]
         case {"type": "compaction", "content": str(content)} if content:
             return [Text(f"<summary>\n{content.strip()}\n</summary>")]
         case {"type": "browser_state", "tabs": list()}:
             fields = {key: value for key, value in data.items() if key != CACHE_MARK}
             return [Text(msgspec.json.encode(fields).decode())]
     return None
+
+
+_TOOL_CHANGES = {"tool_addition": "can be called now", "tool_removal": "can no longer be called"}
+
+
+def _tool_words(tool: Mapping[str, Any]) -> str:
+    """Return the words for the tool, or the tools of a server, that a block names."""
+    definition = tool.get("definition")
+    name = definition.get("name") if isinstance(definition, Mapping) else tool.get("name")
+    return f"The tool {name}" if isinstance(name, str) else f"The tools of {tool.get('server_name') or 'a server'}"
 
 
 def _flatten(content: str | list[Any]) -> tuple[list[str], list[Media]]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cnllm import Registry
+from cnllm import Registry, engine
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.sdk import http_client
 
@@ -133,6 +133,18 @@ def test_a_message_of_an_agent_in_another_form_is_refused_by_its_place(gateway: 
     assert "input[0].content" in response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_result_that_should_be_encrypted_and_is_not_is_read(gateway: Gateway, wire: str) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "wait", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": [envelope("From /b:"), sealed("Three 个.")]}
+    hidden = {**output, "call_id": "c2", "output": [sealed(SECRET)]}
+    items = [{"role": "user", "content": "Begin."}, call, output, {**call, "call_id": "c2"}, hidden]
+    gateway.post("/v1/responses", wire, {"input": items})
+    assert "From /b:" in gateway.words
+    assert "Three 个." in gateway.words
+    assert (SECRET in gateway.words) is (wire == "responses")
+
+
 # ── tools of other wires, sent as chat completions ───────────────────────────
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 FLAT: list[Json] = [
@@ -244,3 +256,50 @@ def test_a_summary_without_text_is_left_out_with_a_note(gateway: Gateway, conten
     messages = [ASK, {"role": "assistant", "content": [{"type": "compaction", "content": content}]}, ASK]
     gateway.post("/v1/messages", "chat", {"max_tokens": 9, "messages": messages})
     assert [note for note in gateway.notes if "left out: compaction" in note]
+
+
+# ── tools that come and go ───────────────────────────────────────────────────
+LATE: Json = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "read"}}
+GONE: Json = {"type": "tool_removal", "tool": {"type": "mcp_toolset_reference", "server_name": "disk"}}
+DEFINED: Json = {"name": "write", "description": "Writes a file.", "input_schema": SCHEMA}
+NEW: Json = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": DEFINED}}
+
+
+def changed(*blocks: Json) -> Json:
+    return {"max_tokens": 9, "messages": [ASK, {"role": "system", "content": list(blocks)}], "tools": FLAT[1:2]}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_changes_of_the_tools_are_text_where_the_endpoint_is_not_known_to_take_them(
+    gateway: Gateway, wire: str
+) -> None:
+    gateway.post("/v1/messages", wire, changed({"type": "text", "text": "Mind:"}, LATE, GONE))
+    assert "The tool read can be called now." in gateway.words
+    assert "The tools of disk can no longer be called." in gateway.words
+    assert "tool_addition" not in gateway.words
+    assert "cannot read it" not in gateway.words
+    assert [note for note in gateway.notes if "holds tool_removal" in note]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_tool_that_a_message_defines_is_offered(gateway: Gateway, wire: str) -> None:
+    gateway.post("/v1/messages", wire, changed(NEW))
+    assert names_of(gateway.sent) == ["read", "write"]
+    assert "The tool write can be called now." in gateway.words
+    assert [note for note in gateway.notes if "tools-loaded" in note and "write" in note]
+
+
+def test_a_tool_that_a_message_defines_again_is_the_newer_one(gateway: Gateway) -> None:
+    again = {**DEFINED, "name": "read"}
+    gateway.post("/v1/messages", "chat", changed({**NEW, "tool": {**NEW["tool"], "definition": again}}))
+    (tool,) = gateway.sent["tools"]
+    assert tool["function"]["description"] == "Writes a file."
+
+
+@pytest.mark.parametrize(("model", "stays"), [("claude-opus-5", True), ("claude-haiku-4-5", False)])
+def test_changes_of_the_tools_stay_blocks_where_the_message_keeps_its_place(model: str, stays: bool) -> None:
+    body = {"model": f"anthropic/{model}", **changed(LATE)}
+    request = engine.decode_request("anthropic-messages", body)
+    plan = engine.build_request(Registry.load().resolve(f"anthropic/{model}"), request.messages, **request.options)
+    assert ('"tool_addition"' in json.dumps(plan.body)) is stays
+    assert ("The tool read can be called now." in json.dumps(plan.body)) is not stays

@@ -71,7 +71,7 @@ def drop_unreadable(
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
-                forms = reader.read(part, index, takes_blocks=message.role not in SYSTEM_ROLES)
+                forms = reader.read(part, index, in_system=message.role in SYSTEM_ROLES)
                 parts += forms if by_model else _name_media(forms, model)
             elif type(part) is ToolResult and (part.media or part.blocks):
                 parts.append(reader.read_result(part, index))
@@ -175,7 +175,7 @@ def _refusal(kind: MediaKind, flags: Flags) -> str | None:
 _HELD_KEYS = frozenset(
     (
         *("type", "title", "source", "content", "context", "filename", "name", "format", "displayName", "text"),
-        *("image_url", "file_data", "file_url", "file_id", "input_audio", "tabs", "state_changes", "tool_name"),
+        *("image_url", "file_data", "file_url", "file_id", "input_audio", "tabs", "state_changes", "tool_name", "tool"),
         CACHE_MARK,
     )
 )
@@ -195,6 +195,10 @@ def _note_lost_blocks(result: ToolResult, media: Sequence[Media], model: Model, 
     sent = [item for medium in media for item in (medium.extra or {}).items() if written is None or item[0] in written]
     for block in _sealed_content(result):
         _note_lost_keys({key: value for key, value in block.items() if (key, value) not in sent}, ledger)
+
+
+_TOOL_CHANGES = ("tool_addition", "tool_removal")
+"""Blocks by which a message of the system changes the tools."""
 
 
 def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
@@ -221,8 +225,8 @@ class _MediaForms:
         self._takes_marks = CACHE_MARK in ((flags.messages or Messages()).fields or ())
         self._result_media = bool((flags.tools or Tools()).result_media)
 
-    def read(self, part: Media | Opaque, index: int, *, takes_blocks: bool = True) -> list[Part]:
-        """Return a medium or a block as the parts that are sent; `takes_blocks`: its message may hold such blocks."""
+    def read(self, part: Media | Opaque, index: int, *, in_system: bool = False) -> list[Part]:
+        """Return a medium or a block as the parts that are sent; `in_system`: a message of the system holds it."""
         if type(part) is Media:
             return self._medium(part, index)
         assert type(part) is Opaque
@@ -232,7 +236,7 @@ class _MediaForms:
         inner = block_parts(part.data)
         if inner is None:
             return [self._stored_file(part, index) if is_file else part]
-        if takes_blocks and self._is_own(part):
+        if self._is_own(part) and (not in_system or self._stays_in_system(part)):
             return [part]
         self._note_text(index, str(part.data["type"]))
         _note_lost_keys(part.data, self._ledger)
@@ -282,6 +286,10 @@ class _MediaForms:
             return False
         kind = part.data["type"]
         return kind in self._own_blocks or (kind in self._wire.file_parts and _refusal("file", self._flags) is None)
+
+    def _stays_in_system(self, part: Opaque) -> bool:
+        """Whether a message of the system may hold a block: changes of the tools, where the message keeps its place."""
+        return part.data["type"] in _TOOL_CHANGES and (self._flags.messages or Messages()).system == "any"
 
     def _medium(self, media: Media, index: int) -> list[Part]:
         """Return a medium as it is sent: itself, its text, or a line."""

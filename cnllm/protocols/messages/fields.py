@@ -53,14 +53,15 @@ FIELDS = read_fields(
             "translate": """
                 text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input tool_result
                 tool_result.tool_use_id tool_result.content tool_result.is_error search_result
-                search_result.title search_result.source search_result.content
+                search_result.title search_result.source search_result.content tool_addition tool_addition.tool
+                tool_removal tool_removal.tool
             """,
             "media": "image image.source document document.source document.title document.context",
             "return": """
                 thinking.signature thinking.* redacted_thinking server_tool_use web_search_tool_result
                 web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result
                 text_editor_code_execution_tool_result tool_search_tool_result advisor_tool_result mcp_tool_use
-                mcp_tool_result compaction tool_addition tool_removal mcp_tool_listing fallback
+                mcp_tool_result compaction mcp_tool_listing fallback
                 tool_use.caller tool_use.toolset_name tool_use.*
             """,
             "permit": "*.cache_control",

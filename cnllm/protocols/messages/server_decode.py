@@ -50,7 +50,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     messages += recall(turns, lambda index, turn: _turn(turn, f"messages.{index}", stamp))
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
-    _tools(body, options)
+    notes += _tools(body, options)
     _thinking(body, options, extra)
     if extra:
         options["extra_body"] = extra
@@ -140,6 +140,8 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
             return _call(block, path, stamp)
         case "tool_result", "user":
             return _result(block, path, stamp)
+        case "tool_addition", _ if (definition := _definition(block)) is not None:
+            return Text(f"The tool {definition.get('name')} can be called now.")  # it is among the options
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
             raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
     return Opaque(block, None if role == "user" and is_file_part(block) else stamp(None))
@@ -211,16 +213,41 @@ def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
     return msgspec.structs.replace(result, seal=stamp(data)) if data else result
 
 
-def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:
-    """Decode functions in the neutral form; the endpoint's own tools, and keys beside a function, are kept."""
+def _definition(block: Block) -> Block | None:
+    """Return the function that a block adds to the tools by its definition; None where it adds none so."""
+    match block:
+        case {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": dict() as definition}}:
+            return definition if isinstance(definition.get("name"), str) else None
+    return None
+
+
+def _added_tools(turns: list[Any]) -> Iterator[tuple[str, Block]]:
+    """Yield the functions that messages of the system add to the tools, with their places."""
+    for index, turn in enumerate(turns):
+        if isinstance(turn, dict) and turn.get("role") == "system" and isinstance(turn.get("content"), list):
+            for position, block in enumerate(turn["content"]):
+                if isinstance(block, dict) and (definition := _definition(block)) is not None:
+                    yield f"messages.{index}.content.{position}.tool.definition", definition
+
+
+def _tools(body: dict[str, Any], options: dict[str, Any]) -> list[Note]:
+    """Decode functions in the neutral form; the endpoint's own tools, and keys beside a function, are kept.
+
+    Those that a message adds are offered from the start. Return notes on them.
+    """
     tools = body.get("tools")
+    notes: list[Note] = []
     if tools is not None:
         if not all(isinstance(tool, dict) for tool in tools):
             raise ValueError("tools: a list of objects is required")
         options["tools"] = [_tool(tool, f"tools.{index}") for index, tool in enumerate(tools)]
+    for place, definition in _added_tools(body["messages"]):
+        others = [tool for tool in options.get("tools", ()) if _name(tool) != definition["name"]]
+        options["tools"] = [*others, _tool(definition, place)]
+        notes.append(Note("tools-loaded", "tools", f"{definition['name']}, which a message adds", "offered in full"))
     choice = body.get("tool_choice")
     if choice is None:
-        return
+        return notes
     match choice:
         case {"type": "tool", "name": str(name)}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -230,6 +257,12 @@ def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:
             raise ValueError("tool_choice: an object of type auto, any, tool or none is required")
     if isinstance(choice.get("disable_parallel_tool_use"), bool):
         options["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
+    return notes
+
+
+def _name(tool: Block) -> Any:
+    """Return the name of a decoded tool."""
+    return tool["function"]["name"] if "function" in tool else tool.get("name")
 
 
 def _tool(tool: Block, path: str) -> Block:

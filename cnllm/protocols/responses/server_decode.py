@@ -228,10 +228,11 @@ def _agent_message(item: dict[str, Any], stamp: Stamp) -> Message:
     texts: list[str] = [content] if isinstance(content, str) else []
     is_own = True
     for index, part in enumerate(content if isinstance(content, list) else ()):
+        if (plain := _plain_text(part)) is not None:
+            is_own = False
+            texts.append(plain)
+            continue
         match part:
-            case {"type": "encrypted_content", "encrypted_content": str(text)} if _ENCRYPTED.fullmatch(text) is None:
-                is_own = False
-                texts.append(text)
             case {"type": "encrypted_content"}:
                 parts += [Text("".join(texts))] if texts else []
                 texts = []
@@ -244,6 +245,14 @@ def _agent_message(item: dict[str, Any], stamp: Stamp) -> Message:
     if is_own and parts:
         parts[0] = msgspec.structs.replace(parts[0], seal=stamp({"item": item}))
     return Message("user", tuple(parts))
+
+
+def _plain_text(part: Any) -> str | None:
+    """Return the text of a part that should be encrypted and is not; None for any other part."""
+    match part:
+        case {"type": "encrypted_content", "encrypted_content": str(text)} if _ENCRYPTED.fullmatch(text) is None:
+            return text
+    return None
 
 
 _ENCRYPTED = re.compile(r"[\w+/-]{40,}={0,2}", re.ASCII)
@@ -430,6 +439,8 @@ def _output(output: list[Any], stamp: Stamp) -> tuple[list[Part], bool]:
     parts: list[Part] = []
     is_complete = True
     for part in output:
+        if (plain := _plain_text(part)) is not None:
+            part = {"type": "input_text", "text": plain}
         part_object = part if isinstance(part, dict) else {}
         medium = _media(part_object)
         if medium is not None:
