@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.engine.encode.url_headers import join_url
 from cnllm.jsonpath import get, get_first, merge_patch, set_value
 from cnllm.registry.flags.batch import Batch, BatchResult, BatchRow
 
@@ -70,8 +71,7 @@ def submit_plan(batch: Batch, probe: Plan, mark: str, *, file: str | None, rows:
     for place, value in (*source, (submit.model, probe.model.id), (submit.mark, mark)):
         if place:
             set_value(body, place, value)
-    path = (submit.path or "").replace("{model}", quote(probe.model.id, safe="/:"))
-    return _plan(probe, "POST", path, msgspec.json.encode(body))
+    return _plan(probe, "POST", submit.path or "", msgspec.json.encode(body))
 
 
 def poll_plan(batch: Batch, probe: Plan, id: str) -> Plan:
@@ -105,13 +105,13 @@ def fetch_plan(batch: Batch, probe: Plan, id: str, file: str) -> Plan:
 
 def _plan(probe: Plan, method: str, path: str, content: bytes = b"", content_type: str = "application/json") -> Plan:
     """Return a request to a path of the interface."""
-    base = probe.flags.base_url or ""
+    url, _ = join_url(probe.flags.base_url or "", path, probe.model.id)  # the probe has a password in its headers
     headers = dict(probe.headers)
     if method == "GET":
         headers.pop("content-type", None)
     else:
         headers["content-type"] = content_type
-    return replace(probe, method=method, url=base.rstrip("/") + path, headers=headers, content=content, stream=False)
+    return replace(probe, method=method, url=url, headers=headers, content=content, stream=False)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────

@@ -10,11 +10,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cnllm.batch.lanes import Lane
 from cnllm.engine.decode.cost import service_rates
 from cnllm.errors import CnllmError
+from cnllm.jsonpath import get
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
 from cnllm.registry.flags import Flags, Price
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _SHAPE = ("row", "submit", "job", "results", "result")
+_PATHS = ("upload.path", "submit.path", "job.path", "job.cancel", "list.path", "results.path")
 _KEPT = ("currency", "factors", "per_call")
 _BATCH = "batch"
 _NO_PRICES = ("above", "currency", "peak", "zone", "holidays", "until", "since")
@@ -64,6 +67,7 @@ def require_interface(model: Model, registry: Registry) -> Batch:
             raise CnllmError(
                 f"{where}: batch of {model.name} lacks {', '.join(missing)}", hint="`cnllm registry check` lists faults"
             )
+        _check_paths(model, batch)
         return batch
     if others := list(islice(_others(model, registry), 4)):
         hint = f"one that has: {', '.join(others)}; or leave --vendor-batch out"
@@ -74,6 +78,15 @@ def require_interface(model: Model, registry: Registry) -> Batch:
     else:
         message = f"--vendor-batch: a batch interface of {model.name} over {model.protocol} is not known"
     raise NoBatchInterface(message, hint=hint)
+
+
+def _check_paths(model: Model, batch: Batch) -> None:
+    """Raise `CnllmError` for a path that might change the host of the address, and so where the key goes."""
+    for name in _PATHS:
+        path = get(to_builtins(batch), name)
+        if path and not path.startswith("/"):
+            where = model.where(f"batch.{name}")
+            raise CnllmError(f"{where}: batch.{name} of {model.name} is {path!a}", hint="a path begins with /")
 
 
 def _others(model: Model, registry: Registry) -> Iterator[str]:

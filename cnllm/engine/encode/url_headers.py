@@ -14,7 +14,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import checks
 
-__all__ = ["basic_auth", "endpoint_url", "request_headers"]
+__all__ = ["basic_auth", "endpoint_url", "join_url", "request_headers"]
 
 
 def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) -> tuple[str, str]:
@@ -35,8 +35,8 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     if path.startswith("/") and base.endswith(path):  # copied from a page of the vendor
         base = base.removesuffix(path)
         ledger.note("address-path", "base_url", f"an address that ends with {path}", "sent there: it is no base URL")
-    url, userinfo = _join_url(base, path, model.id)
-    if path and not path.startswith("/") and not _same_host(base, _join_url(base, path, "m")[0]):
+    url, userinfo = join_url(base, path, model.id)
+    if path and not path.startswith("/") and not _same_host(base, join_url(base, path, "m")[0]):
         ledger.refuse("bad-path", "path", path, "it would change the host or port of the URL: begin it with /")
     if address_fault(url) is not None:
         ledger.refuse("bad-path", "path", path, "with it the address is not an HTTP URL: begin it with /")
@@ -53,7 +53,7 @@ def _same_host(base: str, url: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _join_url(base: str, path: str, id: str) -> tuple[str, str]:
+def join_url(base: str, path: str, id: str) -> tuple[str, str]:
     """Return the URL of a path below a base, and the name and password in it."""
     url = base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
     if "@" not in url:
