@@ -201,7 +201,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
     @property
     def plan(self) -> Plan:
         """Return the request, with a note for every change."""
-        return self._runner.call.plan
+        return self._runner.plan
 
     def possible_plans(self) -> list[Plan]:
         """Return the requests that the call may send: one, or that of each model of a route."""

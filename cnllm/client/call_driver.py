@@ -81,6 +81,12 @@ class CallDriver:
         self._first: float | None = None  # when the first token arrived
         self._error: CnllmError | None = None  # that ended the call
 
+    @property
+    def plan(self) -> Plan:
+        """Return the plan of the call. On a route its notes tell the errors of targets, which may echo a secret."""
+        plan = self.call.plan
+        return plan if self._setup.keys is None else self._echo.plan(plan)
+
     def _apply(self, step: Any) -> Any:
         """Carry out a step that waits for nothing."""
         match step:

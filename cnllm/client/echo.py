@@ -105,6 +105,12 @@ class Echo:
         self._learn(tuple(dict.fromkeys((*plan_secrets(insert_key(plan, key), key), *self._earlier))))
         return events
 
+    def plan(self, plan: Plan) -> Plan:
+        """Return the plan without secrets in its notes."""
+        if self._finder is None or not self._may_hold(plan.notes):
+            return plan
+        return replace(plan, notes=[self._clean(note) for note in plan.notes])
+
     def body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """Return a whole body without secrets, and the error that ended it."""
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -166,7 +166,7 @@ class Stream(Closing, Generic[Answer_co]):
     @property
     def plan(self) -> Plan:
         """Return the request, with a note for every change."""
-        return self._runner.call.plan
+        return self._runner.plan
 
     @property
     def reply(self) -> Reply[Answer_co]:

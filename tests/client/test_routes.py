@@ -1,6 +1,7 @@
 """What `fallback` does beyond the cases of failover: who can serve a request, keys, cooldowns, and honest ends."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from cnllm import Client, Fallback, Retry
 from cnllm.client.fallback import Cooldowns
 from cnllm.engine.run.retry_policy import draw_order
 
-from .peer import DONE, Reset, Script, call_delta, delta, refused, reply, stream, usage
+from .peer import DONE, Reset, Script, answer, call_delta, delta, refused, reply, stream, usage
 from .routes import ANSWER, PREFILL, codes, error_frame, healthy, text_of, tokens, two
 
 QUICK = Retry(attempts=3, base=0.01)
@@ -203,6 +204,19 @@ def test_no_key_of_any_target_is_shown(tmp_path: Path) -> None:
         got = client.call("one/m", "hi")
         assert "sk-two-9876543210" not in repr(got)
         assert "sk-one-0123456789" not in repr(got)
+
+
+@pytest.mark.parametrize(
+    "spell", [lambda key: "".join(f"\\u{ord(c):04x}" for c in key), lambda key: key.encode().hex()]
+)
+def test_the_plan_of_a_route_tells_no_key_that_an_endpoint_echoed(tmp_path: Path, spell: Callable[[str], str]) -> None:
+    body = b'{"error": {"message": "not %s"}}' % spell("sk-one-0123456789").encode()
+    failure: Script = [answer(503, body)]
+    with two(tmp_path, [failure], [healthy()]) as (registry, _, _), client_of(registry) as client:
+        with client.stream("one/m", "hi") as call:
+            list(call)
+        note = next(note for note in call.plan.notes if note.code == "target-failed")
+        assert note.said == "one/m: Overloaded: 503 not [redacted]"
 
 
 # ── after the first token ────────────────────────────────────────────────────
