@@ -12,13 +12,13 @@ import gc
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
 from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, TransportError
 from cnllm.system import processes
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def run(
 ) -> Report:
     """Ask a model every request, write the answers to `out`, and return a report.
 
-    Several models share the rows, and so do several `api_keys`, each within its own limits. Ctrl-C once waits for what
-    is on its way, twice does not; both keep everything, and the report says so. Where an event loop runs, as in a
-    notebook, `run_async` does it.
+    Several models share the rows, and so do several `api_keys`, each within its own limits. The keys go to the endpoint
+    of the first model; others take their own. Ctrl-C once waits for what is on its way, twice does not; both keep
+    everything, and the report says so. Where an event loop runs, as in a notebook, `run_async` does it.
     """
     if _has_event_loop():
         raise CnllmError("an event loop runs in this thread", hint="use: await cnllm.batch.run_async(…)")
@@ -88,9 +88,19 @@ def run_session(settings: BatchSettings) -> Report:
         session.close()
 
 
+class _Nowhere:
+    """Stands for a transport where nothing is sent."""
+
+    needs_key = False
+
+    async def send(self, plan: Any) -> Any:
+        """Raise: an estimate sends nothing."""
+        raise TransportError("an estimate sends nothing")
+
+
 def estimate_session(settings: BatchSettings) -> Estimate:
     """Return what a run would take. Nothing is sent, and an output that is not there is not made."""
-    session = BatchSession(replace(settings, api_keys=("none-is-needed-to-estimate",), cache=None))
+    session = BatchSession(replace(settings, transport=_Nowhere(), cache=None))
     try:
         return session.estimate()
     finally:

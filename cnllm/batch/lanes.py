@@ -78,6 +78,12 @@ class ObservedTransport(Struct, frozen=True):
     fields: RateHeaders | None
     tell: Callable[[HeaderLimits], None]
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether a client needs a key to send."""
+        needs: bool = getattr(self.transport, "needs_key", True)
+        return needs
+
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
         if self.idempotency is not None:
@@ -97,11 +103,15 @@ class ObservedTransport(Struct, frozen=True):
 def open_lanes(
     settings: BatchSettings, registry: Registry, models: Mapping[str, Model], salt: str, recorder: CallRecorder | None
 ) -> list[Lane]:
-    """Return a lane for each model and key. Raises `UnknownModel`."""
+    """Return a lane for each model and key. Raises `UnknownModel`.
+
+    The caller's keys go to the address of the first model; any other endpoint gets its own.
+    """
     lanes = []
-    for model in settings.models:
-        resolved = models[model] if isinstance(model, str) else model
-        for key in settings.api_keys or (None,):
+    resolved_models = [models[model] if isinstance(model, str) else model for model in settings.models]
+    for resolved in resolved_models:
+        takes_keys = resolved.flags.base_url == resolved_models[0].flags.base_url
+        for key in (settings.api_keys if takes_keys else ()) or (None,):
             rates = resolved.flags.rates or Rates()
             controller = Controller(
                 concurrency=settings.concurrency,

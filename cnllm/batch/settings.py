@@ -117,6 +117,7 @@ def make_settings(
     models = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
     if not models:
         raise ValueError("model is empty; name at least one")
+    keys = [key for key in (options.get("api_key"), *(options.get("api_keys") or ())) if key is not None]
     concurrency, max_cost, cache = options.get("concurrency"), options.get("max_cost"), options.get("cache")
     concurrency = "auto" if concurrency is None else concurrency
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
@@ -133,13 +134,13 @@ def make_settings(
     own: dict[str, Any] = {name: value for name, value in options.items() if name in settings and value is not None}
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
-        "options": {name: value for name, value in options.items() if name not in settings},
+        "options": {k: v for k, v in options.items() if k not in settings and k != "api_key"},
         "concurrency": None if concurrency == "auto" else concurrency,
         "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
         "tag": None if options.get("tag") is None else checks.as_tag("tag", options["tag"]),
         "assume_output": checks.number("assume_output", options.get("assume_output"), 1, none=True),
         "cache": _cache_path(cache or False),
-        "api_keys": tuple(options.get("api_keys") or ()),
+        "api_keys": tuple(dict.fromkeys(keys)),
     }
     return BatchSettings(models=models, out=Path(out), **own)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cnllm.batch.settings import BatchSettings, Changed
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
+    from cnllm.registry.model import Model
 
 __all__ = ["run_batch"]
 
@@ -141,19 +142,29 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
     base_url, protocol = params["base_url"], params["protocol"]
     models: list[Any] = []
     keys: list[str] = []
+    foreign: set[str] = set()  # variables of other endpoints than the first one, which find them by themselves
     elsewhere = params["ray"] is not None and not params["simulate"]  # the workers have the keys
+    resolved: list[Model] = []
     for name in params["models"]:
         place = {"protocol": protocol, "base_url": base_url, "key_env": next(iter(params["key_env"]), None)}
         offline = params["simulate"] or params["dry_run"]
         model = client_factory.choose_site(registry, name, offline=offline, **place)
         client_factory.print_site(model)
         models.append(name if base_url is None and protocol is None else model)
-        for variable in params["key_env"] or (None,):
-            if elsewhere and variable is not None:
-                client_factory.require_key_name(variable)
-                keys.append(STAND_IN + variable)
-            elif not elsewhere:
-                keys += filter(None, [client_factory.read_key(model, variable, required=not params["simulate"])])
+        resolved.append(model)
+        if model.flags.base_url != resolved[0].flags.base_url:
+            foreign |= {*(model.flags.keys or ())} - {*(resolved[0].flags.keys or ())}
+        if not elsewhere:
+            client_factory.read_key(model, None)
+    for variable in params["key_env"]:
+        if variable in foreign:
+            continue
+        if elsewhere:
+            client_factory.require_key_name(variable)
+            keys.append(STAND_IN + variable)
+        else:
+            key = client_factory.named_key(variable, required=not params["simulate"])
+            keys += [] if key is None else [key]
     return models, list(dict.fromkeys(keys))
 
 
