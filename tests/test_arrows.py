@@ -148,6 +148,7 @@ EDGE: dict[str, dict[str, str]] = {
         "transports/httpx_async": "the pieces of a body, decoded in time",
         "transports/address": "the environment's proxies and the certificates, as for every request",
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
+        "types/json_form": "a text that was cut inside a character is mended in one way",
     },
     "ray": {
         "batch/shared/__init__": "what is asked and counted in several processes is a part of a batch, with one face",

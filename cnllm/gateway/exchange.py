@@ -54,16 +54,12 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.delivered import delta_runs
+from cnllm.types.json_form import mend_halves
 from cnllm.types.lenient_json import break_off
 from cnllm.types.message_memory import LONG, MessageMemory
 
 __all__ = ["DIVERGED", "ClientRequest", "Exchange", "error_body", "is_long", "read_body", "read_remembered_body"]
 
-_PAIR = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""An escape of a JSON text, and whether it is half of a pair that has no other half."""
-_ESCAPES = 500_000  # of a body in which halves of characters are looked for: many take long
 _TOOLS = "tools"  # on every wire
 _BESIDE = 8  # times the new turns: instructions and options, which take less work
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -93,7 +89,7 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
         try:
             body = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            if text.count(b"\\") > _ESCAPES or (mended := _PAIR.sub(_mend_half, text)) == text:
+            if (mended := mend_halves(text)) == text:
                 raise
             body = msgspec.json.decode(mended)
             notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))
@@ -117,11 +113,6 @@ def _first_fault(content: bytes) -> str:
     except UnicodeDecodeError as error:
         return f": 0x{content[error.start]:02x} at byte {error.start}"
     return ""
-
-
-def _mend_half(escape: re.Match[bytes]) -> bytes:
-    """Return an escape of a JSON text, or U+FFFD for half of a pair."""
-    return escape[0] if escape[1] is None else b"\\ufffd"
 
 
 def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, most: int) -> dict[str, Any] | None:

@@ -1,13 +1,24 @@
-"""Bound what a server makes this process keep: the answers to its own requests, where it does not read them."""
+"""Bound what a server makes this process keep: the answers to its own requests, where it does not read them.
+
+A reply that cannot be read ends its request at once: nobody waits for another one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-__all__ = ["bounded_streams"]
+import msgspec
+
+from cnllm.types.json_form import mend_halves
+
+__all__ = ["UNREADABLE", "bounded_streams"]
+
+UNREADABLE = "its answer has another form than the protocol's"
+"""The reason of a failure by a reply that cannot be read. The package's own text shows what the server sent."""
 
 _MAX_WAITING = 1000  # messages to a server that does not read
 
@@ -69,11 +80,46 @@ class _Reader(_Stream):
 
     async def receive(self) -> Any:
         await self._has_room.wait()
-        return await self._stream.receive()
+        return _readable(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
         await self._has_room.wait()
-        return await anext(self._stream)
+        return _readable(await anext(self._stream))
+
+
+class _Reply(msgspec.Struct):
+    """The fields of a message by which it is known to be a reply."""
+
+    id: int | str
+    method: str | None = None
+
+
+def _readable(item: Any) -> Any:
+    """Return what stands for a line of a server that the package `mcp` could not read; any other item as it is.
+
+    That is the message without halves of characters; else an error for the request that the line replies to.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+    from pydantic import ValidationError
+
+    if not isinstance(item, ValidationError):
+        return item
+    found = item.errors(include_url=False, include_context=False)[0]["input"]
+    try:
+        if isinstance(found, str):
+            line = mend_halves(found.encode())
+            with contextlib.suppress(ValidationError):
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            reply = msgspec.json.decode(line, type=_Reply)
+        else:
+            reply = msgspec.convert(found, _Reply)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return item
+    if reply.method is not None:
+        return item
+    error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=reply.id, error=error))

@@ -18,28 +18,20 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from cnllm.config import distribution, redact
 from cnllm.errors import McpError
-from cnllm.mcp_client.bounded_streams import bounded_streams
+from cnllm.mcp_client.bounded_streams import UNREADABLE, bounded_streams
+from cnllm.mcp_client.http_client import MAX_MESSAGE, http_client
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation, loop_reads_pipes
-from cnllm.transports.address import client_context, proxy_for, through_proxy
-from cnllm.transports.content_encoding import DecodingError, body_decoder
-from cnllm.transports.httpx_async import plain_pieces
 
 if TYPE_CHECKING:
     import anyio
-    import httpx2
     import mcp
 
 __all__ = ["McpSession"]
 
 _CLOSE_TIME = 12.0  # seconds; the server gets two to end, two after a signal, and two after it was killed
 _GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
-_MAX_MESSAGE = 64 * 1024 * 1024  # bytes of one message over HTTP, in an event or in JSON; a picture is one message
-_HTTP_TIMEOUT = 30.0  # seconds, as in the package mcp: to connect, and to send
-_HTTP_SILENCE = 300.0  # seconds that a stream of events may be silent
-_MAX_VALUES = 300_000  # lists and objects of one message over HTTP; decoded, each takes up to fifty times its bytes
-_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-_MAX_PAGES = 100  # of a list of tools
+_MAX_PAGES = 1000  # of a list of tools
 _MAX_LIST = 16 * 1024 * 1024  # bytes of a list of tools
 _MAX_TOOLS = 10_000  # that are read; fewer are offered
 
@@ -222,8 +214,8 @@ class McpSession:
             return
         from mcp.client.streamable_http import streamable_http_client
 
-        async with _http_client(server.url, server.read_headers()) as http:
-            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_MESSAGE)
+        async with http_client(server.url, server.read_headers()) as http:
+            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE)
             yield bounded_streams(transport)
 
     async def _hear(self, message: Any) -> None:
@@ -238,6 +230,7 @@ class McpSession:
         assert self._client is not None
         tools: list[Any] = []
         size = 0
+        cursors: set[str | None] = {None}
         cursor: str | None = None
         limit = self._server.list_timeout
         try:
@@ -250,11 +243,12 @@ class McpSession:
                     if size > _MAX_LIST:
                         raise ConnectionError(f"its list of tools has more than {_MAX_LIST:,} bytes")
                     cursor = page.next_cursor
-                    if not cursor or len(tools) >= _MAX_TOOLS:
-                        break
+                    if not cursor or cursor in cursors or len(tools) >= _MAX_TOOLS:
+                        return tools[:_MAX_TOOLS]
+                    cursors.add(cursor)
+                raise ConnectionError(f"its list of tools has more than {_MAX_PAGES:,} pages")
         except TimeoutError:
             raise TimeoutError(f"it did not list its tools within {limit:g} s") from None
-        return tools[:_MAX_TOOLS]
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
@@ -300,65 +294,6 @@ class McpSession:
         return McpError(f"the MCP server {server.label} failed: {reason}", server=str(server))
 
 
-def _http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
-    """Return a client with our bounds on what it decodes, and our reading of NO_PROXY: its own leaves out ranges."""
-    import httpx2
-
-    async def bound(response: httpx2.Response) -> None:
-        response.stream = _bounded_stream(response)
-        response.headers.pop("content-encoding", None)  # the stream is plain
-
-    address = httpx2.URL(url)
-    proxy = proxy_for(address.scheme, address.host, address.port)
-    return through_proxy(
-        httpx2,
-        proxy,
-        lambda: httpx2.AsyncClient(
-            headers=headers,
-            timeout=httpx2.Timeout(_HTTP_TIMEOUT, read=_HTTP_SILENCE),
-            proxy=proxy,
-            verify=client_context(),
-            trust_env=False,
-            event_hooks={"response": [bound]},
-        ),
-    )
-
-
-def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Return the plain body of a response. A body of JSON is one message, and has its limit."""
-    import httpx2
-
-    raw: Any = response.stream
-    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    decode = body_decoder(response.headers.get("content-encoding"))
-
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = values = 0
-            try:
-                async for piece in raw if decode is None else plain_pieces(raw, decode, _HTTP_SILENCE):
-                    size += len(piece)
-                    if size > _MAX_MESSAGE and not is_stream:
-                        raise httpx2.StreamError(f"it has more than {_MAX_MESSAGE:,} bytes")
-                    start = max(piece.rfind(end) for end in _EVENT_ENDS) if is_stream else -1
-                    values = (0 if start >= 0 else values) + _count_values(piece, max(start, 0))
-                    if values > _MAX_VALUES:
-                        raise httpx2.StreamError(f"it has more than {_MAX_VALUES:,} lists and objects")
-                    yield piece
-            except (DecodingError, TimeoutError) as error:
-                raise httpx2.StreamError(str(error)) from error
-
-        async def aclose(self) -> None:
-            await raw.aclose()
-
-    return Bounded()
-
-
-def _count_values(data: bytes, start: int) -> int:
-    """Return how many lists and objects begin in a piece of JSON, from an index on."""
-    return data.count(b"[", start) + data.count(b"{", start)
-
-
 def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | None]:
     """Return an event loop, and its selector where a forked child has to close its files.
 
@@ -391,6 +326,8 @@ def _require_package() -> None:
 
 
 _MAX_REASON = 1000  # characters
+_ENDS = ("Connection closed", "SSE stream ended without a response")  # as the package mcp says it
+_UNPARSED = re.compile(r"Failed to parse (JSON response|SSE message): \d+ validation error")
 _KEY_SHAPE = re.compile(r"(?<![\w/\\.-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?![\w/\\.-])")
 """A word like a key: long, of letters and digits, and no part of a path or a dotted name."""
 _MAX_BYTES = 16_384
@@ -424,11 +361,13 @@ def _reason(error: BaseException | None) -> str:
     code = getattr(error, "code", None)
     message = getattr(error, "message", None)
     if type(code) is int and isinstance(message, str):  # an error that the server, or the transport for it, returned
-        from mcp_types import CONNECTION_CLOSED
+        from mcp_types import CONNECTION_CLOSED, PARSE_ERROR
 
-        return "it has ended, or closed the connection" if code == CONNECTION_CLOSED else message
-    if type(error).__name__ == "ValidationError":  # its text shows what the server sent
-        return "its answer has another form than the protocol's"
+        if code == PARSE_ERROR and _UNPARSED.match(message):
+            return UNREADABLE
+        return "it has ended, or closed the connection" if code == CONNECTION_CLOSED and message in _ENDS else message
+    if type(error).__name__ == "ValidationError":
+        return UNREADABLE
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

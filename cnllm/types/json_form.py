@@ -1,8 +1,9 @@
-"""Write values as JSON: with halves of characters, and an answer to a schema of whatever type it was built as."""
+"""JSON with halves of characters, and an answer to a schema of whatever type it was built as."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,13 @@ import msgspec
 
 from cnllm.types.checks import kind_of
 
-__all__ = ["encode_json", "json_form", "plain_value"]
+__all__ = ["encode_json", "json_form", "mend_halves", "plain_value"]
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape of a JSON text, and whether it is half of a pair that has no other half."""
+_MOST_ESCAPES = 500_000  # of a text in which halves of characters are looked for: many take long
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -21,6 +28,16 @@ def encode_json(value: Any) -> bytes:
         return msgspec.json.encode(value, enc_hook=plain_value)
     except UnicodeEncodeError:
         return json.dumps(value, default=lambda item: msgspec.to_builtins(item, enc_hook=plain_value)).encode()
+
+
+def mend_halves(text: bytes) -> bytes:
+    """Return a JSON text with U+FFFD for each half of a character. One with very many escapes stays as it is."""
+    return text if text.count(b"\\") > _MOST_ESCAPES else _ESCAPE.sub(_mend_half, text)
+
+
+def _mend_half(escape: re.Match[bytes]) -> bytes:
+    """Return an escape of a JSON text, or U+FFFD for half of a pair."""
+    return escape[0] if escape[1] is None else b"\\ufffd"
 
 
 def plain_value(value: Any) -> Any:

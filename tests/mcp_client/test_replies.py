@@ -1,0 +1,81 @@
+"""Replies that are odd: what can be read is a result, and what cannot fails its call at once, by its own reason."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import cnllm
+from cnllm import McpError
+from cnllm.mcp_client import McpTools
+
+from .support import PLAIN, SOON
+from .test_http import serving, tool
+
+HALF = r'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "C:\\\ud83d\ude00 \ud83d"}]}}'
+WHOLE = "C:\\\U0001f600 \ufffd"
+
+
+@pytest.fixture
+def server() -> Iterator[McpTools]:
+    with cnllm.mcp([sys.executable, "-S", str(PLAIN.with_name("replies.py"))], timeout=SOON) as tools:
+        yield tools
+
+
+def test_a_text_that_was_cut_inside_a_character_is_a_result(server: McpTools) -> None:
+    assert server.call("reply", {"line": HALF}).text == WHOLE
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_text_that_was_cut_inside_a_character_is_a_result_over_http(size: int) -> None:
+    def send(connection: socket.socket, id: Any) -> None:
+        event = f"event: message\ndata: {HALF.replace('ID', str(id))}\n\n".encode()
+        with suppress(OSError):
+            for start in range(0, len(event), size):
+                connection.sendall(event[start : start + size])
+
+    with serving(stream=send) as url, cnllm.mcp(url, timeout=SOON) as tools:
+        assert tools.call("t").text == WHOLE
+    with serving(lambda id: (HALF.replace("ID", str(id)).encode(), None)) as url, cnllm.mcp(url) as tools:
+        assert tools.call("t").text == WHOLE
+
+
+UNREADABLE = [
+    '{"jsonrpc": "2.0", "id": ID, "error": null}',
+    '{"jsonrpc": "2.0", "id": ID, "error": {"code": "E1", "message": "sk-0123456789abcdefghij"}}',
+    '{"jsonrpc": "2.0", "id": ID}',
+]
+
+
+@pytest.mark.parametrize("line", UNREADABLE)
+def test_a_reply_that_cannot_be_read_fails_its_call_at_once(server: McpTools, line: str) -> None:
+    with pytest.raises(McpError, match=r"its answer has another form than the protocol's$"):
+        server.call("reply", {"line": line})
+    with (
+        serving(lambda id: (line.replace("ID", str(id)).encode(), None)) as url,
+        cnllm.mcp(url) as tools,
+        pytest.raises(McpError, match=r"its answer has another form than the protocol's$"),
+    ):
+        tools.call("t")
+
+
+def test_an_error_with_the_code_of_a_closed_connection_keeps_its_own_words(server: McpTools) -> None:
+    line = {"jsonrpc": "2.0", "id": "ID", "error": {"code": -32000, "message": "the disk is full"}}
+    with pytest.raises(McpError, match="failed: the disk is full"):
+        server.call("reply", {"line": json.dumps(line)})
+
+
+def test_a_list_of_many_pages_is_whole_and_one_without_an_end_is_an_error() -> None:
+    with serving(pages=[[tool(f"t{number}")] for number in range(150)]) as url:
+        assert len(cnllm.mcp(url).tools()) == 150
+    with (
+        serving(pages=[[tool(f"t{number}")] for number in range(1100)]) as url,
+        pytest.raises(McpError, match="more than 1,000 pages"),
+    ):
+        cnllm.mcp(url, start_timeout=SOON * 3, list_timeout=SOON * 3).tools()
