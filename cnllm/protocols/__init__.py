@@ -174,7 +174,8 @@ class ServerCodec(Struct, frozen=True):
     completions by the flags instead of through this codec. `takes_media(media)` tells whether a reply
     can hold a medium, `media_keys` are its further keys that it can hold. `takes_blocks`: it can hold blocks of other
     kinds of its own protocol. `takes_count(name)` tells whether its counts can have a key, `reply_keys` are the keys of
-    `Reply.extra` that it can hold. `batch`: the words of the protocol's batch interface.
+    `Reply.extra` that it can hold. `other_form`: the protocol whose bodies some clients send to the paths of this one.
+    `batch`: the words of the protocol's batch interface.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp, Recall], Request]
@@ -195,6 +196,7 @@ class ServerCodec(Struct, frozen=True):
     seal_example: Callable[[str, str], Any] | None = None
     late_seals: bool = False
     dialects: bool = False
+    other_form: str | None = None
     batch: BatchForm = BatchForm()
     takes_media: Callable[[Media], bool] = lambda media: False
     takes_blocks: bool = True

@@ -47,6 +47,8 @@ from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _NO_PLACE = "this client's protocol has no place for it"
+_REPLY_FORM = ("stream_options",)
+"""Keys of a body about the form of its reply, which stays that of the path."""
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
 
@@ -72,7 +74,8 @@ def decode_request(
     it. The client's own data in other messages (cache marks) is sealed in the same way, and goes to endpoints of that
     protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts
     only with the protocol of the body, because no other model can have written these data. `memory` remembers the
-    turns of the client that sent the body.
+    turns of the client that sent the body. Some clients send the body of one protocol to the path of another: it is
+    read as what it is.
 
     Raises `ValueError` with the place that is wrong.
     """
@@ -86,6 +89,9 @@ def decode_request(
         checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
     codec = _codec(protocol)
     protocol = str.__str__(protocol)
+    if (form := codec.other_form) is not None and not body.get(wire(protocol).turns) and body.get(wire(form).turns):
+        protocol, codec = form, _codec(form)
+        body = {key: value for key, value in body.items() if key not in _REPLY_FORM}
     author = origin if origin is not None and origin.protocol == protocol else None
     provider, id = (author.provider, author.id) if author is not None else ("", "")
 

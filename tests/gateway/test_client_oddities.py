@@ -222,6 +222,47 @@ def test_keys_beside_a_function_have_a_note(gateway: Gateway) -> None:
     assert not [note for note in gateway.notes if "tools[].description" in note]
 
 
+# ── a body of Responses at the path of chat completions ──────────────────────
+ITEMS: list[Json] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "input_text", "text": "Look."}]},
+    {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": "a.txt"}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "Rain."},
+]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("empty", [{}, {"messages": []}, {"messages": None}])
+def test_a_body_of_responses_at_chat_completions_is_read_and_answered_there(
+    gateway: Gateway, wire: str, empty: Json
+) -> None:
+    settings = {"text": {"verbosity": "low"}, "store": False, "stream_options": {"include_usage": True}}
+    answer = gateway.post("/v1/chat/completions", wire, {**empty, "input": ITEMS, "tools": FLAT[:1], **settings})
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"]["content"] == "Ok."
+    for text in ("Be brief.", "Look.", "a.txt", "Rain."):
+        assert text in gateway.words
+    assert names_of(gateway.sent) == ["read"]
+    assert "stream_options" not in gateway.sent
+    assert bool([note for note in gateway.notes if "store" in note]) is (wire != "responses")
+
+
+def test_a_stream_of_it_ends_as_chat_completions_do(gateway: Gateway) -> None:
+    body = {"model": "chat/m", "input": "Look.", "stream": True, "stream_options": {"include_usage": True}}
+    gateway.replies["chat"] = {**REPLIES["chat"], "usage": USAGE}
+    text = gateway.http.post("http://cnllm.invalid/v1/chat/completions", json=body).text
+    assert '"object":"chat.completion.chunk"' in text
+    assert '"usage":{' in text
+    assert text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("body", [{}, {"messages": [], "input": []}, {"input": 3}])
+def test_a_body_without_either_is_refused_in_the_words_of_the_path(gateway: Gateway, body: Json) -> None:
+    response = gateway.http.post("http://cnllm.invalid/v1/chat/completions", json={"model": "chat/m", **body})
+    assert response.status_code == 400
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
 # ── reasoning in other forms ─────────────────────────────────────────────────
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ CODEC = ServerCodec(
     takes_blocks=False,
     media_keys=frozenset(["id", "expires_at", "transcript"]),
     reply_keys=REPLY_KEYS,
+    other_form="openai-responses",
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )
 
