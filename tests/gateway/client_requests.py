@@ -618,4 +618,54 @@ def _chat() -> Iterator[ClientRequest]:
         yield ClientRequest(f"chat: {name}", "/v1/chat/completions", body)
 
 
-REQUESTS = (*_messages(), *_responses(), *_generate(), *_chat())
+# ── beside the letter of the protocol ─────────────────────────────────────────
+def _odd() -> Iterator[ClientRequest]:
+    """What real clients send in the form of another protocol, or in forms that are newer than most endpoints."""
+    hello = {"role": "user", "content": "Hello."}
+    named = {"name": "run", "description": "Runs."}
+    flat = {"type": "function", **named, "parameters": COMMAND}
+    patch = {
+        "type": "custom",
+        "name": "patch",
+        "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "+" /.+/'},
+    }
+    call = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": '{"command": "ls"}'}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "a.txt"}
+    yield ClientRequest(
+        "odd: Responses as chat",
+        "/v1/chat/completions",
+        {
+            "input": [{"role": "system", "content": "Be brief."}, hello, call, result],
+            "tools": [flat, patch],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "include": ["reasoning.encrypted_content"],
+            "reasoning": {"effort": "medium", "summary": "auto"},
+            "text": {"verbosity": "low"},
+        },
+    )
+    used = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"command": "ls"}}
+    answered = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "a.txt"}]}
+    blocks = [{"role": "assistant", "content": [used]}, {"role": "user", "content": [answered]}]
+    tool = {**named, "input_schema": COMMAND}
+    yield ClientRequest(
+        "odd: blocks of Messages as chat",
+        "/v1/chat/completions",
+        {"messages": [hello, *blocks], "tools": [tool, patch], "tool_choice": {"type": "auto"}, "stream": True},
+    )
+    sealed = {"type": "encrypted_content", "encrypted_content": "List the files."}
+    task = {"type": "agent_message", "author": "/a", "recipient": "/a/b", "content": [sealed]}
+    yield ClientRequest("odd: agents", "/v1/responses", {"input": [hello, task], "tools": [flat]})
+    changes = [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "run"}},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {**tool, "name": "late"}}},
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "gone"}},
+    ]
+    summary = {"role": "assistant", "content": [{"type": "compaction", "content": "All so far."}]}
+    turns = [hello, summary, *blocks, {"role": "system", "content": changes}]
+    yield ClientRequest(
+        "odd: tools that come and go", "/v1/messages", {"max_tokens": 64, "messages": turns, "tools": [tool]}
+    )
+
+
+REQUESTS = (*_odd(), *_messages(), *_responses(), *_generate(), *_chat())
