@@ -61,6 +61,7 @@ class Echo:
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._earlier: tuple[str, ...] = ()  # the secrets of the targets before
         self._has_clean_body = False
+        self._requests = 0
         self._learn(secrets)
 
     def _learn(self, secrets: tuple[str, ...]) -> None:
@@ -69,7 +70,6 @@ class Echo:
         self._finder, self._plain, self._prefixes = secret_search(secrets)
         self._searched = () if self._finder is None else self._finder.secrets
         self.needles = secret_bytes(secrets)
-        self._requests = 0
         self._reset()
 
     def _reset(self) -> None:

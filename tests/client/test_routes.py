@@ -219,6 +219,19 @@ def test_the_plan_of_a_route_tells_no_key_that_an_endpoint_echoed(tmp_path: Path
         assert note.said == "one/m: Overloaded: 503 not [redacted]"
 
 
+def test_a_clean_body_of_one_target_vouches_for_no_other(tmp_path: Path) -> None:
+    echo = "".join(f"\\u{ord(char):04x}" for char in "sk-one-0123456789")
+    bodies: list[Script] = [[answer(200, b'{"odd": "%s"}' % text.encode())] for text in (echo, "nothing")]
+    with (
+        two(tmp_path, bodies[:1], bodies[1:]) as (registry, _, _),
+        client_of(registry) as client,
+        pytest.raises(cnllm.EmptyReply) as caught,
+    ):
+        client.call("one/m", "hi")
+    assert caught.value.reply is not None
+    assert caught.value.reply.raw == {"odd": "[redacted]"}
+
+
 # ── after the first token ────────────────────────────────────────────────────
 
 
