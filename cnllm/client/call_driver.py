@@ -19,6 +19,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
     CheckInputs,
+    HideSecrets,
     InputVerdict,
     Observed,
     ReadBody,
@@ -96,6 +97,8 @@ class CallDriver:
                 assert self._setup.keys is not None
                 self.key = self._setup.keys[step.number]
                 return self._echo.use_target(step.plan, self.key)
+            case HideSecrets():
+                return self._echo.reply(step.reply)
             case Observed() if self._watch is not None:
                 if step.kind == "cut":
                     self._watch.reply_cut(redact.redact(step.reason, self._echo.secrets))

@@ -1,5 +1,6 @@
 """What `fallback` does beyond the cases of failover: who can serve a request, keys, cooldowns, and honest ends."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -254,6 +255,31 @@ def test_a_call_or_reasoning_is_never_continued(tmp_path: Path, script: Script) 
         assert not error.reply.tool_calls
         assert text_of(events) == error.reply.text
         assert not other.received
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("size", [5, 9, 17])
+def test_the_target_that_goes_on_gets_no_key_that_the_first_one_echoed(
+    tmp_path: Path, size: int, *, is_async: bool
+) -> None:
+    key = "sk-one-0123456789"
+    echo = stream(delta("Your key is "), delta(key[:size]), delta(key[size:] + ", and"), end=False)
+    rest = stream(delta(" it works."), delta(finish="stop"), usage(), DONE)
+
+    async def read(registry: cnllm.Registry) -> tuple[list[Any], cnllm.Reply]:
+        async with cnllm.AsyncClient(registry, retry=QUICK, fallback=["two/m"]) as client:
+            call = client.stream("one/m", "hi")
+            return [event async for event in call], call.reply
+
+    with two(tmp_path, [[echo, Reset()]], [[rest]], other=PREFILL) as (registry, _, other):
+        if is_async:
+            events, got = asyncio.run(read(registry))
+        else:
+            with client_of(registry) as client, client.stream("one/m", "hi") as call:
+                events, got = list(call), call.reply
+        assert len(other.received) == 1
+        assert other.received[0].json()["messages"][-1]["content"] == "Your key is [redacted], and"
+        assert text_of(events) == got.text == "Your key is [redacted], and it works."
 
 
 def test_an_error_in_the_middle_of_a_stream_is_a_cut(tmp_path: Path) -> None:

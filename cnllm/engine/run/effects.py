@@ -5,6 +5,7 @@ ReadBody(most, progress)  → (the rest of the body, at most one piece beyond th
                             that ended it, or None); of a stream of events its beginning, and the rest stays unread
 SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
 UseTarget(number, plan)   → events that were held back; from now on requests go to this target of a route
+HideSecrets(reply)        → the reply without secrets that its endpoint echoed, or None: another target goes on from it
 CheckInputs(checks)       → the verdict of each check, in their order
 HoldContent()             → None; content came, and is held back until it is judged
 DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
@@ -36,6 +37,7 @@ __all__ = [
     "Effect",
     "ExecuteCalls",
     "FinalEvents",
+    "HideSecrets",
     "HoldContent",
     "InputCheck",
     "InputVerdict",
@@ -134,6 +136,12 @@ class UseTarget(Struct, frozen=True):
 
     number: int
     plan: Plan
+
+
+class HideSecrets(Struct, frozen=True):
+    """Remove from a reply the secrets that its endpoint echoed: another endpoint goes on from it."""
+
+    reply: Reply
 
 
 class FinalEvents(list[Event]):

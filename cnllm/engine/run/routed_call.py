@@ -19,6 +19,7 @@ from cnllm.engine.run.call import Call
 from cnllm.engine.run.effects import (
     Effect,
     FinalEvents,
+    HideSecrets,
     HoldContent,
     MayRepeat,
     Send,
@@ -48,7 +49,6 @@ from cnllm.types import (
     Cost,
     Event,
     Finished,
-    Message,
     Note,
     NoteAdded,
     Reply,
@@ -364,19 +364,19 @@ class RoutedCall(Call):
     def _continue_reply(self, error: CnllmError, *, elsewhere: bool) -> Steps:
         """Return the reply that goes on from the delivered text. Raise the error where none does."""
         closing, partial = self._closing, error.reply
-        turn = prefill.prefill_turn(partial)
-        if elsewhere and turn is not None and partial is not None:
+        if elsewhere and partial is not None and prefill.prefill_turn(partial) is not None:
             self._partial = partial
             self._joined_errors = [error]
             failed, broken = self._target.model.name, self._call.plan
             reply = None
             if broken.prefill is not None:
-                reply = yield from self._prefill_reply(turn)
+                reply = yield from self._prefill_reply(self._partial)
             # A target may have delivered more text before it failed, too: the next one goes on from there.
-            while reply is None and (turn := prefill.prefill_turn(self._partial)) is not None and self._advance():
+            while reply is None and prefill.prefill_turn(self._partial) is not None and self._advance():
+                self._partial = (yield HideSecrets(self._partial)) or self._partial
                 yield from self._use_target()
                 if self.plan.prefill is not None:
-                    reply = yield from self._prefill_reply(turn)
+                    reply = yield from self._prefill_reply(self._partial)
                 else:
                     reply = yield from self._follow(self._call.plan, Follower(self._partial.text))
             if reply is not None:
@@ -392,17 +392,18 @@ class RoutedCall(Call):
     def _listing(self) -> str:
         return "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
 
-    def _prefill_reply(self, turn: Message) -> Generator[Effect, Any, Reply | None]:
+    def _prefill_reply(self, partial: Reply) -> Generator[Effect, Any, Reply | None]:
         """Let the current target go on from the beginning of the reply; return the whole reply, None if it did not."""
-        assert self._partial is not None
-        plan: Plan | None = None
+        turn = prefill.prefill_turn(partial)
+        assert turn is not None
         try:
             plan = self._call._replan(turn, prefill=True, stream=True)
         except CannotSend as error:
             self._reasons[self._target.model.name] = error.message
-        if plan is None or (yield MayRepeat()) is False:
             return None
-        return (yield from self._follow(plan, RepeatedStart(self._partial.text)))
+        if (yield MayRepeat()) is False:
+            return None
+        return (yield from self._follow(plan, RepeatedStart(partial.text)))
 
     def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Generator[Effect, Any, Reply | None]:
         """Carry out a call that goes on from the delivered text; return the whole reply, None if it did not."""
