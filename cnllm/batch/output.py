@@ -4,6 +4,7 @@ The outcome of a request says its line, and whether another run asks again."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -86,14 +87,24 @@ class Line(Struct, frozen=True):
     from_cache: bool = False
 
 
-_decode_line = msgspec.json.Decoder(Line).decode
+_decode_whole = msgspec.json.Decoder(Line).decode
+
+
+def _decode_line(data: bytes) -> Line:
+    """Return the fields of a line. An id may hold half of a character, as the name of a file does that is no UTF-8."""
+    try:
+        return _decode_whole(data)
+    except msgspec.DecodeError:
+        if b"\\ud" not in data:
+            raise
+    return msgspec.convert(json.loads(data), Line)
 
 
 def is_line(data: bytes) -> bool:
     """Whether bytes are a whole line of a batch."""
     try:
         _decode_line(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return False
     return data.endswith(b"\n")
 

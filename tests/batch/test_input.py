@@ -558,3 +558,15 @@ def test_runs_that_begin_at_once_share_a_new_cache(tmp_path: Path) -> None:
         cache = AnswerCache(path)
         assert all(cache.find(b"%d" % number) for number in range(count))
         cache.close()
+
+
+def test_a_line_that_was_cut_inside_a_character_is_asked_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(rb'{"id": "C:\\ud83d", "prompt": "a \ud83d"}' + b"\n" + rb'{"id": "b", "prompt": "\ud83d\ude00"}')
+    with stub() as server:
+        report = run(server, tmp_path, str(path))
+        assert (report.done, report.failed, report.notes["text-mended"]) == (2, 0, 1)
+        assert set(server.log) == {"a \ufffd", "\U0001f600"}
+    first, _ = lines(tmp_path)
+    assert first["id"] == "C:\\ud83d"
+    assert [note["code"] for note in first["reply"]["notes"]] == ["text-mended"]

@@ -680,3 +680,13 @@ def test_a_hard_link_is_another_name_of_the_same_output(tmp_path: Path) -> None:
         assert len(server.log) == 3
         assert machine.run(*command, str(link)).status == 0
     assert [line["id"] for line in lines(tmp_path)] == ["r0", "r1", "r2"]
+
+
+def test_without_its_state_an_id_may_hold_half_of_a_character(tmp_path: Path) -> None:
+    """The name of a file that is no UTF-8 does."""
+    requests = [{"id": "caf\udce9", "prompt": "p"}, {"id": "b", "prompt": "q"}]
+    with stub() as server:
+        run(server, tmp_path, requests)
+        (tmp_path / "out.jsonl.state").unlink()
+        report = run(server, tmp_path, requests)
+        assert (report.asked, report.done, len(server.log)) == (0, 2, 2)

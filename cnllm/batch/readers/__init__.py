@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.tables import columns_content, delimited_reader, line_reader, parquet_reader
@@ -31,7 +32,8 @@ from cnllm.batch.rows import (
 from cnllm.errors import CnllmError
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.protocols.server import decode_request
-from cnllm.types import Message
+from cnllm.types import Message, Note
+from cnllm.types.json_form import mend_halves
 
 __all__ = ["FORMATS", "open_reader"]
 
@@ -92,6 +94,7 @@ def _format_of(data: BytesInput) -> str:
 # ── JSON lines ───────────────────────────────────────────────────────────────
 
 
+_MENDED = Note("text-mended", "messages", "half of a character in the line", "replaced by U+FFFD")
 _DEFAULT_URL = "/v1/chat/completions"
 
 
@@ -103,15 +106,22 @@ def json_line_reader(data: BytesInput, template: PromptTemplate | None) -> Reade
             yield InputRow(number, row_key(content := line.strip()), content)
 
     def content(row: InputRow) -> Content:
+        notes: tuple[Note, ...] = ()
         try:
-            value = msgspec.json.decode(row.data)
+            try:
+                value = msgspec.json.decode(row.data)
+            except msgspec.DecodeError:
+                if (mended := mend_halves(row.data)) == row.data:
+                    raise
+                value, notes = msgspec.json.decode(mended), (_MENDED,)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RowFault(f"not valid JSON: {error}") from None
         except RecursionError:
             raise RowFault("not valid JSON: it is nested too deeply") from None
         if type(value) is not dict:
             raise RowFault(f"a JSON object is expected, this is {json_kind(value)}")
-        return _object_content(value, template)
+        found = _object_content(value, template)
+        return replace(found, notes=(*notes, *found.notes)) if notes else found
 
     return Reader(name=data.name, rows=rows, content=content, count=data.count_lines, keep=data.keep, close=data.close)
 
