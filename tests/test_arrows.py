@@ -71,7 +71,7 @@ MAY: dict[str, set[str]] = {
     "ray": VALUES | {"batch", "config", "engine/encode", "registry"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
-    "tool_trial": VALUES | {"client", "registry", "schemas", "tools"},
+    "tool_trial": VALUES | {"client", "engine", "estimates", "registry", "schemas", "tools"},
     "comparison": FLAGS
     | {"cassette", "client", "config", "engine", "estimates", "protocols", "schemas", "simulator"}
     | {"tool_trial", "transports"},
@@ -134,6 +134,9 @@ EDGE: dict[str, dict[str, str]] = {
         "system/processes": "the gateway is a process beside the client's",
     },
     "tool_trial": {
+        "engine/__init__": "the type of a request that is counted",
+        "estimates/money": "money is counted in whole units, as everywhere",
+        "estimates/worst_case": "the most that a request can cost is computed in one place",
         "registry/flags/__init__": "`Model.derive` takes and returns flags",
         "schemas/validate": "arguments count as they arrived: `problem_with` decodes what a client would repair",
     },

@@ -26,7 +26,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.client.sync_client import Client
+from cnllm.engine import Plan
 from cnllm.errors import CnllmError
+from cnllm.estimates.money import amount_of, units_of
+from cnllm.estimates.worst_case import WorstCase, settled_cost, worst_case
 from cnllm.registry.flags import Flags, Tools
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
@@ -53,7 +56,6 @@ _MAX_STEPS = 6
 MAX_TOKENS = 4096
 """The most output tokens of a request, so that its highest price is known before it is sent."""
 
-_MILLION = Decimal(1_000_000)
 _REFUSED = 400  # the first status of a refusal, which costs nothing
 
 Mode = Literal["native", "prompt"]
@@ -167,8 +169,7 @@ class _ReplyWatch:
 
     def end_step(self, reply: Reply, allowance: TrialAllowance) -> None:
         """Keep the result of a reply whose calls were executed."""
-        if reply.cost is not None and reply.cost.at_most is not None:
-            allowance.pay(reply.cost.at_most)
+        allowance.settle(reply)
         called = reply.finish == "tool_calls"
         valid = all(fits_schema(call.raw or "{}", self._schemas.get(call.name)) for call in reply.tool_calls)
         self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
@@ -192,34 +193,39 @@ class TrialAllowance:
         self.max_requests = max_requests
         self.max_cost = None if max_cost is None else Decimal(str(max_cost))
         self.requests = 0
-        self.spent = Decimal(0)
-        self._open = Decimal(0)  # the part of `spent` that is the most that the last request can cost
+        self._spent = 0  # in units of money
+        self._open: WorstCase | None = None  # of the last request, which is in what was spent
 
-    def take(self, model: Model, size: int) -> None:
-        """Count a request of so many bytes. Raise `AllowanceSpent` if it may not be sent."""
+    @property
+    def spent(self) -> Decimal:
+        """Return the most that the requests have cost."""
+        return amount_of(self._spent)
+
+    def take(self, plan: Plan) -> None:
+        """Count a request. Raise `AllowanceSpent` if it may not be sent."""
         if self.max_requests is not None and self.requests >= self.max_requests:
             raise AllowanceSpent(f"--max-requests {self.max_requests} is reached", hint="allow more to try the rest")
-        highest = highest_cost(model, size)
-        if self.max_cost is not None and self.spent + highest > self.max_cost:
+        worst = worst_case(plan)
+        if self.max_cost is not None and worst.attempt is None:
+            reason = ", ".join(worst.unknown)
+            raise AllowanceSpent(
+                f"--max-cost {self.max_cost} cannot be kept: {reason} is not known", hint="use --max-requests"
+            )
+        highest = worst.attempt or 0
+        if self.max_cost is not None and self._spent + highest > units_of(self.max_cost):
             raise AllowanceSpent(
                 f"the next request might go beyond --max-cost {self.max_cost}", hint="allow more to try the rest"
             )
         self.requests += 1
-        self.spent += highest
-        self._open = highest
+        self._spent += highest
+        self._open = replace(worst, cost=worst.attempt)
 
-    def pay(self, amount: Decimal) -> None:
-        """Count the last request with what it has cost."""
-        self.spent += amount - self._open
-        self._open = Decimal(0)
-
-
-def highest_cost(model: Model, size: int) -> Decimal:
-    """Return the most that a request of so many bytes can cost: a token has at least one byte. 0 without a price."""
-    price = model.flags.price
-    if price is None or price.input is None or price.output is None:
-        return Decimal(0)
-    return (size * Decimal(str(price.input)) + MAX_TOKENS * Decimal(str(price.output))) / _MILLION
+    def settle(self, reply: Reply | None) -> None:
+        """Count the last request with what its reply has cost, where that is known; None is a refusal."""
+        if self._open is not None:
+            cost = 0 if reply is None else settled_cost(self._open, reply)
+            self._spent += 0 if cost is None else cost - (self._open.cost or 0)
+            self._open = None
 
 
 class _CountingTransport:
@@ -230,13 +236,13 @@ class _CountingTransport:
         self._allowance = allowance
         self.sent_at = 0.0
 
-    def send(self, plan: Any) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
+    def send(self, plan: Plan) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
         """Send a plan. Raise `AllowanceSpent` instead if it may not be sent."""
-        self._allowance.take(plan.model, len(plan.content))
+        self._allowance.take(plan)
         self.sent_at = time.monotonic()
         answer: tuple[int, Mapping[str, str], Iterator[bytes]] = self._transport.send(plan)
         if answer[0] >= _REFUSED:
-            self._allowance.pay(Decimal(0))
+            self._allowance.settle(None)
         return answer
 
     def close(self) -> None:

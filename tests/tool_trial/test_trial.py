@@ -130,6 +130,15 @@ def test_a_reply_whose_tokens_nobody_counts_costs_the_most_that_it_can(tmp_path:
     assert "--max-cost 0.05" in done.stdout
 
 
+def test_max_cost_holds_where_reasoning_costs_more_than_an_answer(tmp_path: Path) -> None:
+    price = PRICE.replace("output = 2.0", "output = 2.0, output_thinking = 8.0")
+    with serving(counts=False) as (url, bodies):
+        done = verify(tmp_path, url, "--max-cost", "0.2", price=price)
+    assert done.returncode == 3
+    assert bodies
+    assert len(bodies) * 4096 * 8.0 / 1e6 <= 0.2
+
+
 def test_a_refused_request_costs_nothing(tmp_path: Path) -> None:
     """Each first turn of a task is refused once."""
     seen: set[str] = set()
