@@ -54,6 +54,7 @@ class WaitingRow(Struct, frozen=True, array_like=True):
 
     position: int
     seq: int
+    id: bytes
     number: int
     identity: bytes | None
     cost: int | None
@@ -92,7 +93,7 @@ class VendorParts:
     def rows_of(self, part: JobPart) -> list[WaitingRow]:
         """Return the rows that wait for a part, in their order."""
         query = (
-            "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place "
+            "SELECT position, part_rows.seq, rows.id, rows.number, rows.identity, part_rows.cost, rows.attempts, place "
             "FROM part_rows JOIN rows ON rows.seq = part_rows.seq WHERE part = ? ORDER BY position"
         )
         return [WaitingRow(*row) for row in self._state.execute(query, part.number)]

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.batch.jobs import Job
 from cnllm.batch.journal import write_finishes
@@ -187,6 +188,7 @@ class ResultCollector:
     def __init__(self, context: VendorContext) -> None:
         self._context = context
         self._session = context.session
+        self._jobs = replace(context.jobs, cache=None)  # a row that has its answer is asked no cache
         self._budget = context.session.budget
         self._parts = context.session.parts
         self._changed = 0
@@ -236,8 +238,8 @@ class ResultCollector:
         gone: list[int] = []
         paid: list[tuple[Plan, RowAnswer]] = []
         for row, waiting in group:
-            job = None if row is None else self._context.jobs.make(row, waiting.seq)
-            if row is None or job is None or job.prepared is None:  # the input has changed since
+            job = None if row is None else self._jobs.make(row, waiting.seq)
+            if job is None or job.prepared is None or job.digest != waiting.id:  # the input has changed since
                 self._budget.settle(waiting.cost, None)
                 gone.append(waiting.seq)
                 continue

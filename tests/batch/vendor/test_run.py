@@ -241,3 +241,43 @@ def test_from_a_program(tmp_path: Path) -> None:
             cnllm.batch.run(["x"], "deepseek/deepseek-flash", out=tmp_path / "y.jsonl", vendor_batch=True,
                             registry=registry, api_keys=(KEY,))  # fmt: skip
         assert caught.value.hint
+
+
+@pytest.mark.parametrize("place", [0, ROWS - 1])
+def test_an_answer_to_a_row_that_the_input_no_longer_has_is_that_of_no_other_row(
+    machine: Machine, tmp_path: Path, place: int
+) -> None:
+    """Another row stands on its line."""
+    with vendor() as server:
+        configure(machine, server, FILE)
+        process = machine.start(*arguments(FILE, tmp_path))
+        server.hook = lambda step, phase: process.kill() if (step, phase) == ("poll", "received") else None
+        process.communicate()
+        server.hook = None
+        path = tmp_path / "in.jsonl"
+        rows = path.read_text().splitlines()
+        rows[place] = '{"id": "new", "prompt": "Say what is new", "max_tokens": 40}'
+        path.write_text("\n".join(rows) + "\n")
+        done = machine.run(*arguments(FILE, tmp_path), "--json")
+        assert server.count("submit") == 2
+    found = answers(tmp_path)
+    assert "what is new" in found["new"]["reply"]["text"], done
+    assert {f"r{number}" for number in range(ROWS) if number != place} < set(found)
+    for number in range(ROWS):
+        if number != place:
+            assert f"Say {number}" in found[f"r{number}"]["reply"]["text"]
+
+
+def test_an_answer_of_a_vendor_counts_where_the_cache_has_one_by_now(machine: Machine, tmp_path: Path) -> None:
+    with vendor() as server:
+        configure(machine, server, FILE)
+        process = machine.start(*arguments(FILE, tmp_path), "--cache")
+        server.hook = lambda step, phase: process.kill() if (step, phase) == ("poll", "received") else None
+        process.communicate()
+        server.hook = None
+        other = [str(tmp_path / "other.jsonl") if a.endswith("out.jsonl") else a for a in arguments(FILE, tmp_path)]
+        assert machine.run(*[a for a in other if a != "--vendor-batch"], "--cache").status == 0
+        done = machine.run(*arguments(FILE, tmp_path), "--cache", "--json")
+        report = done.json()
+    assert (done.status, report["by_vendor"], report["unanswered"], report["done"]) == (0, ROWS, 0, ROWS)
+    assert not any(line.get("from_cache") for line in answers(tmp_path).values())
