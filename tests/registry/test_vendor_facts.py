@@ -228,11 +228,12 @@ def test_glm_answers_over_responses_at_an_address_of_its_region(provider: str, s
 
 
 @each("name", ["zai/glm-4.5v", "zhipuai/glm-4.5v"])
-def test_the_old_vision_model_of_glm_takes_no_tools(name: str) -> None:
+def test_the_old_vision_model_of_glm_takes_tools_and_no_response_format(name: str) -> None:
     flags = BUILTIN.resolve(name).flags
     assert flags.tools is not None
-    assert flags.tools.supported is False
-    assert flags.web_search is None
+    assert flags.tools.supported is not False
+    assert flags.schema is not None
+    assert flags.schema.methods == ["tool", "prompt"]
 
 
 @each("name, amount", [("moonshotai/kimi-k3", 6), ("moonshotai/kimi-k3.1-pro", 4), ("anthropic/claude-mythos-5-2", 16)])
