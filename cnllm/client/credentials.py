@@ -6,6 +6,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from cnllm.config import keys
+from cnllm.config.http_address import address_fault
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.registry import sites, trusted_files
@@ -60,8 +61,17 @@ def _how_to_set(name: str, more: str = "") -> str:
 
 
 def check_origin(name: str, model: Model, url: str) -> None:
-    """Raise `Untrusted` where the key of a variable would leave its origins or go unencrypted."""
-    origin, is_safe = _origin(url)
+    """Raise `Untrusted` where the key of a variable would leave its origins or go unencrypted.
+
+    The addresses of all modes count: a call may go on in another mode, with the same key.
+    """
+    others = [address for address in model.addresses if address_fault(address) is None]  # a wrong one gets no request
+    for origin, is_safe in dict.fromkeys(map(_origin, (url, *others))):
+        _check_origin(name, model, origin, is_safe=is_safe)
+
+
+def _check_origin(name: str, model: Model, origin: str, *, is_safe: bool) -> None:
+    """Raise `Untrusted` where the key of a variable must not go to an origin."""
     location = model.distrusts(name, origin)
     if location is not None:
         file = location.rpartition(":")[0]

@@ -53,10 +53,10 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     """The functions with which a model looks up what it does not hold.
 
     `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
-    variable from an origin, `flags_for` the flags of a mode; `where` and `layer` name the place of a flag in a mode,
-    `explain` all of them. `family` returns the family of a model's weights, `sites` the vendor's other sites,
-    `nearest` the listed model with a similar id, `over` the model over another wire, `data_version` the version of the
-    data.
+    variable from an origin, `flags_for` the flags of a mode, `addresses` those of all modes; `where` and `layer` name
+    the place of a flag in a mode, `explain` all of them. `family` returns the family of a model's weights, `sites` the
+    vendor's other sites, `nearest` the listed model with a similar id, `over` the model over another wire,
+    `data_version` the version of the data.
     """
 
     flags_for: Callable[[frozenset[str]], Flags]
@@ -64,6 +64,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     explain: Callable[[], list[Fact]]
     notes: Callable[[], Iterable[Note]] = tuple
     distrusts: Callable[[str, str], str | None] = lambda env, origin: None
+    addresses: Callable[[], Sequence[str]] = tuple
     layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
     family: Callable[[str], str | None] = lambda id: None
     sites: Callable[[], Sequence[str]] = lambda: ()
@@ -126,6 +127,11 @@ class Model:
     def over(self) -> Callable[[str], Model] | None:
         """Return a function to the model over another wire of its endpoint; None where the caller chose the wire."""
         return self._source.over
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the base URLs of all modes: a call may go on in another mode than it began in."""
+        return tuple(self._source.addresses())
 
     def distrusts(self, env: str, origin: str) -> str | None:
         """Return the place in a file that keeps the key of a variable from an origin; None where it may go there.

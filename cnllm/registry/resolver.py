@@ -66,6 +66,11 @@ class _Modes(msgspec.Struct, frozen=True):
         part = msgspec.convert(values, Flags)
         return msgspec.structs.replace(self.base, **{top: getattr(part, top) for top in values})
 
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses in all modes."""
+        others = () if "base_url" in self.overrides else (table.get("base_url") for table in self.when.values())
+        return tuple(dict.fromkeys(url for url in (self.base.base_url, *others) if url))
+
     def path(self, flag: str, mode: frozenset[str]) -> list[str]:
         """Return the keys that lead to a flag's setting in a mode."""
         keys = flag.split(".")
@@ -123,6 +128,7 @@ class Resolver:
                 notes=lambda: self._resolution_notes(full_name, alias, flags, layers, holders, nearest),
                 distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
                 flags_for=modes.flags,
+                addresses=modes.addresses,
                 where=lambda flag, mode: provenance.setting_line(layers, modes.path(flag, mode)),
                 layer=lambda flag, mode: provenance.setting_layer(layers, modes.path(flag, mode)),
                 explain=lambda: list(provenance.facts(layers, table, when, self.layers.traces(shared), full_name)),
