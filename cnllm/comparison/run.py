@@ -179,9 +179,9 @@ class Budget:
         self._spent[currency] = spent + worst.cost
         return worst
 
-    def settle(self, reserved: WorstCase | None, reply: Reply | None) -> None:
-        """Replace the reserved amount by the cost of the reply, where that is known."""
-        cost = None if reserved is None else settled_cost(reserved, reply)
+    def settle(self, reserved: WorstCase | None, reply: Reply | None, *, is_free: bool) -> None:
+        """Replace the reserved amount by the cost of the reply, where that is known; by nothing where it `is_free`."""
+        cost = 0 if is_free else None if reserved is None else settled_cost(reserved, reply)
         if reserved is not None and cost is not None:
             self._spent[reserved.currency or ""] += cost - (reserved.cost or 0)
 
@@ -206,21 +206,23 @@ class LiveExchanges:
         request = insert_key(plan, self._key)
         self._secrets = plan_secrets(request, self._key)
         body: Iterator[bytes] = iter(())
+        may_cost = True
         if self._warm is not None:
             self._warm(request)
         try:
             _, _, body = self._transport.send(request)
             for _ in body:
                 pass
-        except CnllmError:
-            pass  # the recorder has it
+        except CnllmError as error:  # the recorder has it
+            may_cost = error.meaning.charged is not False
         finally:
             if (close := getattr(body, "close", None)) is not None:
                 close()
         recorded = self._recorded.pop()
         del recorded["request"]["body"]  # the seed makes it again, and its hash is kept
         exchange = TaskExchange(task.name, step, request_hash(plan), recorded)
-        self._budget.settle(reserved, _read(plan, exchange).reply)
+        turn = _read(plan, exchange)
+        self._budget.settle(reserved, turn.reply, is_free=not (may_cost and turn.may_cost))
         return exchange
 
 
@@ -280,12 +282,16 @@ def run_task(host: Host, task: ComparisonTask, ask: Ask) -> tuple[ComparisonResu
 
 
 class _Turn(Struct, frozen=True):
-    """The content of a recorded response: the reply, or the error; and the times."""
+    """The content of a recorded response: the reply, or the error; and the times.
+
+    `may_cost` is false for a refusal, for which no host asks money.
+    """
 
     reply: Reply | None
     error: str | None
     first: float | None
     seconds: float | None
+    may_cost: bool = True
 
 
 def _read(plan: Plan, exchange: TaskExchange) -> _Turn:
@@ -306,7 +312,7 @@ def _read(plan: Plan, exchange: TaskExchange) -> _Turn:
     except EmptyReply as error:
         return _Turn(error.reply, "the turn came back empty", first, last)
     except CnllmError as error:
-        return _Turn(None, type(error).__name__, first, last)
+        return _Turn(None, type(error).__name__, first, last, error.meaning.charged is not False)
 
 
 def _matches(step: RightStep, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:

@@ -9,6 +9,7 @@ import re
 import resource
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -395,6 +396,21 @@ def test_a_request_that_a_server_may_have_processed_is_not_sent_again(tmp_path: 
         recorded = [exchange.recorded for exchange in exchanges(tmp_path, peer.url, 3)]
         assert [record["error"]["type"] for record in recorded] == ["TransportError"] * 3
         assert len(peer.received) == 3
+
+
+@pytest.mark.parametrize(("status", "is_free"), [(401, True), (429, True), (500, True), (None, False)])
+def test_a_refusal_costs_nothing(tmp_path: Path, status: int | None, is_free: bool) -> None:
+    """A connection that broke off may have cost all that was reserved."""
+    budget = Budget({"USD": Decimal(1)})
+    task = make_tasks(3, 20, most_tokens=9000)[0]
+    with Peer([Close() if status is None else answer(status, b"{}")]) as peer:
+        host = host_at(tmp_path, peer.url)
+        connections = NewConnections()
+        try:
+            LiveExchanges(connections, budget, None).ask(task, 0, first_request(host, task))
+        finally:
+            connections.close()
+    assert (budget.spent["USD"] == 0) is is_free
 
 
 def test_the_page_shows_each_failed_task_and_loads_nothing(registry: Registry) -> None:
