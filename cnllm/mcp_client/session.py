@@ -326,7 +326,7 @@ def _require_package() -> None:
 
 
 _MAX_REASON = 1000  # characters
-_ENDS = ("Connection closed", "SSE stream ended without a response")  # as the package mcp says it
+_END = re.compile("Connection closed|SSE stream ended without a response")  # as the package mcp says it
 _UNPARSED = re.compile(r"Failed to parse (JSON response|SSE message): \d+ validation error")
 _KEY_SHAPE = re.compile(r"(?<![\w/\\.-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?![\w/\\.-])")
 """A word like a key: long, of letters and digits, and no part of a path or a dotted name."""
@@ -365,7 +365,8 @@ def _reason(error: BaseException | None) -> str:
 
         if code == PARSE_ERROR and _UNPARSED.match(message):
             return UNREADABLE
-        return "it has ended, or closed the connection" if code == CONNECTION_CLOSED and message in _ENDS else message
+        is_end = code == CONNECTION_CLOSED and _END.fullmatch(message)
+        return "it has ended, or closed the connection" if is_end else message
     if type(error).__name__ == "ValidationError":
         return UNREADABLE
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
