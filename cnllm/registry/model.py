@@ -53,9 +53,9 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     """The functions with which a model looks up what it does not hold.
 
     `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
-    variable from an origin, `flags_for` the flags of a mode, `addresses` those of all modes; `where` and `layer` name
-    the place of a flag in a mode, `explain` all of them. `family` returns the family of a model's weights, `sites` the
-    vendor's other sites, `nearest` the listed model with a similar id, `over` the model over another wire,
+    variable from an origin, `flags_for` the flags of a mode. `addresses` are the base URLs of all modes. `where` and
+    `layer` name the place of a flag in a mode, `explain` all of them. `family` returns the family of a model's weights,
+    `sites` the vendor's other sites, `nearest` the listed model with a similar id, `over` the model over another wire,
     `data_version` the version of the data.
     """
 
@@ -64,7 +64,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     explain: Callable[[], list[Fact]]
     notes: Callable[[], Iterable[Note]] = tuple
     distrusts: Callable[[str, str], str | None] = lambda env, origin: None
-    addresses: Callable[[], Sequence[str]] = tuple
+    addresses: tuple[str, ...] = ()
     layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
     family: Callable[[str], str | None] = lambda id: None
     sites: Callable[[], Sequence[str]] = lambda: ()
@@ -131,7 +131,7 @@ class Model:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Return the base URLs of all modes: a call may go on in another mode than it began in."""
-        return tuple(self._source.addresses())
+        return self._source.addresses
 
     def distrusts(self, env: str, origin: str) -> str | None:
         """Return the place in a file that keeps the key of a variable from an origin; None where it may go there.

@@ -128,7 +128,7 @@ class Resolver:
                 notes=lambda: self._resolution_notes(full_name, alias, flags, layers, holders, nearest),
                 distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
                 flags_for=modes.flags,
-                addresses=modes.addresses,
+                addresses=modes.addresses(),
                 where=lambda flag, mode: provenance.setting_line(layers, modes.path(flag, mode)),
                 layer=lambda flag, mode: provenance.setting_layer(layers, modes.path(flag, mode)),
                 explain=lambda: list(provenance.facts(layers, table, when, self.layers.traces(shared), full_name)),
