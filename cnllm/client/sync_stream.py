@@ -86,20 +86,10 @@ class CallRun(CallDriver):
         return None
 
     def _wait(self, seconds: float) -> None:
-        """Wait until the time is over, or `leave` ends it. Another thread sleeps: nothing wakes one that does."""
+        """Wait until the time is over, or `leave` ends it."""
         pause = self._pause = threading.Event()
-        if self._closed:  # `leave` came before there was a wait to end
-            return
-
-        def sleep() -> None:
-            time.sleep(min(seconds, threading.TIMEOUT_MAX))
-            pause.set()
-
-        try:
-            threading.Thread(target=sleep, name="cnllm-pause", daemon=True).start()
-        except RuntimeError:  # the system has no room for a thread: nothing ends this wait
-            sleep()
-        pause.wait()
+        if not self._closed:  # else `leave` came before there was a wait to end
+            pause.wait(min(seconds, threading.TIMEOUT_MAX))
 
     def _send(self, plan: Plan) -> Any:
         if self._body is not None:

@@ -16,6 +16,7 @@ from cnllm.types.media import as_media, file_name, is_pdf
 from cnllm.types.parts import CACHE_MARK, Media, Text
 
 __all__ = [
+    "TOOL_CHANGES",
     "as_document",
     "block_kind",
     "block_parts",
@@ -137,7 +138,7 @@ def block_parts(data: Any) -> list[Text | Media] | None:
         case {"type": "tool_reference", "tool_name": str(name)}:
             return [Text(f"The tool {name} can be called now.")]
         case {"type": "tool_addition" | "tool_removal" as kind, "tool": {"type": str()} as tool}:
-            return [Text(f"{_tool_words(tool)} {_TOOL_CHANGES[kind]}.")]
+            return [Text(f"{_tool_words(tool)} {TOOL_CHANGES[kind]}.")]
         case {"type": "compaction", "content": str(content)} if content:
             return [Text(f"<summary>\n{content.strip()}\n</summary>")]
         case {"type": "browser_state", "tabs": list()}:
@@ -146,7 +147,8 @@ def block_parts(data: Any) -> list[Text | Media] | None:
     return None
 
 
-_TOOL_CHANGES = {"tool_addition": "can be called now", "tool_removal": "can no longer be called"}
+TOOL_CHANGES = {"tool_addition": "can be called now", "tool_removal": "can no longer be called"}
+"""Blocks by which a message of the system changes the tools, and the words for a model that does not take them."""
 
 
 def _tool_words(tool: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import anyio
 import pytest
 from cases import each
 from examples import SHARE
+from waits import replace_waits
 
 import cnllm
 from cnllm import Client, Timeouts
@@ -74,7 +74,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def nap(seconds: float) -> None:
         taken.append(seconds)
 
-    monkeypatch.setattr(time, "sleep", taken.append)
+    replace_waits(monkeypatch, taken.append)
     monkeypatch.setattr(anyio, "sleep", nap)
     return taken
 

@@ -14,7 +14,7 @@ import cnllm
 from cnllm import AsyncClient, Client, Retry
 from cnllm.transports import Httpx, default_transport
 
-from .peer import Close, Peer, Stay, delta, refused, reply, stream
+from .peer import Close, Peer, Stay, delta, stream
 from .support import at, registry
 
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 9\r\ncontent-length: 2\r\n\r\n{}"
@@ -45,19 +45,6 @@ def test_a_call_that_waits_to_be_repeated_can_be_left_from_another_thread() -> N
         assert time.monotonic() - began < 5
         thread.join()
     assert len(peer.received) == 1
-
-
-def test_a_system_without_room_for_a_thread_waits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "cnllm-pause":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with Peer([refused(503)], [reply("Back.")]) as peer, Client(registry(), retry=THRICE) as client:
-        assert client.call(at(peer), "hi").text == "Back."
 
 
 def test_a_call_that_was_left_before_it_began_waits_for_nothing() -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 from cases import each
+from waits import replace_waits
 
 import cnllm
 from cnllm import Retry, Timeouts
@@ -47,7 +48,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def nap(seconds: float) -> None:
         taken.append(seconds)
 
-    monkeypatch.setattr(time, "sleep", taken.append)
+    replace_waits(monkeypatch, taken.append)
     monkeypatch.setattr(anyio, "sleep", nap)
     return taken
 
@@ -209,7 +210,7 @@ def test_a_refused_connection_is_tried_again(make: Make, monkeypatch: pytest.Mon
         async def nap(seconds: float) -> None:
             peer.listen()
 
-        monkeypatch.setattr(time, "sleep", lambda seconds: peer.listen())
+        replace_waits(monkeypatch, lambda seconds: peer.listen())
         monkeypatch.setattr(anyio, "sleep", nap)
         assert ask(make(), verb, at(peer)).text == "The sky is blue."
     assert peer.connections == 1

@@ -1,11 +1,11 @@
 """A chain that breaks: the step is taken again, nothing is delivered twice, and nothing torn is executed."""
 
-import time
 from typing import Any
 
 import anyio
 import pytest
 from client.peer import DONE, Close, Step, call_delta, chunked, delta, refused, reply, stream, usage, whole
+from waits import replace_waits
 
 import cnllm
 
@@ -25,7 +25,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
         await nap(0)
 
-    monkeypatch.setattr(time, "sleep", taken.append)
+    replace_waits(monkeypatch, taken.append)
     monkeypatch.setattr(anyio, "sleep", asleep)
     return taken
 

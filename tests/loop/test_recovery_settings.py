@@ -1,7 +1,6 @@
 """What is tried where a chain breaks is a setting, of a run and of the registry; and the last event sums a run up."""
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from client.peer import DONE, Close, Step, chunked, delta, stream, usage, whole
 from client.support import overlay
+from waits import replace_waits
 
 import cnllm
 from cnllm import Recovery, Registry, RunSummary
@@ -30,7 +30,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def asleep(seconds: float) -> None:
         await nap(0)
 
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    replace_waits(monkeypatch, lambda seconds: None)
     monkeypatch.setattr(anyio, "sleep", asleep)
 
 

@@ -82,8 +82,9 @@ def require_interface(model: Model, registry: Registry) -> Batch:
 
 def _check_paths(model: Model, batch: Batch) -> None:
     """Raise `CnllmError` for a path that might change the host of the address, and so where the key goes."""
+    table = to_builtins(batch)
     for name in _PATHS:
-        path = get(to_builtins(batch), name)
+        path = get(table, name)
         if path and not path.startswith("/"):
             where = model.where(f"batch.{name}")
             raise CnllmError(f"{where}: batch.{name} of {model.name} is {path!a}", hint="a path begins with /")

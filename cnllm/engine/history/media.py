@@ -16,7 +16,7 @@ from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult
 from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import result_parts, with_content
-from cnllm.types.documents import block_kind, block_parts, file_text, name_line, pdf_text, unreadable_line
+from cnllm.types.documents import TOOL_CHANGES, block_kind, block_parts, file_text, name_line, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
     MediaKind,
@@ -197,10 +197,6 @@ def _note_lost_blocks(result: ToolResult, media: Sequence[Media], model: Model, 
         _note_lost_keys({key: value for key, value in block.items() if (key, value) not in sent}, ledger)
 
 
-_TOOL_CHANGES = ("tool_addition", "tool_removal")
-"""Blocks by which a message of the system changes the tools."""
-
-
 def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
     """Note the keys of a file or a block that is sent in another form, which does not hold them."""
     for key, value in keys.items():
@@ -289,7 +285,7 @@ class _MediaForms:
 
     def _stays_in_system(self, part: Opaque) -> bool:
         """Whether a message of the system may hold a block: changes of the tools, where the message keeps its place."""
-        return part.data["type"] in _TOOL_CHANGES and (self._flags.messages or Messages()).system == "any"
+        return part.data["type"] in TOOL_CHANGES and (self._flags.messages or Messages()).system == "any"
 
     def _medium(self, media: Media, index: int) -> list[Part]:
         """Return a medium as it is sent: itself, its text, or a line."""
