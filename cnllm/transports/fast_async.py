@@ -16,7 +16,6 @@ from cnllm.system.closing import close_with_loop
 from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
-from cnllm.transports.async_sockets import open_async_socket
 from cnllm.transports.headers import (
     DRAIN_SECONDS,
     MAX_DRAIN_PIECES,
@@ -25,7 +24,7 @@ from cnllm.transports.headers import (
     remaining_time,
 )
 from cnllm.transports.httpx_async import AsyncHttpx
-from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
+from cnllm.transports.loop_pool import AsyncioConnection, LoopPool, open_async_socket
 from cnllm.transports.response_parser import FastBody
 from cnllm.transports.sockets import IDLE_CONNECTIONS, Sends
 

@@ -1,8 +1,13 @@
-"""The connections of an `AsyncFast` in one event loop: each is an asyncio protocol that feeds bytes to its parser."""
+"""The connections of an `AsyncFast` in one event loop: each is an asyncio protocol that feeds bytes to its parser.
+
+Their sockets are opened here: asyncio's own race of addresses loses a socket that connects while its task is cancelled,
+which stays open until the garbage collector finds it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
@@ -13,9 +18,9 @@ from typing import cast
 from cnllm.system.processes import INHERITED
 from cnllm.transports import errors
 from cnllm.transports.response_parser import ResponseParser
-from cnllm.transports.sockets import is_unusable, pop_latest, pop_surplus
+from cnllm.transports.sockets import HEAD_START, Target, alternate, is_unusable, pop_latest, pop_surplus
 
-__all__ = ["AsyncioConnection", "LoopPool"]
+__all__ = ["AsyncioConnection", "LoopPool", "open_async_socket"]
 
 _SIZE = 16384  # bytes of one read: with 256 streams, all data of one loop iteration is in memory at once
 _AHEAD = 65536  # number of unread bytes after which the connection stops reading
@@ -285,3 +290,65 @@ async def _is_usable(connection: AsyncioConnection) -> bool:
             return False
         await asyncio.sleep(0)
     return False
+
+
+# ── opening ───────────────────────────────────────────────────────────────────
+
+
+async def open_async_socket(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    """Return a connected socket that does not block. One that is not returned is closed.
+
+    Raise `OSError`, or `UnicodeError` for an impossible name.
+    """
+    targets = alternate(await _resolve(loop, host, port))
+    return await (_connect(loop, targets[0]) if len(targets) == 1 else _race(loop, targets))
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Target]:
+    """Return the addresses of a host. An address needs no thread."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+async def _race(loop: asyncio.AbstractEventLoop, targets: list[Target]) -> socket.socket:
+    """Return the first socket that connects. Addresses start one after another, and none stops those before it."""
+    waiting = list(reversed(targets))
+    tasks: list[asyncio.Task[socket.socket]] = []
+    winner: asyncio.Task[socket.socket] | None = None
+    failure: BaseException = OSError("the name has no address")
+    try:
+        pending: set[asyncio.Task[socket.socket]] = set()
+        while winner is None and (waiting or pending):
+            if waiting:
+                tasks.append(loop.create_task(_connect(loop, waiting.pop())))
+                pending.add(tasks[-1])
+            seconds = HEAD_START if waiting else None
+            done, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if (error := task.exception()) is not None:
+                    failure = error
+                elif winner is None:
+                    winner = task
+    finally:
+        for task in tasks:
+            if task is winner or task.cancel() or task.cancelled():
+                continue
+            if task.exception() is None:
+                task.result().close()
+    if winner is None:
+        raise failure
+    return winner.result()
+
+
+async def _connect(loop: asyncio.AbstractEventLoop, target: Target) -> socket.socket:
+    """Return a socket that is connected to one address."""
+    family, kind, protocol, _, address = target
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from cnllm import AsyncClient
-from cnllm.transports.async_sockets import open_async_socket
+from cnllm.transports.loop_pool import open_async_socket
 
 from .peer import Peer, Stay, reply
 from .support import at, registry
