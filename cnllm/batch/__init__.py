@@ -88,7 +88,7 @@ def run_session(settings: BatchSettings) -> Report:
         session.close()
 
 
-class _Nowhere:
+class _NoTransport:
     """Stands for a transport where nothing is sent."""
 
     needs_key = False
@@ -100,7 +100,7 @@ class _Nowhere:
 
 def estimate_session(settings: BatchSettings) -> Estimate:
     """Return what a run would take. Nothing is sent, and an output that is not there is not made."""
-    session = BatchSession(replace(settings, transport=_Nowhere(), cache=None))
+    session = BatchSession(replace(settings, transport=_NoTransport(), cache=None))
     try:
         return session.estimate()
     finally:

@@ -117,7 +117,7 @@ def _read() -> dict[str, str]:
         return {}
     except OSError as error:
         message = f"the keys file {file} cannot be read: {error.strerror}"
-        raise CnllmError(message, hint=paths.ELSEWHERE) from error
+        raise CnllmError(message, hint=paths.CONFIG_DIR_HINT) from error
     try:
         stored = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:

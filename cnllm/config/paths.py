@@ -11,10 +11,10 @@ from cnllm.config.settings import read_setting
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ELSEWHERE", "cache_dir", "config_dir", "data_dir", "folder"]
+__all__ = ["CONFIG_DIR_HINT", "cache_dir", "config_dir", "data_dir", "folder"]
 
-ELSEWHERE = "set CNLLM_CONFIG_DIR to a folder that this user may read"
-"""What to do where a file of the config folder cannot be read."""
+CONFIG_DIR_HINT = "set CNLLM_CONFIG_DIR to a folder that this user may read"
+"""The hint of an error where a file in the config folder cannot be read."""
 
 _XDG = {
     "config": ("XDG_CONFIG_HOME", ".config"),

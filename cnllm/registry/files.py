@@ -77,7 +77,7 @@ def _exists(path: str) -> bool:
         os.stat(path)
     except OSError as error:
         if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP, ENAMETOOLONG):
-            raise RegistryError(f"cannot be read: {error.strerror}", file=path, hint=paths.ELSEWHERE) from error
+            raise RegistryError(f"cannot be read: {error.strerror}", file=path, hint=paths.CONFIG_DIR_HINT) from error
         return False
     except ValueError:  # a null character
         return False

@@ -123,7 +123,7 @@ def _cached_data(
 
             require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
     except RegistryError as error:
-        if is_data:  # nobody wrote it by hand
+        if is_data:  # a program wrote it, so that the user has no line to correct
             error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
         raise
     encoded = msgspec.msgpack.encode(data)

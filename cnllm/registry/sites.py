@@ -238,7 +238,7 @@ def _choices() -> dict[str, dict[str, str]]:
         return {}
     except OSError as error:
         message = f"the file of sites {file} cannot be read: {error.strerror}"
-        raise CnllmError(message, hint=paths.ELSEWHERE) from error
+        raise CnllmError(message, hint=paths.CONFIG_DIR_HINT) from error
 
 
 def _decode(content: bytes | None, file: str) -> dict[str, dict[str, str]]:
