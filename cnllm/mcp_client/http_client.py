@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ _HTTP_TIMEOUT = 30.0  # seconds, as in the package mcp: to connect, and to send
 _HTTP_SILENCE = 300.0  # seconds that a stream of events may be silent
 _MAX_VALUES = 300_000  # lists and objects of one message; decoded, each takes up to fifty times its bytes
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair of escapes, which may lack its other half
 
 
 def http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
@@ -73,11 +71,11 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
                     is_long = size > MAX_MESSAGE  # the package refuses it
                     end = len(piece) if is_long else max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
                     if end:
-                        yield _mend(b"".join((*line, piece[:end])))
+                        yield mend_halves(b"".join((*line, piece[:end])))
                         line, size = [piece[end:]], len(piece) - end if is_stream else size
                     else:
                         line.append(piece)
-                yield _mend(b"".join(line))
+                yield mend_halves(b"".join(line))
             except (DecodingError, TimeoutError) as error:
                 raise httpx2.StreamError(str(error)) from error
 
@@ -85,11 +83,6 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
             await raw.aclose()
 
     return Bounded()
-
-
-def _mend(lines: bytes) -> bytes:
-    """Return lines without halves of characters: a server may have cut a text inside one."""
-    return mend_halves(lines) if _HALF.search(lines) else lines
 
 
 def _count_values(data: bytes, start: int) -> int:

@@ -17,6 +17,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 """An escape of a JSON text, and whether it is half of a pair that has no other half."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # the start of an escape that `_ESCAPE` may replace
 _MOST_ESCAPES = 500_000  # of a text in which halves of characters are looked for: many take long
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -32,7 +33,9 @@ def encode_json(value: Any) -> bytes:
 
 def mend_halves(text: bytes) -> bytes:
     """Return a JSON text with U+FFFD for each half of a character. One with very many escapes stays as it is."""
-    return text if text.count(b"\\") > _MOST_ESCAPES else _ESCAPE.sub(_mend_half, text)
+    if not _SURROGATE.search(text) or text.count(b"\\") > _MOST_ESCAPES:
+        return text
+    return _ESCAPE.sub(_mend_half, text)
 
 
 def _mend_half(escape: re.Match[bytes]) -> bytes:
