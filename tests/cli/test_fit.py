@@ -42,6 +42,18 @@ def test_json_holds_messages_and_notes(machine: Machine) -> None:
     assert all(note["where"].startswith("providers.toml:") for note in fitted["notes"])
 
 
+def test_the_hint_for_a_medium_that_the_model_does_not_read_can_be_followed(machine: Machine) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    history = json.dumps([{"role": "user", "content": [{"type": "text", "text": "hi"}, image]}])
+    refused = machine.run("fit", "-m", "glm-4.7", stdin=history)
+    assert refused.status == 2
+    option = refused.err.rsplit("leave it out: ", 1)[1].split()
+    assert option == ["-p", "on_unsupported=adjust"]
+    done = machine.run("fit", "-m", "glm-4.7", *option, stdin=history)
+    assert (done.status, len(done.json())) == (0, 1)
+    assert "image" in done.err
+
+
 def test_what_was_fitted_fits(machine: Machine) -> None:
     once = machine.run("fit", "-m", NAME, stdin=json.dumps(BROKEN))
     twice = machine.run("fit", "-m", NAME, stdin=once.out)

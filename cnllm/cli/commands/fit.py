@@ -18,8 +18,9 @@ _SHAPE = 'it looks like [{"role": "user", "content": "Why?"}], or {"messages": [
 @click.command(cls=options.Command)
 @options.model()
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that go with the conversation.")
+@options.parameters
 @options.as_json("one object, messages and notes,")
-def fit(model: str, tools: str | None, *, as_json: bool) -> int:
+def fit(model: str, tools: str | None, parameters: tuple[str, ...], *, as_json: bool) -> int:
     """Change a conversation so that a model accepts it.
 
     The conversation comes from stdin, as a JSON array of messages or as an object that holds it under `messages`.
@@ -33,9 +34,9 @@ def fit(model: str, tools: str | None, *, as_json: bool) -> int:
     from cnllm.client import api
 
     messages = _messages(option_parsing.parse_json(read_text("-", required=False).encode(), "stdin"))
-    extra: dict[str, Any] = {"tools": option_parsing.read_tools(tools)} if tools is not None else {}
+    call_options = option_parsing.call_options(parameters, tools_file=tools)
     try:
-        result = api.fit(model, messages, **extra)
+        result = api.fit(model, messages, **call_options)
     except (TypeError, ValueError) as error:
         raise errors.UsageError(f"stdin: {error}", _SHAPE) from error
     if as_json:
