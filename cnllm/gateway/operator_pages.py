@@ -131,7 +131,7 @@ def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) ->
 
 def _form_key(content: bytes) -> str:
     """Return the key of a form."""
-    values = parse_qs(content.decode("utf-8", "replace"), max_num_fields=4).get("key", [""])
+    values = parse_qs(content.decode("utf-8", "replace")).get("key", [""])
     return values[0].strip()
 
 

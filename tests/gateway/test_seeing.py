@@ -474,6 +474,7 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
         assert browser.post("/ui/login", data={"key": "wrong"}).status_code == 401
         assert browser.post("/ui/login", data={"key": KEY}).status_code == 401
         assert browser.post("/ui/login", content=b"key=" + b"x" * 9000).status_code == 413
+        assert browser.post("/ui/login", content=b"a=1&b=2&c=3&d=4&key=wrong").status_code == 401
         login = browser.post("/ui/login", data={"key": ADMIN}, headers={"origin": str(http.base_url)})
         assert login.status_code == 303
         cookie = login.headers["set-cookie"]
