@@ -25,7 +25,7 @@ from cnllm.gateway.limits.key_use import use_data
 from cnllm.gateway.limits.key_worker import SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
-from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
+from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused, revoked
 from cnllm.gateway.model_names import ModelNames, narrow_route
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
@@ -127,6 +127,18 @@ class Admission:
         if rights is None or (rights.key.is_in_file and not is_in_file):
             return None
         return Caller(identity, rights)
+
+    async def caller_now(self, caller: Caller) -> Caller:
+        """Return a sender that was let in with the rights of now: a body may arrive long after its head.
+
+        Raises `Refused` for a key that was revoked or has expired meanwhile.
+        """
+        if caller.rights is None:
+            return caller
+        rights = await self.limiter.find(caller.identity, is_known=caller.rights.key.is_in_file)
+        if rights is None:
+            raise Refused(revoked())
+        return Caller(caller.identity, rights)
 
     def route(self, caller: Caller, first: Model, fallback: Fallback) -> tuple[Model, Fallback]:
         """Return the part of a route that a client's key may use: its first model, and those that take over.

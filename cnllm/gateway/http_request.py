@@ -254,6 +254,7 @@ class HttpRequest:
         service, identity = self._service, self._identity
         body, protocol, memories = self._body, self._body.protocol, service.memories
         self._request_monitor.sent = data = await body.json(lambda: memories.of(identity))
+        self._caller = await service.admission.caller_now(self._caller)
         whole = data
         if server_api(protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, data), body.run)

@@ -18,6 +18,7 @@ import httpx
 import openai
 import pytest
 from examples import SHARE
+from msgspec.structs import replace
 
 import cnllm
 from cnllm.estimates.money import UNITS, format_units, units_of
@@ -261,6 +262,24 @@ def test_a_revoked_key_is_refused_within_a_second(tmp_path: Path) -> None:
             assert here.send(new_key(), request).status_code == 401
         new = here.key()
         assert here.send(new, requests()["openai-chat"]).status_code == 200, "a new key is valid at once"
+
+
+@pytest.mark.parametrize("change", [{"revoked": 1.0}, {"expires": 1.0}, {"models": ("elsewhere/*",)}])
+def test_the_rights_of_a_key_are_those_of_the_moment_when_the_body_is_there(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        path, body = requests()["openai-chat"]
+        content = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {here.key()}\r\n"
+        with socket.create_connection(("127.0.0.1", here.http.base_url.port or 0), 10) as client:
+            client.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content[:9])
+            time.sleep(0.2)  # it is let in
+            here.book.change("team", lambda record: replace(record, **change))
+            time.sleep(1.0)
+            client.sendall(content[9:])
+            status = int(client.recv(65536).split()[1])
+        assert (status, here.upstream.bodies) == (403 if "models" in change else 401, [])
 
 
 def test_a_book_alone_lets_nobody_in_without_a_key(tmp_path: Path) -> None:
