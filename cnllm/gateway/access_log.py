@@ -65,7 +65,7 @@ class AccessLog:
                 self._size -= _PLACE_BYTES + len(oldest)
         if _LOGGER.isEnabledFor(logging.INFO):
             codes = list(dict.fromkeys(note.code for note in entry.notes))
-            _LOGGER.info("%s", msgspec.json.encode(_fields(entry, codes)).decode())
+            _LOGGER.info("%s", _printable(msgspec.json.encode(_fields(entry, codes)).decode()))
 
     def warn(self, id: str, error: CnllmError) -> None:
         """Write an error that only the operator can end."""
@@ -111,6 +111,19 @@ def _shorten(entry: Entry) -> None:
 def _short(text: str) -> str:
     """Return a text; of a long one the beginning."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
+
+
+def _printable(line: str) -> str:
+    """Return JSON with escapes for what no terminal and no reader of lines should see: a client chooses its path."""
+    if line.isprintable():
+        return line
+    return "".join([char if char.isprintable() else _escape(char) for char in line])
+
+
+def _escape(char: str) -> str:
+    """Return the escape of a character in JSON."""
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join([f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4)])
 
 
 class _Lines(logging.Handler):

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -451,6 +452,16 @@ def test_the_access_log_has_times_and_calls_and_no_word(tmp_path: Path, caplog: 
     assert 0 < line["first"] <= line["seconds"]
     assert line["tokens_per_second"] > 0
     assert "Hangzhou" not in json.dumps(line)
+
+
+def test_no_path_moves_a_cursor_or_begins_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = "/v1/\x9b2J\x7f\x85\u2028\u202e\U000e0041\n杭州"
+    with caplog.at_level(logging.INFO, "cnllm.gateway"), gateway(tmp_path, call("Hangzhou")) as (http, _):
+        assert http.get(quote(path)).status_code == 404
+    (line,) = [r.getMessage() for r in caplog.records if '"GET"' in r.getMessage()]
+    assert line.isprintable()
+    assert "杭州" in line
+    assert json.loads(line)["path"] == path
 
 
 def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
