@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -27,9 +27,10 @@ from cnllm.gateway.limits.keys import KEY, Rights
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused, revoked
 from cnllm.gateway.model_names import ModelNames, narrow_route
-from cnllm.protocols import server_api
+from cnllm.protocols import server_api, wire
 from cnllm.registry.model import Model
-from cnllm.types import Reply
+from cnllm.types import Note, Reply
+from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Fallback
 
 __all__ = [
@@ -159,6 +160,23 @@ class Admission:
         if fallback.order is None:
             indexes = indexes[:most]
         return models[indexes[0]], replace(narrow_route(fallback, indexes), most=most)
+
+    def options(self, caller: Caller, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Note]]:
+        """Return the options of a request without the further models that its body names to the endpoint, with notes.
+
+        Those of a key that may use some models only, or has a budget, are left out: nobody here knows which one would
+        answer, or what it would cost.
+        """
+        data = options.get("extra_body")
+        if caller.rights is None or type(data) is not ClientData:
+            return options, []
+        names = wire(data.protocol).model_keys.intersection(data)
+        if not names or not any(record.models or record.budgets for record in caller.rights.records):
+            return options, []
+        rest = {name: value for name, value in data.items() if name not in names}
+        did = "left out: the limits of the key hold for the model that is asked"
+        notes = [Note("target-passed-over", "route", f"{name} in the body", did) for name in sorted(names)]
+        return {**options, "extra_body": ClientData(data.protocol, rest, data.search, data.inner_keys)}, notes
 
     def usable(self, rights: Rights, models: Sequence[Model]) -> list[Model]:
         """Return those of some models that a key may use and pay. Where it can pay none, those that it may use."""

@@ -337,7 +337,9 @@ class HttpRequest:
 
         Raises `RequestFailed` for options of a wrong type or value.
         """
-        service, caller, options = self._service, self._caller, request.options
+        service, caller = self._service, self._caller
+        options, notes = service.admission.options(caller, request.options)
+        exchange.notes += notes
         if exchange.fallback is not None:
             route = service.admission.route(caller, exchange.model, exchange.fallback)
             if route[0] is not exchange.model:

@@ -316,9 +316,9 @@ class Wire(Struct, frozen=True):
     for all.
 
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
-    stands elsewhere. `most_calls` is the key of a body, `most_uses` that of a tool, with the most calls that the
-    endpoint makes itself. `hour_mark` stands in the bytes of each request that writes to a cache for an hour; None
-    where any request may.
+    stands elsewhere, `model_keys` those that name further models, any of which may answer. `most_calls` is the key of a
+    body, `most_uses` that of a tool, with the most calls that the endpoint makes itself. `hour_mark` stands in the
+    bytes of each request that writes to a cache for an hour; None where any request may.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -346,6 +346,7 @@ class Wire(Struct, frozen=True):
     tool_keys: frozenset[str] | None = frozenset()
     part_keys: frozenset[str] | None = None
     reference_keys: frozenset[str] = frozenset()
+    model_keys: frozenset[str] = frozenset()
     most_calls: str | None = None
     most_uses: str | None = None
     hour_mark: bytes | None = None

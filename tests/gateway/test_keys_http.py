@@ -330,6 +330,43 @@ def test_a_route_leads_to_no_model_that_the_key_does_not_allow(tmp_path: Path) -
 
 
 # ── what costs nothing, and what may have cost something ─────────────────────
+OTHER = """
+[providers.there]
+protocol = "anthropic-messages"
+base_url = "URL/v1"
+[models."there/priced"]
+price = { currency = "CNY", input = 2, output = 8 }
+limits = { context = 100_000, output = 8_000 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "extra"),
+    [
+        ("openai-chat", MODEL, {"models": ["dollars"]}),
+        ("anthropic-messages", "there/priced", {"fallbacks": [{"model": "dear"}]}),
+    ],
+)
+@pytest.mark.parametrize("limits", [{"models": ("*/priced",)}, {"budgets": {"CNY": cny("9")}}, {"rpm": 9}])
+def test_the_endpoint_gets_no_further_models_from_a_key_that_may_use_some_only(
+    tmp_path: Path, protocol: str, model: str, extra: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    upstream = Upstream(say("Hello"))
+    with setting(tmp_path, say("Hello"), more=OTHER.replace("URL", upstream.url)) as here:
+        path, body = requests(model)[protocol]
+        key = here.key(**limits)
+        response = here.send(key, (path, {**body, **extra, "metadata": {"user_id": "me"}}))
+        (sent,) = here.upstream.bodies or upstream.bodies
+        assert sent["metadata"] == {"user_id": "me"}
+        assert ({*extra} <= {*sent}) is ("rpm" in limits)
+        log = here.http.get(
+            f"/v1/requests/{response.headers['x-request-id']}", headers={"authorization": f"Bearer {key}"}
+        ).json()
+        assert ("target-passed-over" in [note["code"] for note in log["notes"]]) is ("rpm" not in limits)
+    upstream.shutdown()
+    upstream.server_close()
+
+
 def test_a_tier_is_a_model_that_the_key_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE_KEY", "k")  # a tier takes models with a key
     more = (

@@ -24,6 +24,7 @@ WIRE = Wire(
     count_paths=("n", "best_of"),
     names=True,
     named_format=True,
+    model_keys=frozenset(["models"]),
     most_calls="max_tool_calls",
     hour_mark=b'"1h"',
     text_arguments=True,

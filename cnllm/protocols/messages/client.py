@@ -20,6 +20,7 @@ WIRE = Wire(
     no_blanks=("stop",),
     tool_keys=None,
     part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
+    model_keys=frozenset(["fallbacks"]),
     most_uses="max_uses",
     call_heads=True,
     hour_mark=b'"1h"',

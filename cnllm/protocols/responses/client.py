@@ -21,6 +21,7 @@ WIRE = Wire(
     tool_keys=TOOL_KEYS,
     part_keys=frozenset(["detail", *NAME_KEYS]),
     reference_keys=frozenset(["conversation", "previous_response_id", "prompt"]),
+    model_keys=frozenset(["models"]),
     most_calls="max_tool_calls",
     text_arguments=True,
 )
