@@ -18,6 +18,7 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
 from cnllm.client.runs import with_run_totals
+from cnllm.config import redact
 from cnllm.engine.decode.error_body import delay_from_field
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
@@ -103,12 +104,19 @@ class ObservedTransport(Struct, frozen=True):
 def open_lanes(
     settings: BatchSettings, registry: Registry, models: Mapping[str, Model], salt: str, recorder: CallRecorder | None
 ) -> list[Lane]:
-    """Return a lane for each model and key. Raises `UnknownModel`.
+    """Return a lane for each model and key. Raises `UnknownModel`, and `CnllmError` for a secret for one of them.
 
     The caller's keys go to the address of the first model; any other endpoint gets its own.
     """
     lanes = []
     resolved_models = [models[model] if isinstance(model, str) else model for model in settings.models]
+    headers = settings.options.get("extra_headers") or {}
+    if len({model.flags.base_url for model in resolved_models}) > 1 and redact.request_secrets("", headers):
+        names = ", ".join(model.name for model in resolved_models)
+        raise CnllmError(
+            f"extra_headers hold a secret, which would go to the endpoints of {names}",
+            hint="ask each of these models in a run of its own",
+        )
     for resolved in resolved_models:
         takes_keys = resolved.flags.base_url == resolved_models[0].flags.base_url
         for key in (settings.api_keys if takes_keys else ()) or (None,):

@@ -77,3 +77,17 @@ def test_each_variable_goes_to_the_endpoint_that_names_it(
     done = machine.run(*command, "-o", str(tmp_path / "out.jsonl"), "--no-plot", *keys)
     assert done.status == 0
     assert (sent(one), sent(other)) == ({ONE}, {TWO})
+
+
+def test_a_header_with_a_secret_is_refused_where_several_endpoints_would_get_it(
+    endpoints: tuple[cnllm.Registry, Peer, Peer], tmp_path: Path
+) -> None:
+    registry, one, other = endpoints
+    models, out = ["one/m", "two/m"], tmp_path / "out.jsonl"
+    with pytest.raises(cnllm.CnllmError, match="one/m, two/m") as caught:
+        cnllm.batch.run(["a"], models, out=out, registry=registry, extra_headers={"x-api-key": OURS})
+    assert OURS not in f"{caught.value} {caught.value.hint}"
+    assert not [*one.received, *other.received]
+    report = cnllm.batch.run(["a", "b"], models, out=out, registry=registry, extra_headers={"x-trace": "t"})
+    assert report.done == 2
+    assert {request.headers["x-trace"] for request in (*one.received, *other.received)} == {"t"}
