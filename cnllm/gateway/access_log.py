@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from msgspec.structs import replace
 
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
+from cnllm.gateway.endpoint_addresses import EndpointAddresses
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.recent import hide_secrets
+from cnllm.registry.model import Model
 from cnllm.system.files import file_id, open_log, reopen_nonblocking
 
 if TYPE_CHECKING:
@@ -53,11 +55,16 @@ class AccessLog:
         self._size = 0
         self._faults: dict[tuple[str, str], float] = {}  # the time of the last traceback, by error and place
 
-    def write(self, entry: Entry, identity: str = "") -> None:
-        """Write an entry. It is kept for its client; that of a client without a valid key is not kept."""
+    def write(self, entry: Entry, identity: str = "", models: Sequence[Model] = ()) -> None:
+        """Write an entry. It is kept for its client; that of a client without a valid key is not kept.
+
+        `models` are those that might have answered: their addresses are not in what is kept.
+        """
         _shorten(entry)
         if identity:
-            content = _encode(entry)  # half of the memory that the objects take
+            addresses = EndpointAddresses(models if entry.notes else ())
+            shown = replace(entry, notes=[addresses.hide_in_note(note) for note in entry.notes])
+            content = _encode(shown)  # half of the memory that the objects take
             self._entries[entry.id] = identity, content
             self._size += _PLACE_BYTES + len(content)
             while self._size > _KEPT_BYTES:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -33,6 +32,7 @@ from cnllm.errors import (
     UnknownModel,
     Untrusted,
 )
+from cnllm.gateway.endpoint_addresses import EndpointAddresses
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 from cnllm.types import Media, Note, Opaque, Part
@@ -52,8 +52,6 @@ __all__ = [
 POLICY_HEADER = "x-cnllm-on-unsupported"
 TAG_HEADER = "x-cnllm-tag"
 """The header of a request with the option `on_unsupported`."""
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
-_ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")
 _NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.])")
 
 
@@ -120,16 +118,17 @@ def failure_of(
     protocol: str,
     *,
     model: Model | None = None,
+    models: Sequence[Model] = (),
     tokens: int = 0,
     body: Mapping[str, Any] | None = None,
 ) -> Failure:
-    """Return the answer to an error.
+    """Return the answer to an error of `model`, which was one of several `models` on a route.
 
     `tokens` is the estimated length of the request, for the words of an overflow. `body` is that of the client, for
     the place of what the model cannot read.
     """
     if isinstance(error, ContextTooLong):
-        return _overflow(error, protocol, model, tokens)
+        return _overflow(error, protocol, model, models or _one(model), tokens)
     if isinstance(error, CannotSend) and error.part is not None and body is not None:
         return Failure(400, _unreadable(error.part, error.note, body, model), "unsupported_media")
     status, code = next(
@@ -144,7 +143,7 @@ def failure_of(
         message = f"{message}; {error.hint.replace(ADJUST, f'the header {POLICY_HEADER}: adjust')}"
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
-    message = _without_address(message, error, model)
+    message = _without_address(message, error, models or _one(model))
     return Failure(status, message, code, error.retry_after, retryable=error.retryable)
 
 
@@ -189,21 +188,18 @@ def operator_failure(error: Untrusted | KeyMissing, model: Model | None) -> Fail
     return Failure(502, message, "provider_key_missing", final=True)
 
 
-def _without_address(message: str, error: CnllmError, model: Model | None) -> str:
-    """Return a message without the address of the endpoint, which is no business of a client.
+def _one(model: Model | None) -> Sequence[Model]:
+    """Return a model as a list."""
+    return () if model is None else (model,)
+
+
+def _without_address(message: str, error: CnllmError, models: Sequence[Model]) -> str:
+    """Return a message without the addresses of the endpoints.
 
     What cnllm itself says of the network, or of a redirect, names no address at all: there may be proxies on the way.
     """
-    name = f"the endpoint of {model.provider}" if model is not None else "the endpoint"
-    if not isinstance(error, EndpointError) or 300 <= error.status < 400:
-        message = _ADDRESS.sub(name, _URL.sub(name, message))
-    base_url = model.flags.base_url if model is not None else None
-    host = urlsplit(base_url).hostname if base_url else None
-    if host:
-        urls = re.compile(rf"\b[a-z]+://(?:[^\s/@]*@)?{re.escape(host)}[^\s,;'\")]*", re.IGNORECASE)
-        message = urls.sub(name, message)
-        message = re.sub(rf"(?<![\w.-]){re.escape(host)}(?::\d+)?(?![\w-])", name, message, flags=re.IGNORECASE)
-    return message
+    is_own = not isinstance(error, EndpointError) or 300 <= error.status < 400
+    return EndpointAddresses(models).hide(message, network=is_own)
 
 
 def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
@@ -219,7 +215,9 @@ def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-def _overflow(error: ContextTooLong, protocol: str, model: Model | None, tokens: int) -> Failure:
+def _overflow(
+    error: ContextTooLong, protocol: str, model: Model | None, models: Sequence[Model], tokens: int
+) -> Failure:
     """Return the answer to a conversation that is too long, in the words by which clients know that they must compact.
 
     The endpoint's own numbers count; where it gives none, the registry's limit and an estimate do.
@@ -234,5 +232,5 @@ def _overflow(error: ContextTooLong, protocol: str, model: Model | None, tokens:
     tokens = max(tokens, limit + 1)
     api = server_api(protocol)
     message = api.overflow_message.format(tokens=tokens, limit=limit or tokens - 1)
-    reason = _without_address(error.message, error, model)
+    reason = _without_address(error.message, error, models)
     return Failure(400, f"{message} The endpoint said: {reason}", api.overflow_code)

@@ -78,6 +78,7 @@ class HttpRequest:
         self._task = asyncio.current_task()
         self._entry = Entry(self._id, self._method, short_path(self._path))
         self._caller = Caller("")  # nobody
+        self._models: list[Model] = []  # that may answer
         self._client = service.clients.of(scope)
         self._body = RequestBody(service, self._headers, receive, self._client)
         self._response = HttpResponse(send, self._entry, self._headers, self._body)
@@ -137,7 +138,7 @@ class HttpRequest:
             self._entry.charged = False
         hide_keys(self._entry, self._keys)
         keep = self._request_monitor.end(self._keys, entry_fields, is_kept=bool(self._caller.identity))
-        service.log.write(self._entry, self._identity)
+        service.log.write(self._entry, self._identity, self._models)
         if service.calls is not None and self._conversation is not None:
             conversation, prefix, price = self._conversation.id, self._prefix, self._request_monitor.price
             service.calls.add(
@@ -264,15 +265,15 @@ class HttpRequest:
             """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
             previous = data.get("previous_response_id") if whole is not data else None
             request = ClientRequest(protocol, whole, self._path, self._headers, identity, count, previous, self._memory)
-            is_simulated = service.simulate
-            rights = self._caller.rights
+            is_simulated, rights = service.simulate, self._caller.rights
             usable = None if rights is None else partial(service.admission.usable, rights)
             exchange = Exchange(
                 request, service.names, service.keys, offline=is_simulated, simulate=is_simulated, usable=usable
             )
             exchange.notes += body.notes
+            self._models = exchange.models
             if rights is not None:
-                require_any(rights, exchange.models)
+                require_any(rights, self._models)
             if not count:
                 self._entry.tag = exchange.tag
                 self._request_monitor.begin(
@@ -465,7 +466,7 @@ class HttpRequest:
         if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
             return operator_failure(error, model)
-        return failure_of(error, self._body.protocol, model=model, tokens=tokens, body=body)
+        return failure_of(error, self._body.protocol, model=model, models=self._models, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""

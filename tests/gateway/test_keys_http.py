@@ -23,6 +23,7 @@ from msgspec.structs import replace
 import cnllm
 from cnllm.estimates.money import UNITS, format_units, units_of
 from cnllm.gateway.access import digest
+from cnllm.gateway.endpoint_addresses import EndpointAddresses
 from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, new_key, team_digest
@@ -613,6 +614,57 @@ def test_no_response_shows_the_address_or_the_key_of_an_endpoint(tmp_path: Path)
                 {},
             ):
                 here.check(here.http.get(path, headers=shape))
+
+
+def test_no_answer_about_a_route_shows_the_address_of_any_target(tmp_path: Path) -> None:
+    targets = """
+[providers.gone]
+extends = "openai-compatible"
+base_url = "http://localhost:9/inside"
+[providers.vllm]
+extends = "openai-compatible"
+base_url = "http://127.0.0.1:9/inside"
+[models."here/priced".params]
+seed = false
+[gateway.routes.last]
+targets = ["gone/a", "here/first", "here/priced"]
+cooldown = 0
+[gateway.routes.none]
+targets = ["vllm/a", "gone/a"]
+cooldown = 0
+"""
+    with setting(tmp_path, say("Hello"), more=targets) as here:
+        key, port = here.key(), here.upstream.server_port
+        said = f"no model at host 127.0.0.1:{port}, see http://127.0.0.1:{port}/v1"
+        here.upstream.script[:] = [error(500, said), say("Hello")]
+        path, body = requests("last")["openai-chat"]
+        response = here.send(key, (path, {**body, "seed": 1}))
+        shown = here.http.get(
+            f"/v1/requests/{response.headers['x-request-id']}", headers={"authorization": f"Bearer {key}"}
+        )
+        here.check(shown)
+        notes = shown.json()["notes"]
+        failed = [note["said"] for note in notes if note["code"] == "target-failed"]
+        assert failed[0].startswith("gone/a: TransportError: no connection to the endpoint of gone: ")
+        assert failed[1] == (
+            "here/first: EndpointError: 500 no model at host the endpoint of here, see the endpoint of here"
+        )
+        (dropped,) = [note for note in notes if note["code"] == "param-dropped"]
+        assert dropped["where"].startswith("overlay-")
+        whole = here.send(key, requests("none")["openai-chat"]).json()["error"]["message"]
+        assert "vllm/a: TransportError: no connection to the endpoint of vllm: " in whole
+        assert "gone/a: TransportError: no connection to the endpoint of gone: " in whole
+        assert ":9" not in f"{whole} {notes}"
+
+
+def test_the_name_of_a_provider_is_no_address(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(
+        '[providers.ollama]\nprotocol = "openai-chat"\nbase_url = "http://ollama:11434/v1"\n'
+    )
+    addresses = EndpointAddresses([cnllm.Registry.load(str(tmp_path / "own.toml")).resolve("ollama/a")])
+    said = "ollama/a: no connection to ollama:11434, http://ollama:11434/v1/chat or ollama"
+    it = "the endpoint of ollama"
+    assert addresses.hide(said) == f"ollama/a: no connection to {it}, {it} or {it}"
 
 
 def test_amounts_are_exact(tmp_path: Path) -> None:
