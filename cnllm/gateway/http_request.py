@@ -256,9 +256,7 @@ class HttpRequest:
         body, protocol, memories = self._body, self._body.protocol, service.memories
         self._request_monitor.sent = data = await body.json(lambda: memories.of(identity))
         self._caller = await service.admission.caller_now(self._caller)
-        whole = data
-        if server_api(protocol).kept_replies is not None:
-            whole = await service.state.run(continued_body(identity, data), body.run)
+        whole = await service.state.run(continued_body(identity, protocol, data), body.run)
         self._memory = memories.of(identity) if is_long(protocol, whole) else None
 
         def read() -> Exchange:

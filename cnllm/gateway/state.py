@@ -18,6 +18,8 @@ import msgspec
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.store import AsyncStore, StateStore, StoreCall, StoreFailure, open_store
+from cnllm.protocols import server_api
+from cnllm.protocols.server import body_protocol
 from cnllm.protocols.server_interface import query_number
 from cnllm.system.processes import fork_safe
 from cnllm.types import Note, Reply, Request
@@ -163,11 +165,14 @@ def _open_if_url(store: Any) -> Any:
 # ── responses that are kept ──────────────────────────────────────────────────
 
 
-def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]:
+def continued_body(identity: str, protocol: str, body: dict[str, Any]) -> Steps[dict[str, Any]]:
     """Return a body with all that its ids name: the conversation before its input, and items of earlier outputs.
 
-    Raises `RequestFailed` for an id that is not kept, and for a conversation, which is not kept.
+    One without such ids stays: its own protocol counts, and not that of the path (`protocol`). Raises `RequestFailed`
+    for an id that is not kept, and for a conversation, which is not kept.
     """
+    if server_api(body_protocol(protocol, body)).kept_replies is None:
+        return body
     if body.get("conversation") is not None:
         raise RequestFailed(
             Failure(400, "conversation: this gateway keeps responses, and no conversations", "unsupported")

@@ -52,7 +52,7 @@ _REPLY_FORM = ("stream_options",)
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
 
-__all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
+__all__ = ["StreamWriter", "body_protocol", "decode_request", "encode_error", "encode_reply"]
 
 
 def decode_request(
@@ -89,7 +89,7 @@ def decode_request(
         checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
     codec = _codec(protocol)
     protocol = str.__str__(protocol)
-    if (form := codec.other_form) is not None and not body.get(wire(protocol).turns) and body.get(wire(form).turns):
+    if (form := body_protocol(protocol, body)) != protocol:
         protocol, codec = form, _codec(form)
         body = {key: value for key, value in body.items() if key not in _REPLY_FORM}
     author = origin if origin is not None and origin.protocol == protocol else None
@@ -112,6 +112,12 @@ def decode_request(
     messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
     options, notes = client_options(codec, request, counts, headers or {}, body)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
+
+
+def body_protocol(protocol: str, body: Mapping[str, Any]) -> str:
+    """Return the protocol of a body at a path of `protocol`: some clients send another one there."""
+    form = server_codec(protocol).other_form
+    return form if form and not body.get(wire(protocol).turns) and body.get(wire(form).turns) else protocol
 
 
 def _recall(

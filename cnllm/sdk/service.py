@@ -28,7 +28,6 @@ from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.state import Steps, continued_body, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
 from cnllm.gateway.tokens import DefaultKeys
-from cnllm.protocols import server_api
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts
@@ -128,9 +127,8 @@ class SdkRequest:
         if endpoint.verb not in ("generate", "count"):
             return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
         notes: list[Note] = []
-        data = body = read_body(content, notes)
-        if server_api(self._protocol).kept_replies is not None:
-            body = yield from continued_body(IDENTITY, data)
+        data = read_body(content, notes)
+        body = yield from continued_body(IDENTITY, self._protocol, data)
         self._open(body, data, count=endpoint.verb == "count")
         self.exchange.notes += notes
         if endpoint.verb == "count":

@@ -256,6 +256,24 @@ def test_a_stream_of_it_ends_as_chat_completions_do(gateway: Gateway) -> None:
     assert text.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "ids", [{"previous_response_id": "resp_of_another"}, {"conversation": "conv_of_another"}, {"background": True}]
+)
+def test_no_id_of_it_goes_to_the_endpoint_as_it_is(gateway: Gateway, wire: str, ids: Json) -> None:
+    body = {"model": f"{wire}/m", "input": "Look.", **ids}
+    response = gateway.http.post("http://cnllm.invalid/v1/chat/completions", json=body)
+    assert (response.status_code, gateway.sent) == (400, {})
+
+
+def test_it_continues_a_response_that_is_kept(gateway: Gateway) -> None:
+    earlier = gateway.post("/v1/responses", "responses", {"input": "Remember 三."})["id"]
+    gateway.post("/v1/chat/completions", "responses", {"input": "Look.", "previous_response_id": earlier})
+    assert "previous_response_id" not in gateway.sent
+    for text in ("Remember 三.", "Ok.", "Look."):
+        assert text in gateway.words
+
+
 @pytest.mark.parametrize("body", [{}, {"messages": [], "input": []}, {"input": 3}])
 def test_a_body_without_either_is_refused_in_the_words_of_the_path(gateway: Gateway, body: Json) -> None:
     response = gateway.http.post("http://cnllm.invalid/v1/chat/completions", json={"model": "chat/m", **body})
