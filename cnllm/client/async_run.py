@@ -122,7 +122,7 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
                 yield event
             raise
         except BaseException as error:
-            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
+            self._fail(error)
             raise
         finally:
             effects.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -209,6 +210,13 @@ class RunState(Generic[Answer_co]):
     def _flush_sentence(self) -> Sequence[Event]:
         """Return the withheld beginning of a sentence whose rest will not arrive."""
         return [] if self._sentences is None else self._sentences.close()
+
+    def _fail(self, error: BaseException) -> None:
+        """Give an error of a callback, or of a tool that ends the program, the run: its tools have run."""
+        self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
+        if isinstance(getattr(error, "run", None), RunState | None):  # a class of the caller's may have its own
+            with contextlib.suppress(AttributeError, TypeError):
+                error.run = self  # type: ignore[attr-defined]
 
     def _end_loop(self) -> None:
         """End the loop, and report the end once."""

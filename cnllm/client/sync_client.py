@@ -95,7 +95,7 @@ class Client(BaseClient[HttpTransport], Closing):
         Raise `LoopStopped(run)` when it has not: after `max_steps` calls of the model, or when the same calls gave the
         same results `max_repeats` times in a row, or when its last reply is not whole. `run.stopped` gives the reason,
         and `run.messages` is a history that can be continued. Other errors are those of `call`, and carry the run as
-        `.run`.
+        `.run`; so do the errors of `approve` and `on_step`.
 
         `tools` are functions, or `cnllm.Tool`s with one: async ones are awaited, others get a thread, at most
         `max_parallel` at a time. A tool that takes longer than its `timeout` (or `tool_timeout` seconds) is abandoned.

@@ -89,7 +89,7 @@ class Run(RunState[Answer_co], Closing):
             yield from self._flush_sentence()
             raise
         except BaseException as error:
-            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
+            self._fail(error)
             raise
         finally:
             effects.close()

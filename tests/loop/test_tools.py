@@ -382,8 +382,11 @@ def test_what_approve_raises_ends_the_run_with_a_legal_history(client: Loops, ve
     seen: list[Any] = []
     with Peer(*turns(verb, [("now", "{}"), ("now", "{}", "c2")], "Done.")) as peer:
         if verb == "run":
-            with pytest.raises(ZeroDivisionError):
+            with pytest.raises(ZeroDivisionError) as caught:
                 client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], approve=approve)
+            lost: Any = caught.value
+            assert lost.run.stopped == "error"
+            assert [message.role for message in lost.run.messages] == ["user", "assistant", "tool", "tool"]
             return
         with (
             client.run_stream(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], approve=approve) as run,
@@ -393,6 +396,33 @@ def test_what_approve_raises_ends_the_run_with_a_legal_history(client: Loops, ve
         assert run.stopped == "error"
         assert ran(client, verb, at(peer), run.messages)[1].stopped == "done"
     assert all("interrupted" in text for text in results(peer).values())
+
+
+class OwnError(Exception):
+    run = "the caller's own"
+
+
+class FullError(Exception):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "run":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+def test_what_on_step_raises_carries_the_run(client: Loops, verb: str) -> None:
+    def stop_with(error: BaseException) -> Any:
+        def on_step(step: cnllm.Step) -> None:
+            raise error
+
+        with Peer(*turns(verb, [("now", "{}")], "Noon.")) as peer, pytest.raises(type(error)) as caught:
+            ran(client, verb, at(peer), tools=[cnllm.tool(lambda: 1, name="now")], on_step=on_step)
+        return caught.value
+
+    run = stop_with(ZeroDivisionError()).run
+    assert (run.stopped, len(run.steps)) == ("error", 1)
+    assert [message.role for message in run.messages] == ["user", "assistant", "tool"]
+    assert stop_with(OwnError()).run == "the caller's own"
+    assert not hasattr(stop_with(FullError()), "run")
 
 
 def test_on_step_may_be_async(backend: Backend) -> None:
