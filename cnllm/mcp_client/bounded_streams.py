@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
+from cnllm.mcp_client.mended_results import mended_result
 from cnllm.types.json_form import mend_halves
 
 __all__ = ["UNREADABLE", "bounded_streams"]
@@ -98,7 +99,7 @@ class _Reply(msgspec.Struct):
 
 
 def _readable(item: Any) -> Any:
-    """Return what stands for a line of a server that the package `mcp` could not read; any other item as it is.
+    """Return what stands for a line of a server that the package `mcp` could not read; any other item as it is, mended.
 
     That is the message without halves of characters; else an error for the request that the line replies to.
     """
@@ -106,6 +107,8 @@ def _readable(item: Any) -> Any:
     from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
     from pydantic import ValidationError
 
+    if isinstance(item, SessionMessage):
+        return _mended(item)
     if not isinstance(item, ValidationError):
         return item
     found = item.errors(include_url=False, include_context=False)[0]["input"]
@@ -113,7 +116,7 @@ def _readable(item: Any) -> Any:
         if isinstance(found, str):
             line = mend_halves(found.encode())
             with contextlib.suppress(ValidationError):
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                return _mended(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
             reply = msgspec.json.decode(line, type=_Reply)
         else:
             reply = msgspec.convert(found, _Reply)
@@ -123,3 +126,17 @@ def _readable(item: Any) -> Any:
         return item
     error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=reply.id, error=error))
+
+
+def _mended(item: Any) -> Any:
+    """Return a message whose result, if it has one, can be read in all its parts."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCResponse
+
+    message = item.message
+    if not isinstance(message, JSONRPCResponse):
+        return item
+    result = mended_result(message.result)
+    if result is message.result:
+        return item
+    return SessionMessage(message.model_copy(update={"result": result}), metadata=item.metadata)

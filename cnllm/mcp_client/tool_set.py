@@ -17,6 +17,7 @@ from msgspec import Struct
 from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.config import redact
 from cnllm.errors import McpError
+from cnllm.mcp_client.mended_results import tool_damage
 from cnllm.mcp_client.server import McpServer, tool_names
 from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation
@@ -209,8 +210,13 @@ class McpTools(ToolSet):
         names = {tool.name for tool in by_name.values()}
         missing = () if selection is None else tuple(name for name in selection if name not in names)
         if missing:
+            reasons = dict(skipped)
+            if missing[0] in reasons:
+                reason = f"cannot offer its tool {missing[0]}: {reasons[missing[0]]}"
+            else:
+                reason = f"has no tool {missing[0]}"
             raise McpError(
-                f"the MCP server {self.label} has no tool {missing[0]}",
+                f"the MCP server {self.label} {reason}",
                 server=self.server,
                 hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
             )
@@ -224,6 +230,8 @@ class McpTools(ToolSet):
         """
         if self._server.tools is not None and tool.name not in self._server.tools:
             return ""
+        if (damage := tool_damage(tool)) is not None:
+            return damage
         if offered_name in by_name:
             return "another tool of this server has the same name"
         if len(by_name) >= _MAX_TOOLS:

@@ -79,3 +79,55 @@ def test_a_list_of_many_pages_is_whole_and_one_without_an_end_is_an_error() -> N
         pytest.raises(McpError, match="more than 1,000 pages"),
     ):
         cnllm.mcp(url, start_timeout=SOON * 3, list_timeout=SOON * 3).tools()
+
+
+def test_a_damaged_tool_leaves_the_others_of_its_list() -> None:
+    listed: list[Any] = [
+        tool("first"),
+        {"name": "no schema"},
+        {"name": "a list", "inputSchema": []},
+        {"name": "of text", "inputSchema": {"type": "string"}},
+        {"name": "names", "inputSchema": {"type": "object", "required": "text"}},
+        {**tool("x"), "name": 7},
+        None,
+        {"name": "without_type", "inputSchema": {"properties": {"a": {"type": "string"}}}},
+        {**tool("adorned"), "icons": 3, "annotations": [], "outputSchema": {"type": "array"}, "title": 4},
+        tool("last"),
+    ]
+    form = "its definition has another form than the protocol's"
+    with serving(pages=[listed]) as url:
+        tools = cnllm.mcp(url, name="x")
+        assert [made.name for made in tools.tools()] == [
+            f"x__{name}" for name in ("first", "without_type", "adorned", "last")
+        ]
+        assert tools.tools()[1].parameters == {"type": "object", "properties": {"a": {"type": "string"}}}
+        assert tools.skipped == (
+            ("no schema", f"{form} (inputSchema)"),
+            ("a list", f"{form} (inputSchema)"),
+            ("of text", f"{form} (inputSchema.type)"),
+            ("names", f"{form} (inputSchema.required)"),
+            ("?", f"{form} (name)"),
+            ("?", f"{form} (inputSchema)"),
+        )
+        with pytest.raises(McpError, match=r"cannot offer its tool of text: its definition .* \(inputSchema\.type\)"):
+            cnllm.mcp(url, tools=["of text"]).tools()
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ('{"content": [{"type": "text", "text": "done", "annotations": 3}], "isError": true}', "done"),
+        (
+            '{"content": [{"type": "hologram"}, {"type": "text", "text": "b"}]}',
+            "[content left out: it has another form",
+        ),
+        ('{"content": ["done", null]}', "[content left out: it has another form"),
+        ('{"content": [{"type": "text", "text": "done"}], "structuredContent": [1]}', "done"),
+        ('{"content": [], "structuredContent": [1, "中"]}', '[1, "中"]'),
+        ('{"structuredContent": {"a": 1}}', '{"a":1}'),
+    ],
+)
+def test_a_damaged_block_leaves_the_others_of_its_result(server: McpTools, result: str, text: str) -> None:
+    found = server.call("reply", {"line": f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}'})
+    assert found.text.startswith(text)
+    assert found.error is ("isError" in result)
