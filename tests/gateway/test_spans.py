@@ -91,4 +91,9 @@ def test_a_request_and_its_calls_are_one_trace(tmp_path: Path) -> None:
         (outer,) = finished(1)
         text = outer.to_json()
         assert KEY not in text
+
+        assert http.get(f"/v1/responses/{KEY}").status_code == 404
+        (outer,) = finished(1)
+        assert dict(outer.attributes or {})["url.path"] == "/v1/responses/[redacted]"
+        assert KEY not in outer.to_json()
     assert SECRET not in text

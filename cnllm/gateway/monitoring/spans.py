@@ -65,6 +65,7 @@ def _attributes(entry: Entry) -> dict[str, Any]:
     usage = entry.usage
     return {
         "http.response.status_code": entry.status or None,
+        "url.path": entry.path,  # without a key, which is hidden at the end
         "error.type": entry.error or (str(entry.status) if entry.status >= 500 else None),
         "gen_ai.request.model": entry.model,
         "gen_ai.response.finish_reasons": [entry.finish] if entry.finish else None,
