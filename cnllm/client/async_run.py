@@ -212,6 +212,7 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
         import anyio
 
         assert tool.function is not None
+        task = anyio.get_current_task()
         try:
             if is_async(tool.function):
                 value = self._toolbox.execute(call)
@@ -223,9 +224,9 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             if isinstance(value, Iterator):  # its items may take their time
                 return await run_in_thread(partial(copy_context().run, convert))
             return convert()
-        except GeneratorExit:
-            raise
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and not _is_current(task):  # nobody awaits this coroutine any more
+                raise
             if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
                 raise
             return tool_error_text(call, error, self._key)
@@ -237,6 +238,16 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
             return value if is_awaitable(value) else tool_result(call, value, is_abandoned)
         except BaseException as error:  # noqa: BLE001 the model gets it as the result
             return tool_error_text(call, error, self._key)
+
+
+def _is_current(task: Any) -> bool:
+    """Whether this code runs in a task, and not while the garbage collector closes it."""
+    import anyio
+
+    try:
+        return bool(anyio.get_current_task() == task)
+    except RuntimeError:  # no event loop runs
+        return False
 
 
 def _is_stray() -> bool:

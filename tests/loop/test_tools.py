@@ -223,6 +223,10 @@ async def agiven_up() -> None:
     raise asyncio.CancelledError
 
 
+async def aleft() -> None:
+    raise GeneratorExit
+
+
 @pytest.mark.parametrize("backend", ["sync", "asyncio"])
 @pytest.mark.parametrize(
     ("tool", "told"),
@@ -231,6 +235,7 @@ async def agiven_up() -> None:
         (aodd, "Error: Odd: seen"),
         (given_up, "CancelledError"),
         (agiven_up, "CancelledError"),
+        (aleft, "Error: GeneratorExit"),
         (wordless, "Error: Wordless"),
         (exhausted, "Error: StopIteration"),
     ],
