@@ -205,6 +205,8 @@ def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     value = f"{before},{_LOOPBACK}" if before else _LOOPBACK
+    if before.strip() == "*":  # it means every host only where it stands alone
+        value = "*"
     return {"no_proxy": value, "NO_PROXY": value}
 
 

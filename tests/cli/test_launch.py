@@ -290,6 +290,34 @@ def test_a_path_or_a_windows_name_is_the_client() -> None:
     assert find_client("./claude_agent.py")[0] == "any"
 
 
+def environment_of(command: str, own: dict[str, str]) -> dict[str, str]:
+    """The environment of a client whose user has these variables."""
+    values = Values("http://127.0.0.1:1", "sk-key", "glm-4.7", "/f")
+    return build_setup(find_client(command)[1], command, [], values, own).environment(own)
+
+
+def test_what_would_win_over_the_gateway_does_not() -> None:
+    """aider lets an .env and its own file replace OPENAI_API_BASE and OPENAI_API_KEY, and not what is its own."""
+    seen = environment_of("aider", {"OPENAI_BASE_URL": "http://other/v1", "AIDER_OPENAI_API_BASE": "http://other/v1"})
+    places = {name: value for name, value in seen.items() if name.endswith(("_BASE", "_BASE_URL"))}
+    assert set(places) == {"OPENAI_API_BASE", "OPENAI_BASE_URL", "AIDER_OPENAI_API_BASE"}
+    assert set(places.values()) == {"http://127.0.0.1:1/v1"}
+    assert seen["AIDER_OPENAI_API_KEY"] == "sk-key"
+    clouds = {"GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_GENAI_USE_ENTERPRISE": "true"}
+    for command in ("./my_agent.py", "gemini"):
+        assert environment_of(command, clouds).keys().isdisjoint(clouds)
+    assert "ANTHROPIC_AUTH_TOKEN" not in environment_of("./my_agent.py", {"ANTHROPIC_AUTH_TOKEN": "sk-mine"})
+
+
+@pytest.mark.parametrize(
+    ("own", "value"), [("*", "*"), ("", "127.0.0.1,localhost,::1"), ("intern", "intern,127.0.0.1,localhost,::1")]
+)
+def test_a_proxy_is_left_out_for_this_machine(own: str, value: str) -> None:
+    """A star excludes every host only where it stands alone."""
+    seen = environment_of("any", {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": own})
+    assert seen["NO_PROXY"] == seen["no_proxy"] == value
+
+
 def test_the_templates_of_a_client_quote_values_and_leave_out_unknown_limits() -> None:
     """Values are quoted in files and in JSON; what names an unknown limit is left out, with its table."""
     _, opencode = find_client("opencode")
