@@ -90,10 +90,7 @@ def _other_prices(price: Price) -> Iterator[tuple[tuple[CauseCode, str], Price]]
         lowest = {name: rate for name, rate in base.items() if name != "tiers"}
         yield ("tier", "the price of a short input"), _flat(price, lowest)
         for tier in price.tiers:
-            yield (
-                ("tier", f"the price of an input above {tier.get('above', 0):,} tokens"),
-                _flat(price, tier_rates(tier, base, None)),
-            )
+            yield ("tier", _tier_words(tier)), _flat(price, tier_rates(tier, base, None))
     for word, table in (price.service or {}).items():
         yield ("tier", f"the price of the service tier {word}"), _flat(price, {**table})
     if price.service:
@@ -106,6 +103,13 @@ def _other_prices(price: Price) -> Iterator[tuple[tuple[CauseCode, str], Price]]
     if price.cache_write_1h is not None:
         hour = {**base, "cache_write": price.cache_write_1h}
         yield ("cache", "the price of an hour for all that was written to the cache"), _flat(price, hour)
+
+
+def _tier_words(tier: Mapping[str, float]) -> str:
+    """Return which lengths a tier is for."""
+    if (most := tier.get("output_below")) is not None:
+        return f"the price of a reply below {most:,} tokens"
+    return f"the price of an input above {tier.get('above', 0):,} tokens"
 
 
 def _flat(price: Price, table: Mapping[str, Any]) -> Price:

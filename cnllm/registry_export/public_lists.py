@@ -57,7 +57,7 @@ def _served_models(registry: Registry, providers: Collection[str]) -> Iterator[M
 def _prices(flags: Flags, names: Mapping[str, str]) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
     """Return the known prices by the list's name of each, and those of each tier by its border.
 
-    There are none where the currency is another one.
+    There are none where the currency is another one. Lists have no prices by the length of the output.
     """
     price = flags.price
     if price is None or price.currency != CURRENCY:
@@ -67,7 +67,8 @@ def _prices(flags: Flags, names: Mapping[str, str]) -> tuple[dict[str, float], d
         ours = ((key, values.get(flag.removeprefix("price."))) for flag, key in names.items())
         return {key: value for key, value in ours if value is not None}
 
-    return by_name(msgspec.to_builtins(price)), {int(tier["above"]): by_name(tier) for tier in price.tiers or ()}
+    tiers = [tier for tier in price.tiers or () if "output_below" not in tier]
+    return by_name(msgspec.to_builtins(price)), {int(tier.get("above", 0)): by_name(tier) for tier in tiers}
 
 
 # ── LiteLLM ──────────────────────────────────────────────────────────────────

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cnllm import Cost, Message, Note, Registry, Reply, Usage, engine, web_search
-from cnllm.engine.decode.cost import cost_of, cost_of_reply, is_off_peak
+from cnllm.batch.vendor.interface import discounted_price
+from cnllm.engine.decode.cost import Facts, cost_of, cost_of_reply, is_off_peak
 from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import StreamCut
@@ -504,6 +506,68 @@ def test_the_highest_tier_that_is_passed_decides_in_whatever_order_they_stand() 
     price = priced(input=1.0, output=1.0, tiers=tiers)
     assert [amount(Usage(n, 0), price) * 1_000_000 for n in (100, 101, 1000, 1001)] == [100, 202, 2000, 3003]
     assert amount(Usage(101, 10), price) * 1_000_000 == 202 + 10
+
+
+SHORT = priced(
+    input=3.0,
+    output=14.0,
+    tiers=[{"output_below": 200, "input": 2.0, "output": 8.0}, {"above": 1000, "input": 4.0, "output": 16.0}],
+)
+
+
+@each(
+    "usage, units",
+    [
+        (Usage(1000, 199), 2 * 1000 + 8 * 199),
+        (Usage(1000, 200), 3 * 1000 + 14 * 200),
+        (Usage(1001, 199), 4 * 1001 + 16 * 199),
+    ],
+)
+def test_a_short_reply_has_its_own_price_where_the_input_is_short(usage: Usage, units: int) -> None:
+    assert amount(usage, SHORT) * 1_000_000 == units
+    assert plain_cost(usage, SHORT) in (None, cost_of(usage, SHORT))
+
+
+@each("usage, low, most", [(Usage(100, 10), 2 * 100 + 8 * 10, 3 * 100 + 14 * 500), (Usage(100), 200, 300 + 14 * 500)])
+def test_a_reply_whose_length_is_unknown_may_have_either_price(usage: Usage, low: int, most: int) -> None:
+    cost = cost_of(usage, SHORT, None, Facts(is_cut=True, most_output=500))
+    assert cost is not None
+    assert not cost.complete
+    assert cost.amount * 1_000_000 == low
+    assert cost.at_most == Decimal(most) / 1_000_000
+
+
+def test_tokens_beyond_the_counts_may_make_a_reply_long() -> None:
+    cost = cost_of(Usage(100, 150, 300), SHORT)
+    assert cost is not None
+    assert not cost.complete
+    assert cost.amount * 1_000_000 == 2 * 100 + 8 * 150
+    assert cost.at_most == Decimal(3 * 100 + 14 * 150 + 14 * 50) / 1_000_000
+
+
+def test_a_discount_is_none_on_the_length_of_a_reply() -> None:
+    found = discounted_price(SHORT, 0.5)
+    assert amount(Usage(1000, 199), found) * 2 == amount(Usage(1000, 199), SHORT)
+    assert amount(Usage(1000, 200), found) * 2 == amount(Usage(1000, 200), SHORT)
+
+
+@each(
+    "model, usage, amount",
+    [
+        ("zhipuai/glm-4.7", Usage(31_999, 199), 2 * 31_999 + 8 * 199),
+        ("zhipuai/glm-4.7", Usage(31_999, 200), 3 * 31_999 + 14 * 200),
+        ("zhipuai/glm-4.7", Usage(32_000, 199), 4 * 32_000 + 16 * 199),
+        ("zhipuai/glm-5.1", Usage(32_000, 1), 8 * 32_000 + 28),
+        ("volcengine/doubao-seed-1-8-251228", Usage(32_000, 200), Decimal("0.8") * 32_000 + 2 * 200),
+        ("volcengine/doubao-seed-1-8-251228", Usage(32_000, 201), Decimal("0.8") * 32_000 + 8 * 201),
+        ("volcengine/doubao-seed-1-8-251228", Usage(32_001, 200), Decimal("1.2") * 32_001 + 16 * 200),
+    ],
+)
+def test_the_ends_of_lengths_are_those_of_the_vendors_list(model: str, usage: Usage, amount: Decimal) -> None:
+    cost = cost_of(usage, BUILTIN.resolve(model).flags.price)
+    assert cost is not None
+    assert cost.complete
+    assert cost.amount * 1_000_000 == amount
 
 
 def test_a_rate_that_binary_fractions_cannot_say_is_exact() -> None:

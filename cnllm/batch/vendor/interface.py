@@ -39,7 +39,7 @@ _SHAPE = ("row", "submit", "job", "results", "result")
 _PATHS = ("upload.path", "submit.path", "job.path", "job.cancel", "list.path", "results.path")
 _KEPT = ("currency", "factors", "per_call")
 _BATCH = "batch"
-_NO_PRICES = ("above", "currency", "peak", "zone", "holidays", "until", "since")
+_NO_PRICES = ("above", "output_below", "currency", "peak", "zone", "holidays", "until", "since")
 _HOURS = 72.0  # a call may wait so long where the registry does not know better
 
 

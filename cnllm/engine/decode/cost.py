@@ -137,10 +137,15 @@ def base_rates(price: Price) -> dict[str, Any]:
     return rates
 
 
-def possible_rates(price: Price, service: str | None, input: int | None, created: float | None) -> list[_Rates]:
-    """Return the prices of a reply: one table, or several where it is not known which one holds."""
+def possible_rates(
+    price: Price, service: str | None, input: int | None, created: float | None, output: int | None = None
+) -> list[_Rates]:
+    """Return the prices of a reply: one table, or several where it is not known which one holds.
+
+    `output` is the length of the reply; None for a long one.
+    """
     if service is not None:
-        return [tier_rates(table, table, input) for table in service_rates(price, service)]
+        return [tier_rates(table, table, input, output) for table in service_rates(price, service)]
     base = base_rates(price)
     off_peak, promotion = is_off_peak(price, created), promotion_of(price, created)
     tables: list[_Rates] = []
@@ -152,17 +157,19 @@ def possible_rates(price: Price, service: str | None, input: int | None, created
         tables.append({"tiers": price.tiers, **(price.promotion or {})})
     if (not tables) or off_peak is None or promotion is None:
         tables.append(base)
-    return [tier_rates(table, base, input) for table in tables]
+    return [tier_rates(table, base, input, output) for table in tables]
 
 
-def tier_rates(rates: _Rates, base: _Rates, input: int | None) -> _Rates:
-    """Return the prices of the length of the input.
+def tier_rates(rates: _Rates, base: _Rates, input: int | None, output: int | None = None) -> _Rates:
+    """Return the prices of the length of the input, and of the output, which is None where it is long.
 
     A table has all its prices: one of the cache, say, that it does not name is unknown. Where it names only the price
     of input or only that of output, the other one is the usual one.
     """
     found = rates
     for tier in sorted(rates.get("tiers") or (), key=lambda tier: float(tier.get("above", 0))):
+        if (most := tier.get("output_below")) is not None and (output is None or output >= most):
+            continue
         if input is None or input > tier.get("above", 0):
             found = tier
     if "input" in found and "output" in found:
@@ -232,14 +239,19 @@ def add_tokens(total: CostSum, usage: Usage, price: Price, created: float | None
     if facts.unknown is not None or facts.factor is None or (charged is None and price.tiers):
         total.miss(facts.unknown or "input", None)
         return
-    tables = possible_rates(price, facts.service, charged, created)
+    written = usage.output or 0
+    tables = possible_rates(price, facts.service, charged, created, written)
     if not tables:
         total.miss(f"service {facts.service}", None)
         return
     sums = [_token_sum(usage, rates, price, facts) for rates in tables]
     has_times = len({found.amount for found in sums}) > 1
-    if charged is not None and (extra := uncounted_tokens(usage)):  # it may be input, and decide about the length
-        tables = possible_rates(price, facts.service, charged + extra, created)
+    extra = uncounted_tokens(usage)
+    if extra or _may_be_longer(usage, facts):  # more output may follow, and decide about its price
+        tables = possible_rates(price, facts.service, charged, created)
+        sums += [_token_sum(usage, rates, price, facts) for rates in tables]
+    if charged is not None and extra:  # it may be input, and decide about the length
+        tables = possible_rates(price, facts.service, charged + extra, created, written)
         sums += [_token_sum(usage, rates, price, facts) for rates in tables]
     low = min(sums, key=lambda found: found.amount)
     total.amount += low.amount * facts.factor
@@ -275,12 +287,17 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
         known: list[float] = [rate for name in RATES if _is_rate(rate := rates.get(name))]
         total.miss("uncounted", extra * exact_rate(max(known)) / MILLION if known else None)
     _miss_invalid(total, usage, rates, price, facts)
-    if facts.is_cut or usage.output is None or "output" in facts.invalid:
+    if _may_be_longer(usage, facts):
         rates_of_output = [rate for name in ("output", "output_thinking") if (rate := rates.get(name)) is not None]
         rest = None if facts.most_output is None else max(facts.most_output - (usage.output or 0), 0)
         highest = None if rest is None or not rates_of_output else rest * exact_rate(max(rates_of_output)) / MILLION
         total.miss("output", highest)
     return total
+
+
+def _may_be_longer(usage: Usage, facts: Facts) -> bool:
+    """Whether a reply may have more output than was counted."""
+    return facts.is_cut or usage.output is None or "output" in facts.invalid
 
 
 def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, facts: Facts) -> None:

@@ -249,6 +249,8 @@ def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decima
     if price.factors or price.output_thinking is not None:
         return []
     tables = (price.tiers, (price.off_peak or {}).get("tiers"), (price.promotion or {}).get("tiers"))
+    if any("output_below" in tier for tiers in tables for tier in tiers or ()):
+        return []
     borders = {-1.0, *(tier.get("above", 0) for tiers in tables for tier in tiers or ())}
     out = []
     for above in sorted(borders, reverse=True):

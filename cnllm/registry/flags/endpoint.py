@@ -192,8 +192,9 @@ class Price(Base, frozen=True):
     endpoints, from the cache too.
     """
     tiers: list[dict[str, float]] | None = None
-    """Other prices from `above` input tokens on: {above, input, output, cached, …}. A tier has all its prices: one that
-    it does not name is unknown. Why: Some vendors charge more for the whole of a long request.
+    """Other prices from `above` input tokens on: {above, input, output, cached, …}. Those of a tier with `output_below`
+    hold for a reply of fewer tokens. A tier has all its prices: one that it does not name is unknown. Why: Some vendors
+    charge more for the whole of a long request, and less for a short reply.
     """
     off_peak: dict[str, Any] | None = None
     """Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours. One that

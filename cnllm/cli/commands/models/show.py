@@ -202,8 +202,10 @@ def _price(price: Price | None) -> str:
     prices = [localize(f"{format_amount(value)} {word}") for word, value in parts.items() if value is not None]
     if not prices:
         return UNKNOWN
-    borders = [format_count(int(tier["above"])) for tier in price.tiers or () if "above" in tier]
+    borders = [format_count(int(tier.get("above", 0))) for tier in price.tiers or () if "output_below" not in tier]
     tiers = f"; other prices above {', '.join(borders)} tokens of input" if borders else ""
+    short = [format_count(int(tier["output_below"])) for tier in price.tiers or () if "output_below" in tier]
+    tiers += f"; other prices for a reply below {', '.join(short)} tokens" if short else ""
     until = (price.promotion or {}).get("until")
     promotion = f"; lower {f'until {until}' if until else 'for now'}" if price.promotion else ""
     return f"{join_localized(prices, sign='，')} {price.currency or ''} per million tokens{tiers}{promotion}"
