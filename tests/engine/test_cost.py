@@ -408,6 +408,41 @@ def test_requests_that_the_totals_leave_out_are_added(
     assert reply.cost.missing == missing
 
 
+@each(
+    "lengths, rate",
+    [
+        ((60_000, 60_000), 0.1),  # together they are above the border, and none of them is
+        ((20_000, 100_000), 0.1),
+        ((60_000, 50_000), 0.5),  # not those of the totals, which then decide
+    ],
+)
+def test_the_length_of_each_request_decides_about_its_price(lengths: tuple[int, int], rate: float) -> None:
+    model = BUILTIN.resolve("anthropic/claude-haiku-5-5")
+    items = [{"type": "message", "input_tokens": length, "output_tokens": 50} for length in lengths]
+    usage = {"input_tokens": 120_000, "output_tokens": 100, "iterations": items}
+    message = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Yes."}]}
+    body = json.dumps({**message, "stop_reason": "end_turn", "usage": usage}).encode()
+    cost = engine.parse_response(model, 200, {}, body).cost
+    assert cost is not None
+    assert cost.complete
+    assert cost.amount * 1_000_000 == (120_000 + 100 * 5) * Decimal(str(rate))
+
+
+def test_requests_of_both_sides_of_a_border_have_their_own_prices() -> None:
+    model = BUILTIN.resolve("anthropic/claude-haiku-5-5")
+    items = [
+        {"type": "message", "input_tokens": 10, "cache_read_input_tokens": read, "output_tokens": 50}
+        for read in (40_000, 140_000)
+    ]
+    usage = {"input_tokens": 20, "cache_read_input_tokens": 180_000, "output_tokens": 100, "iterations": items}
+    message = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Yes."}]}
+    body = json.dumps({**message, "stop_reason": "end_turn", "usage": usage}).encode()
+    cost = engine.parse_response(model, 200, {}, body).cost
+    assert cost is not None
+    low, high = 10 + 40_000 * Decimal("0.1") + 50 * 5, (10 + 140_000 * Decimal("0.1") + 50 * 5) * 5
+    assert cost.amount * 1_000_000 == (low + high) * Decimal("0.1")
+
+
 @each("peak", ["Xyz 09:00-12:00", "Mon-Xyz 09:00-12:00", "nine", "12:00-09:00", "09:00-25:00"])
 def test_hours_that_nobody_can_read_make_the_cost_a_lower_bound(peak: str) -> None:
     hours = {"peak": [peak], "zone": "+08:00", "input": 1.0, "output": 1.0}

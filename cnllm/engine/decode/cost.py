@@ -30,6 +30,7 @@ __all__ = [
     "cost_of",
     "cost_of_reply",
     "exact_rate",
+    "has_tiers",
     "is_off_peak",
     "possible_rates",
     "promotion_of",
@@ -127,6 +128,12 @@ def service_rates(price: Price, service: str | None) -> list[_Rates]:
         table = (price.service or {}).get(service)
         return [] if table is None else [table]
     return [base_rates(price), *filter(None, (price.off_peak, price.promotion))]
+
+
+def has_tiers(price: Price) -> bool:
+    """Whether a length decides about a price."""
+    tables = (price.off_peak, price.promotion, *(price.service or {}).values())
+    return bool(price.tiers) or any(table and table.get("tiers") for table in tables)
 
 
 def base_rates(price: Price) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cnllm.engine.decode.cost import (
     Facts,
     add_tokens,
     exact_rate,
+    has_tiers,
     is_off_peak,
     possible_rates,
     reported_counts,
@@ -114,7 +115,9 @@ class Meter:
         if price is not None and price.currency is not None:
             total = CostSum()
             facts = self._facts(reply, plan, calls, invalid, is_cut=is_cut)
-            add_tokens(total, reported_counts(reply.usage, answered=bool(reply.message.parts)), price, created, facts)
+            usage = reported_counts(reply.usage, answered=bool(reply.message.parts))
+            for part in [usage] if is_cut or invalid else self._requests(usage, counts):
+                add_tokens(total, part, price, created, facts)
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0), is_cut=is_cut)
@@ -154,6 +157,24 @@ class Meter:
         assert self._price is not None
         assert self._price.currency is not None
         return Cost(amount / MILLION, self._price.currency)
+
+    def _requests(self, usage: Usage, counts: dict[str, Any]) -> list[Usage]:
+        """Return the counts of each request that the endpoint made for a reply: its own length decides about its price.
+
+        All counts are those of one request where the endpoint does not tell them apart.
+        """
+        rules, none = self._iterations, [usage]
+        if rules is None or rules.at is None or rules.kind is None or self._price is None or not has_tiers(self._price):
+            return none
+        items = get(counts, rules.at)
+        invalid: InvalidCounts = {}
+        found = [
+            self._read_counts(item, invalid)
+            for item in (items if type(items) is list else ())
+            if type(item) is dict and get(item, rules.kind) in (rules.included or ())
+        ]
+        sums = [sum(numbers) for numbers in zip(*map(_charged_counts, found), strict=True)]
+        return found if not invalid and sums == _charged_counts(usage) else none
 
     def _add_iterations(self, total: CostSum, counts: dict[str, Any], created: float | None, facts: Facts) -> None:
         """Add the price of requests that the endpoint made itself and leaves out of its totals."""
@@ -228,6 +249,12 @@ class Meter:
             elif is_requested:
                 found[name] = None
         return found
+
+
+def _charged_counts(usage: Usage) -> list[int]:
+    """Return the counts that have prices; an unknown one is 0."""
+    counts = (usage.input, usage.output, usage.cached, usage.cache_write, usage.cache_write_1h)
+    return [count or 0 for count in counts]
 
 
 def _minute(created: float | None) -> float | None:
