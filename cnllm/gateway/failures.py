@@ -139,7 +139,8 @@ def failure_of(
     message = error.message
     if isinstance(error, EndpointError) and error.code and error.code not in message:
         message = f"{message} ({error.code})"
-    if error.hint and not isinstance(error, EndpointError | StreamCut):  # their hints are for Python
+    is_other = isinstance(error, EndpointError | StreamCut) or isinstance(error.__cause__, KeyMissing | Untrusted)
+    if error.hint and not is_other:  # such a hint is for Python, or for the operator
         message = f"{message}; {error.hint.replace(ADJUST, f'the header {POLICY_HEADER}: adjust')}"
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"

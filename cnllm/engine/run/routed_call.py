@@ -109,7 +109,7 @@ class RoutedCall(Call):
         self._queue = [target for target in targets if target.obstacle is None]
         self._cooling: list[RouteTarget] = []  # tried last
         self._reasons: dict[str, str] = {}  # target → why it did not answer
-        self._hint: str | None = None  # of the first target that could not be asked
+        self._refusal: CnllmError | None = None  # why the first of those that could not be asked was not
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
         self._costs: list[tuple[CnllmError | None, Sequence[Cost | None]]] = []  # of failed attempts; None is unknown
@@ -173,7 +173,7 @@ class RoutedCall(Call):
             call = self._open_call(target, tuple(self._notes))
         except (KeyMissing, Untrusted, CannotSend) as error:
             self._pass_over(target, _obstacle(error))
-            self._hint = self._hint or error.hint
+            self._refusal = self._refusal or error
             return False
         self._target, self._call, self.plan = target, call, call.plan
         return True
@@ -215,7 +215,9 @@ class RoutedCall(Call):
         reasons = tuple(self._reasons.items())
         if not self._errors:
             message = f"no target can take this request: {self._listing()}"
-            return NoTarget(message, targets=reasons, hint=self._hint)
+            none = NoTarget(message, targets=reasons, hint=self._refusal.hint if self._refusal is not None else None)
+            none.__cause__ = self._refusal
+            return none
         error = self._errors[0]
         error.add_attempts(self._other_costs(error))
         error.targets = reasons
