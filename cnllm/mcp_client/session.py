@@ -20,6 +20,7 @@ from cnllm.config import distribution, redact
 from cnllm.errors import McpError
 from cnllm.mcp_client.bounded_streams import UNREADABLE, bounded_streams
 from cnllm.mcp_client.http_client import MAX_MESSAGE, http_client
+from cnllm.mcp_client.line_codec import line_encoding
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation, loop_reads_pipes
 
@@ -208,6 +209,7 @@ class McpSession:
                 args=list(server.command[1:]),
                 env=server.read_environment(),  # beside the few that every program needs, such as PATH and HOME
                 cwd=server.cwd,
+                encoding=line_encoding(),
                 encoding_error_handler="replace",
             )
             yield bounded_streams(stdio_client(parameters, errlog=self._stderr.file))

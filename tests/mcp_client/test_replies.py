@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import cnllm
 from cnllm import McpError
 from cnllm.mcp_client import McpTools
+from cnllm.mcp_client.line_codec import line_encoding
 
 from .support import PLAIN, SOON
 from .test_http import serving, tool
@@ -131,3 +134,36 @@ def test_a_damaged_block_leaves_the_others_of_its_result(server: McpTools, resul
     found = server.call("reply", {"line": f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}'})
     assert found.text.startswith(text)
     assert found.error is ("isError" in result)
+
+
+LONG = '"result": {"content": [{"type": "text", "text": "FILL"}]}'
+
+
+def test_a_long_line_is_read_in_one_piece(server: McpTools) -> None:
+    """With each piece copied again, it took a minute."""
+    start = time.monotonic()
+    line = f'{{"jsonrpc": "2.0", "id": ID, {LONG}}}'
+    assert server.call("reply", {"line": line, "fill": 60_000_000}).text.endswith("[cut off after 500000 characters]")
+    assert time.monotonic() - start < SOON
+
+
+@pytest.mark.parametrize("line", [f'{{"jsonrpc": "2.0", "id": ID, {LONG}}}', f'{{{LONG}, "jsonrpc": "2.0", "id": ID}}'])
+def test_a_line_that_is_too_long_fails_its_call_alone(server: McpTools, line: str) -> None:
+    with pytest.raises(McpError, match="its answer has more than 67,108,864 bytes"):
+        server.call("reply", {"line": line, "fill": 70_000_000})
+    assert server.call("reply", {"line": line}).text == ""
+    notice = (
+        '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "FILL", "id": ID}}'
+    )
+    assert (
+        server.call("reply", {"line": f"{notice}\n{line.replace('FILL', 'fine')}", "fill": 70_000_000}).text == "fine"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_lines_are_whole_whatever_the_pieces_are(size: int) -> None:
+    data = "one\n\ntwo 中😀\r\n".encode() + b"\xff\xc3\nthe rest"
+    decoder = codecs.getincrementaldecoder(line_encoding())(errors="replace")
+    texts = [decoder.decode(data[start : start + size]) for start in range(0, len(data), size)]
+    assert all(text.endswith("\n") for text in texts if text)
+    assert "".join(texts) == "one\n\ntwo 中😀\r\n\ufffd\ufffd\n"

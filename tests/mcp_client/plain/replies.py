@@ -1,4 +1,7 @@
-"""An MCP server over stdio that replies to a call with the line of its argument `line`, ID in it being the call's."""
+"""An MCP server over stdio that replies to a call with the line of its argument `line`.
+
+ID in it stands for the call's, and FILL for as many letters as the argument `fill` says.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ for text in sys.stdin:
     if "id" not in message or "method" not in message:
         continue
     if message["method"] == "tools/call":
-        send(message["params"]["arguments"]["line"].replace("ID", str(message["id"])))
+        arguments = message["params"]["arguments"]
+        send(arguments["line"].replace("ID", str(message["id"])).replace("FILL", "a" * arguments.get("fill", 0)))
     elif message["method"] in ("initialize", "tools/list"):
         send(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result(message)}))
     else:
