@@ -270,6 +270,34 @@ BILLS = [
         "",
     ),
     (
+        "google/gemini-2.5-flash",
+        gemini(2000, 300, candidatesTokensDetails=[{"modality": "IMAGE", "tokenCount": 200}]),
+        "2000*0.3 + 100*2.5",
+        "output_image",
+        "",
+    ),
+    (
+        "google/gemini-2.5-flash",
+        gemini(5000, 100, sound=4000, read=2000),
+        "1000*0.3 + 2000*1 + 2000*0.1 + 100*2.5",  # all that came from the cache may be sound
+        "cached_audio",
+        "1000*0.3 + 2000*1 + 2000*0.1 + 100*2.5 + 2000*(1 - 0.1 - 0.3 + 0.03)",
+    ),
+    (
+        "google/gemini-2.5-flash",
+        gemini(5000, 100, sound=4000, read=1000, cacheTokensDetails=[{"modality": "TEXT", "tokenCount": 1000}]),
+        "4000*1 + 1000*0.03 + 100*2.5",
+        "",
+        "",
+    ),
+    (
+        "openai/gpt-5",
+        chat(1500, 250, completion_tokens_details={"image_tokens": 200}),
+        "1500*1.25 + 50*10",
+        "output_image",
+        "",
+    ),
+    (
         "openai/gpt-5",
         chat(1500, 250, completion_tokens_details={"audio_tokens": 200}),
         "1500*1.25 + 50*10",

@@ -23,6 +23,7 @@ from cnllm.types.totals import exact
 __all__ = [
     "MILLION",
     "RATES",
+    "UNPRICED",
     "CostSum",
     "Facts",
     "add_tokens",
@@ -46,6 +47,9 @@ RATES = (
     *("input_audio", "cached_audio"),
 )
 """The names of the prices of tokens, in a price, a tier, off-peak hours, a promotion and a service tier."""
+
+UNPRICED = ("output_audio", "output_image")
+"""The counts of output that is no text. The registry has no price for it."""
 
 _OF_OTHER_REQUESTS = frozenset(("again-whole", "correction-failed", "step-again"))
 """The codes of notes on requests that may be charged and are no part of the usage of their reply."""
@@ -324,10 +328,12 @@ def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, fac
     sounds = {
         "input_audio": ("input", rest),
         "cached_audio": ("cached", rest),
-        "output_audio": ("output", usage.output),
+        **dict.fromkeys(UNPRICED, ("output", usage.output)),
     }
     for name, (usual, tokens) in sounds.items():
-        if media.get(name, 0) is None:
+        if name == "cached_audio" and name in media and media[name] is None and media.get("input_audio"):
+            _miss_place_of_sound(total, min(media["input_audio"] or 0, usage.cached or 0), rates)
+        elif media.get(name, 0) is None:
             _miss_difference(total, name, tokens, rates, usual, (name,))
     if "reasoning" in invalid and price.output_thinking is not None and not facts.thought:
         _miss_difference(total, "output_thinking", usage.output, rates, "output", ("output_thinking",))
@@ -347,6 +353,20 @@ def _miss_difference(
         total.miss(name, None)
     else:
         total.miss(name, tokens * max(max(known) - known[0], _ZERO) / MILLION)
+
+
+def _miss_place_of_sound(total: CostSum, tokens: int, rates: _Rates) -> None:
+    """Leave out that tokens of sound, counted as read from the cache, may be fresh, and as many of text from it."""
+    known = [
+        exact_rate(rate)
+        for name in ("input_audio", "cached_audio", "input", "cached")
+        if _is_rate(rate := rates.get(name))
+    ]
+    if len(known) < 4:
+        total.miss("cached_audio", None)
+    else:
+        fresh, cached, text, cached_text = known
+        total.miss("cached_audio", tokens * max(fresh - cached - text + cached_text, _ZERO) / MILLION)
 
 
 def uncounted_tokens(usage: Usage) -> int:
@@ -381,7 +401,9 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         plain = max(usage.input - cached - written - facts.free, 0)
         media = facts.media
         if media:
-            sound, cached_sound = media.get("input_audio") or 0, media.get("cached_audio") or 0
+            sound, cached_sound = media.get("input_audio") or 0, media.get("cached_audio", 0)
+            if cached_sound is None:  # as much of it as can be, which is the cheapest
+                cached_sound = min(sound, cached)
             if sound and price.input_audio is not None:
                 fresh = min(max(sound - cached_sound, 0), plain)
                 plain -= fresh
@@ -395,10 +417,11 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
         yield "cache_write", written - hourly, None
         yield "cache_write_1h", hourly, None
     rest = usage.output or 0
-    if rates.get("output") != 0:  # otherwise its sound is free, too; the registry has no price for it
-        spoken = min(facts.media.get("output_audio") or 0, rest)
-        rest -= spoken
-        yield "output_audio", spoken, None
+    if rates.get("output") != 0:  # otherwise its sound is free, too
+        for name in UNPRICED:
+            made = min(facts.media.get(name) or 0, rest)
+            rest -= made
+            yield name, made, None
     is_dearer = facts.thought and price.output_thinking is not None
     yield "output_thinking" if is_dearer else "output", rest, None
 

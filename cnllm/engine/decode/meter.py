@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.decode.cost import (
     MILLION,
+    UNPRICED,
     CostSum,
     Facts,
     add_tokens,
@@ -62,7 +63,11 @@ class Meter:
             and getattr(price, name) is not None
             and (paths := getattr(usage, name, None) if usage is not None else None)
         }
-        self._spoken = tuple((usage and usage.output_audio) or ())
+        self._made = {
+            name: tuple(paths)
+            for name in UNPRICED
+            if (paths := getattr(usage, name, None) if usage is not None else None)
+        }
         self._is_off_peak = None
         if price is not None and price.off_peak is not None:
             self._is_off_peak = lru_cache(4)(partial(_is_off_peak, price))
@@ -141,7 +146,7 @@ class Meter:
         counts = _own_counts(extra)
         if self._iterations is not None and get(counts, self._iterations.at or "") is not None:
             return None
-        if counts and self._spoken and _media_count(counts, self._spoken) != 0:
+        if counts and any(_media_count(counts, paths) != 0 for paths in self._made.values()):
             return None
         for rates in self._plain_rates(_minute(created)):
             if input > rates[0]:
@@ -221,8 +226,9 @@ class Meter:
             if rule.replaces is not None and calls.get(name, 0) != 0:
                 free = as_count(get_first(counts, self._tools)) or 0
         media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
-        if self._spoken and (spoken := _media_count(counts, self._spoken)) != 0:
-            media["output_audio"] = spoken
+        media |= {name: count for name, paths in self._made.items() if (count := _media_count(counts, paths)) != 0}
+        if usage.cached and media.get("input_audio") and not _has_place(counts, self._media.get("cached_audio", ())):
+            media["cached_audio"] = None
         thought = bool(usage.reasoning or reply.reasoning)
         most = most_output(plan, is_partial=is_cut or usage.output is None or bool(invalid))
         return Facts(self._service_of(reply.extra), factor, unknown, media, free, thought, is_cut, invalid, most)
@@ -394,6 +400,12 @@ def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int | None:
             return count
         is_known = is_known and value is None
     return 0 if is_known else None
+
+
+def _has_place(counts: dict[str, Any], paths: Sequence[str]) -> bool:
+    """Whether a count, or the list or object that it stands in, is there."""
+    places = [place for path in paths for place in (path, path.rpartition(".")[0]) if place]
+    return not paths or any(get(counts, place) is not None for place in places)
 
 
 def _is_item(part: Part, kind: str) -> bool:

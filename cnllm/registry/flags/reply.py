@@ -110,9 +110,10 @@ class UsagePaths(Base, frozen=True):
     input_audio: Annotated[list[str] | None, READ_PATH] = None
     cached_audio: Annotated[list[str] | None, READ_PATH] = None
     output_audio: Annotated[list[str] | None, READ_PATH] = None
+    output_image: Annotated[list[str] | None, READ_PATH] = None
     """The paths of this count inside the usage object, for a price of its own. In a list, the last key is a word of the
-    item that counts. The price of sound in an answer is unknown. Why: Sound and pictures cost more than text at some
-    endpoints.
+    item that counts. The price of sound and of pictures in an answer is unknown. Why: Sound and pictures cost more than
+    text at some endpoints.
     """
     service: Annotated[list[str] | None, READ_PATH] = None
     """The paths of the word for the service tier that the request had, in the usage object or beside it. Why: Vendors
