@@ -154,21 +154,29 @@ class Admission:
         models = [first, *(target for target in fallback.targets if isinstance(target, Model))]
         usable = self.usable(rights, models)
         if not usable:
-            raise _model_refused(rights, first)
+            raise _model_refused(rights, first.name)
         indexes = [index for index, model in enumerate(models) if model in usable]
         most = 1 if any(record.budgets for record in rights.records) else fallback.most
         if fallback.order is None:
             indexes = indexes[:most]
         return models[indexes[0]], replace(narrow_route(fallback, indexes), most=most)
 
-    def options(self, caller: Caller, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Note]]:
+    def options(self, caller: Caller, model: Model, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Note]]:
         """Return the options of a request without the further models that its body names to the endpoint, with notes.
 
         Those of a key that may use some models only, or has a budget, are left out: nobody here knows which one would
-        answer, or what it would cost.
+        answer, or what it would cost. Raises `Refused` for a tool with which `model` would ask one that the key may
+        not use.
         """
         data = options.get("extra_body")
-        if caller.rights is None or type(data) is not ClientData:
+        if caller.rights is None:
+            return options, []
+        for tool in options.get("tools") or ():
+            if type(tool) is not ClientData or tool.protocol != model.protocol or "function" in tool:
+                continue
+            if type(id := tool.get("model")) is str:
+                require_name(caller.rights, f"{model.provider}/{id}")
+        if type(data) is not ClientData:
             return options, []
         names = wire(data.protocol).model_keys.intersection(data)
         if not names or not any(record.models or record.budgets for record in caller.rights.records):
@@ -332,13 +340,19 @@ def require_model(rights: Rights, names: ModelNames, name: str) -> None:
 def require_any(rights: Rights, models: Sequence[Model]) -> None:
     """Raise `Refused`, for the first of some models, where a key may use none of them."""
     if not any(rights.allows(model.name) for model in models):
-        raise _model_refused(rights, models[0])
+        raise _model_refused(rights, models[0].name)
 
 
-def _model_refused(rights: Rights, model: Model) -> Refused:
+def require_name(rights: Rights, name: str) -> None:
+    """Raise `Refused` for a model that a key may not use, by its name."""
+    if not rights.allows(name):
+        raise _model_refused(rights, name)
+
+
+def _model_refused(rights: Rights, name: str) -> Refused:
     """Return the error for a model that a key may not use, by the record that says so."""
-    record = next((record for record in rights.records if not record.allows(model.name)), rights.key)
-    return Refused(model_refused(record, model.name))
+    record = next((record for record in rights.records if not record.allows(name)), rights.key)
+    return Refused(model_refused(record, name))
 
 
 def guessing_failure(wait: float) -> Failure:

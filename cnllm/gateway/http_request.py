@@ -337,7 +337,7 @@ class HttpRequest:
         Raises `RequestFailed` for options of a wrong type or value.
         """
         service, caller = self._service, self._caller
-        options, notes = service.admission.options(caller, request.options)
+        options, notes = service.admission.options(caller, exchange.model, request.options)
         exchange.notes += notes
         if exchange.fallback is not None:
             route = service.admission.route(caller, exchange.model, exchange.fallback)

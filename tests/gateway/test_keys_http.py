@@ -369,6 +369,24 @@ def test_the_endpoint_gets_no_further_models_from_a_key_that_may_use_some_only(
     upstream.server_close()
 
 
+@pytest.mark.parametrize(("advisor", "status"), [("dear", 403), ("cheap/priced", 200)])
+def test_a_tool_of_the_endpoint_asks_no_model_that_the_key_does_not_allow(
+    tmp_path: Path, advisor: str, status: int
+) -> None:
+    upstream = Upstream(say("Hello"))
+    with setting(tmp_path, say("Hello"), more=OTHER.replace("URL", upstream.url)) as here:
+        path, body = requests("there/priced")["anthropic-messages"]
+        tool = {"type": "advisor_20260301", "name": "advisor", "model": advisor}
+        refused = here.send(here.key(models=("*/priced",)), (path, {**body, "tools": [tool]}))
+        assert (refused.status_code == 403, len(upstream.bodies)) == (status == 403, int(status == 200))
+        assert ("may not use there/dear" in refused.text) is (status == 403)
+        free = len(upstream.bodies)
+        here.send(here.key("free"), (path, {**body, "tools": [tool]}))
+        assert upstream.bodies[free]["tools"] == [tool]
+    upstream.shutdown()
+    upstream.server_close()
+
+
 def test_a_tier_is_a_model_that_the_key_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE_KEY", "k")  # a tier takes models with a key
     more = (
