@@ -128,7 +128,10 @@ class Toolbox:
             return f"There is no tool {call.name!a}. The tools are: {', '.join(self._tools) or 'none'}."
         if call.excluded:
             return f"The call of {call.name} was not executed: {call.problem}."
-        return problem_with(tool, call, built=not self._approves)
+        try:
+            return problem_with(tool, call, built=not self._approves)
+        except ValueError as error:  # the part of the schema that this call needs refers to nothing
+            return f"The call of {call.name} was not executed: {error}."
 
     def find_unchecked(self, call: ToolCall) -> tuple[str, ...]:
         """Return the patterns of the tool's schema that this call is not checked for."""

@@ -194,13 +194,13 @@ def multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Errors
 
 
 def _is_multiple(number: Any, step: Any) -> bool:
-    """Whether a number is a multiple of a step, without an overflow."""
+    """Whether a number is a multiple of a step, as decimals: 0.07 is one of 0.01. Without an overflow."""
     if isinstance(number, float) and not math.isfinite(number):
         return False
     if isinstance(step, float):
         try:
             quotient = number / step
-            return bool(int(quotient) == quotient)
+            return int(quotient) == quotient or (Fraction(repr(number)) / Fraction(repr(step))).denominator == 1
         except OverflowError:
             return (Fraction(number) / Fraction(step)).denominator == 1
     return not number % step

@@ -331,6 +331,18 @@ def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loop
     assert run.steps[0].returned == 0
 
 
+def test_a_call_that_no_schema_can_check_is_told_and_the_run_goes_on(client: Loops, verb: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}, "b": {"multipleOf": 0.01}}}
+    tool = cnllm.Tool("pay", None, schema, lambda **arguments: "paid")
+    with Peer(*turns(verb, [("pay", '{"a": 1}'), ("pay", '{"b": 0.07}'), ("pay", '{"b": 0.075}')], "Done.")) as peer:
+        assert ran(client, verb, at(peer), tools=[tool])[1].stopped == "done"
+    unknown, paid, odd = results(peer).values()
+    assert unknown.startswith("Error: The call of pay was not executed: ")
+    assert unknown.endswith("the schema refers to /$defs/none, which is not in it.")
+    assert paid == "paid"
+    assert "0.075 is not a multiple of 0.01" in odd
+
+
 @pytest.mark.parametrize(
     "raw",
     [
