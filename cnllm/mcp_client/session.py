@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import json
 import logging
 import math
 import os
@@ -16,6 +17,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+import msgspec
+
 from cnllm.config import distribution, redact
 from cnllm.errors import McpError
 from cnllm.mcp_client.bounded_streams import UNREADABLE, bounded_streams
@@ -23,6 +26,7 @@ from cnllm.mcp_client.http_client import MAX_MESSAGE, http_client
 from cnllm.mcp_client.line_codec import line_encoding
 from cnllm.mcp_client.server import McpServer
 from cnllm.system.processes import drop_after_fork, generation, loop_reads_pipes
+from cnllm.types.json_form import encode_json, mend_halves
 
 if TYPE_CHECKING:
     import anyio
@@ -257,7 +261,8 @@ class McpSession:
 
         if self._client is None:
             raise ConnectionError("it has ended")
-        request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
+        params = CallToolRequestParams(name=name, arguments=_without_halves(arguments))
+        request = CallToolRequest(params=params)
         # `call_tool` would check the result against a schema of the server's, whose patterns may never end
         return await self._client.session.send_request(request, CallToolResult)
 
@@ -294,6 +299,18 @@ class McpSession:
         server = self._server
         reason = reason_of(leaf_error(error), server.secrets())
         return McpError(f"the MCP server {server.label} failed: {reason}", server=str(server))
+
+
+def _without_halves(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments without halves of characters: the package `mcp` cannot write them, and ends the session."""
+    try:
+        msgspec.json.encode(arguments, enc_hook=str)
+    except UnicodeEncodeError:
+        mended: dict[str, Any] = json.loads(mend_halves(encode_json(arguments)))
+        return mended
+    except Exception:  # noqa: BLE001 what cannot be written fails this call alone
+        return arguments
+    return arguments
 
 
 def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | None]:

@@ -136,6 +136,14 @@ def test_a_damaged_block_leaves_the_others_of_its_result(server: McpTools, resul
     assert found.error is ("isError" in result)
 
 
+def test_half_of_a_character_in_arguments_ends_no_session(server: McpTools) -> None:
+    line = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "fine \ud83d"}]}}'
+    assert server.call("reply", {"line": line, "\ud800": [{"a": "\udfff"}]}).text == "fine \ufffd"
+    with pytest.raises(McpError):
+        server.call("reply", {"line": object()})
+    assert server.call("reply", {"line": line}).text == "fine \ufffd"
+
+
 LONG = '"result": {"content": [{"type": "text", "text": "FILL"}]}'
 
 
