@@ -157,17 +157,17 @@ def remove_nulls(value: Any, schema: Schema) -> Any:
     def walk(value: Any, node: Any) -> Any:
         """Return a value without the nulls at optional properties."""
         node = target(node)
-        if isinstance(value, list) and isinstance(node.get("items"), dict):
-            return [walk(item, node["items"]) for item in value]
-        if isinstance(value, dict) and isinstance(node.get("properties"), dict):
-            properties, required_names = node["properties"], set(node.get("required", ()))
+        items, first = node.get("items"), node.get("prefixItems")
+        if isinstance(value, list) and (isinstance(items, dict) or isinstance(first, list)):
+            schemas = first if isinstance(first, list) else []
+            return [walk(item, schemas[index] if index < len(schemas) else items) for index, item in enumerate(value)]
+        properties, further = node.get("properties"), node.get("additionalProperties")
+        if isinstance(value, dict) and (isinstance(properties, dict) or isinstance(further, dict)):
+            named, required_names = properties if isinstance(properties, dict) else {}, set(node.get("required", ()))
             return {
-                name: walk(inner, properties[name]) if name in properties else inner
+                name: walk(inner, named.get(name, further))
                 for name, inner in value.items()
-                if inner is not None
-                or name in required_names
-                or name not in properties
-                or _allows_null(target(properties[name]))
+                if inner is not None or name in required_names or name not in named or _allows_null(target(named[name]))
             }
         alternatives = (*node.get("anyOf", ()), *node.get("oneOf", ()))
         branches = [

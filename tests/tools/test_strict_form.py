@@ -4,7 +4,7 @@ import functools
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pytest
 from builtin import BUILTIN
@@ -14,6 +14,7 @@ from client.peer import Peer, reply
 import cnllm
 from cnllm import Client, Model, Registry, engine
 from cnllm.registry.read import builtin_path, read
+from cnllm.tools import bound, problem_with
 
 Json = dict[str, Any]
 ADDRESS: Json = {"type": "object", "properties": {"zip": {"type": "string"}, "no": {"type": "integer"}}}
@@ -215,6 +216,22 @@ def test_the_default_of_a_python_function_is_used() -> None:
     with Peer(answer({"city": "Oslo", "days": None, "unit": None}), [reply("Done.")]) as peer, Client(registry()) as c:
         c.run(home(peer.url), "hi", tools=[cnllm.tool(f, strict=True)])
     assert seen[0][:2] == ("Oslo", 3)
+
+
+class Stop(TypedDict):
+    name: str
+    minutes: NotRequired[int]
+
+
+def test_null_is_left_out_again_in_the_values_of_a_dict_and_in_a_tuple() -> None:
+    def f(by_day: dict[str, Stop], way: tuple[Stop, int], many: list[tuple[Stop, ...]]) -> object:
+        return by_day, way, many
+
+    made, stop = cnllm.tool(f, strict=True), {"name": "Bern", "minutes": None}
+    arguments = {"by_day": {"Monday": stop}, "way": [stop, 1], "many": [[stop]]}
+    assert problem_with(made, cnllm.ToolCall("c", "f", arguments, json.dumps(arguments))) is None
+    meant = {"name": "Bern"}
+    assert made(**bound(made, arguments)) == ({"Monday": meant}, (meant, 1), [(meant,)])
 
 
 def test_without_strict_a_null_is_a_null() -> None:
