@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Self
 
 from msgspec import Struct
@@ -112,7 +113,9 @@ class McpTools(ToolSet):
         """Return the tool of one of the definitions."""
 
         async def call(**arguments: Any) -> ToolResult:
-            return self._result(await wait_for_future(self._submit(definition.name, arguments)))
+            submit = partial(self._submit, definition.name, arguments)
+            is_open = self._holder.session is not None  # else a server has to start
+            return self._result(await wait_for_future(submit() if is_open else await run_in_thread(submit)))
 
         text = definition.description
         description = None if text is None else text[:_MAX_DESCRIPTION]

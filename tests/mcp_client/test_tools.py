@@ -107,8 +107,11 @@ def test_an_async_client_does_not_block_its_event_loop_while_a_server_starts() -
             async with anyio.create_task_group() as group:
                 group.start_soon(made.serve, [listener])
                 async with AsyncClient(simulate=True) as client:
-                    run = await client.run(MODEL, "hi", tools=[cnllm.mcp(url, tools=["echo"], start_timeout=20)])
+                    echo = cnllm.mcp(url, tools=["echo"], start_timeout=20)
+                    run = await client.run(MODEL, "hi", tools=[echo])
                     assert run.steps[0].results[0].text == "hi"
+                    (tool,) = echo.tools()  # by hand, with no server open
+                    assert (await tool(text="hello")).text == "hello"
                     async with client.run_stream(MODEL, "hi", tools=[cnllm.mcp(url, tools=["echo"])]) as streamed:
                         assert [event async for event in streamed]
                     async with client.stream(MODEL, "hi", tools=[cnllm.mcp(url, tools=["echo"])]) as stream:
