@@ -15,8 +15,7 @@ from msgspec.structs import asdict
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
-from cnllm.schemas.python_types import is_python_type, python_type
-from cnllm.schemas.simplify import remove_odd_defaults
+from cnllm.schemas.python_types import is_python_type, python_type, remove_odd_defaults
 from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData

@@ -1,4 +1,7 @@
-"""Adapt the JSON Schemas of tools to the subset that an endpoint accepts. The caller's schema does not change."""
+"""Adapt the JSON Schemas of tools to the subset that an endpoint accepts, or to strict mode.
+
+The caller's schema does not change.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import msgspec
 
 from cnllm.schemas.subschemas import json_type, map_children, resolve
 
-__all__ = ["adapt_schema", "adapt_schema_if_needed"]
+__all__ = ["adapt_schema", "adapt_schema_if_needed", "make_strict", "remove_nulls"]
 
 Schema = dict[str, Any]
 _SAME_VALUE = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")  # they apply to the same value as the node
@@ -25,6 +28,9 @@ _MAX_CACHED = 65_536  # bytes of a schema that is cached
 _MAX_EXPANSIONS = 500  # references replaced in full; a further reference becomes its bare type
 _MAX_CHAIN = 40  # references inside of each other that are replaced in full
 _MAX_NODES = 20_000  # schemas in the replaced references; a further schema becomes its bare type, too
+_CONDITIONS = ("if", "then", "else", "dependentSchemas")
+"""Keywords whose schemas mean something else in strict form: an object that lacks a property no longer fits."""
+_MAX_HOPS = 20  # references in a row
 
 
 def adapt_schema_if_needed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
@@ -288,3 +294,95 @@ def _add_type(node: Schema, parent_type: str | None) -> Schema:
         return {"type": next(iter(groups)), **node}
     rest = {k: v for k, v in node.items() if k not in ("enum", "const")}
     return {**rest, "anyOf": [{"type": kind, "enum": members} for kind, members in groups.items()]}
+
+
+# ── strict mode ───────────────────────────────────────────────────────────────
+
+
+def make_strict(node: Any) -> Any:
+    """Return a schema for strict mode: objects are closed, every property is required, optional ones may be null."""
+    if not isinstance(node, dict):
+        return node
+    changed = map_children(node, make_strict)
+    out = {key: node[key] if key in _CONDITIONS else value for key, value in changed.items() if key != "default"}
+    properties = out.get("properties")
+    if isinstance(properties, dict):
+        required = out.get("required")
+        required_names = set(required) if isinstance(required, list | tuple) else set()
+        out["properties"] = {k: v if k in required_names else _make_nullable(v) for k, v in properties.items()}
+        out["required"] = list(properties)
+        out["additionalProperties"] = False
+    return out
+
+
+def _allows_null(schema: Any) -> bool:
+    """Whether a schema allows null."""
+    if not isinstance(schema, dict):
+        return True
+    if "anyOf" in schema:
+        return any(_allows_null(branch) for branch in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return None in schema.get("enum", [schema.get("const")])
+    if "oneOf" in schema:
+        return any(_allows_null(branch) for branch in schema["oneOf"])
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return "null" in kind
+    return kind == "null" or (kind is None and not schema.keys() & {"$ref", "properties", "items", "allOf"})
+
+
+def _make_nullable(schema: Schema) -> Schema:
+    """Return a schema that also allows null."""
+    if _allows_null(schema):
+        return schema
+    description = {"description": schema["description"]} if "description" in schema else {}
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    branches = [*rest["anyOf"]] if list(rest) == ["anyOf"] else [rest]
+    return {"anyOf": [*branches, {"type": "null"}], **description}
+
+
+def remove_nulls(value: Any, schema: Schema) -> Any:
+    """Return arguments without the nulls that a model writes in strict mode for values it would leave out."""
+
+    def target(node: Any) -> Any:
+        """Return the target of a reference; the node itself if it has none, or one without a target."""
+        for _ in range(_MAX_HOPS):
+            target_node = resolve(node.get("$ref"), schema) if isinstance(node, dict) else None
+            if not isinstance(target_node, dict):
+                break
+            node = target_node
+        return node if isinstance(node, dict) else {}
+
+    def walk(value: Any, node: Any) -> Any:
+        """Return a value without the nulls at optional properties."""
+        node = target(node)
+        items, first = node.get("items"), node.get("prefixItems")
+        if isinstance(value, list) and (isinstance(items, dict) or isinstance(first, list)):
+            schemas = first if isinstance(first, list) else []
+            return [walk(item, schemas[index] if index < len(schemas) else items) for index, item in enumerate(value)]
+        properties, further = node.get("properties"), node.get("additionalProperties")
+        if isinstance(value, dict) and (isinstance(properties, dict) or isinstance(further, dict)):
+            named, required_names = properties if isinstance(properties, dict) else {}, set(node.get("required", ()))
+            return {
+                name: walk(inner, named.get(name, further))
+                for name, inner in value.items()
+                if inner is not None or name in required_names or name not in named or _allows_null(target(named[name]))
+            }
+        alternatives = (*node.get("anyOf", ()), *node.get("oneOf", ()))
+        branches = [
+            target(branch) for branch in alternatives if isinstance(branch, dict) and branch.get("type") != "null"
+        ]
+        matches = branches if len(branches) == 1 else [branch for branch in branches if _is_match(value, branch)]
+        return walk(value, matches[0]) if matches else value
+
+    return walk(value, schema)
+
+
+def _is_match(value: Any, branch: Schema) -> bool:
+    """Whether this is the schema of a list or an object among several, judged by names and constants."""
+    if isinstance(value, list):
+        return isinstance(branch.get("items"), dict)
+    properties = branch.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, dict) or not value.keys() <= properties.keys():
+        return False
+    return all("const" not in properties[name] or properties[name]["const"] == inner for name, inner in value.items())

@@ -1,12 +1,14 @@
-"""Use a type of Python as the schema of an answer: a dataclass, a TypedDict, an enum, `list[str]`, a union.
+"""Use a type of Python as a schema: a dataclass, a TypedDict, an enum, `list[str]`, a union.
 
 pydantic reads the type and builds its values. It is imported with the first such schema, not before. Before Python 3.12
-it demands the TypedDict of `typing_extensions`, which replaces that of `typing` here.
+it demands the TypedDict of `typing_extensions`, which replaces that of `typing` here. The schemas that pydantic writes
+are shortened, for a model to read.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import sys
 import types
@@ -16,7 +18,23 @@ from typing import Annotated, Any, NotRequired, Required
 
 from typing_extensions import TypedDict
 
-__all__ = ["PythonType", "is_python_type", "python_type", "readable_type"]
+from cnllm.schemas.subschemas import map_children, schemas_in
+
+__all__ = [
+    "PythonType",
+    "inline_references",
+    "is_json",
+    "is_python_type",
+    "python_type",
+    "readable_type",
+    "remove_odd_defaults",
+    "remove_titles",
+]
+
+Schema = dict[str, Any]
+_PREFIX = "#/$defs/"
+_MAX_EXPANSIONS = 200  # references replaced in full; further ones stay references
+_MAX_NODES = 20_000  # schemas in the replaced references
 
 
 class PythonType:
@@ -96,3 +114,88 @@ def _fields(kind: Any, seen: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
         inner = _replace(typing.get_args(hint)[0] if marker in (Required, NotRequired) else hint, seen)
         required = marker is Required or (marker is not NotRequired and name in kind.__required_keys__)
         yield name, inner if required else NotRequired[inner]
+
+
+# ── the schemas that pydantic writes ──────────────────────────────────────────
+
+
+def remove_titles(node: Any) -> Any:
+    """Return a schema without titles, which repeat the names, and without `discriminator`.
+
+    `discriminator` is no keyword of JSON Schema, and it names definitions.
+    """
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: value for key, value in map_children(node, remove_titles).items() if key not in ("title", "discriminator")
+    }
+
+
+def remove_odd_defaults(node: Any) -> Any:
+    """Return a schema without the defaults of Python that JSON cannot hold, such as NaN."""
+    if not isinstance(node, dict):
+        return node
+    inner = map_children(node, remove_odd_defaults)
+    return {key: value for key, value in inner.items() if key != "default" or is_json(value)}
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value exactly."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def inline_references(schema: Schema) -> Schema:
+    """Return a schema with its references replaced by their targets.
+
+    Recursive references stay, and so do those beyond the limits. Many endpoints do not support `$defs`, and models
+    read a schema without jumps better.
+    """
+    defs: Schema = schema.get("$defs", {})
+    expansions_left, nodes_left = _MAX_EXPANSIONS, _MAX_NODES
+    contents = {name: list(schemas_in(node)) for name, node in defs.items()}
+    references = {name: {_definition(one) for one in nodes} & defs.keys() for name, nodes in contents.items()}
+    remaining: set[str] = set()
+
+    def walk(node: Any, inside: frozenset[str]) -> Any:
+        """Return a node with its references replaced."""
+        nonlocal expansions_left, nodes_left
+        if not isinstance(node, dict):
+            return node
+        name = _definition(node)
+        if name not in defs:
+            return map_children(node, lambda child: walk(child, inside))
+        if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < len(contents[name]):
+            remaining.add(name)
+            return node
+        expansions_left -= 1
+        nodes_left -= len(contents[name])
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        return {**walk(defs[name], inside | {name}), **siblings}
+
+    self_referring = {name for name in defs if name in _reachable(references, name)}
+    out: Schema = walk({key: value for key, value in schema.items() if key != "$defs"}, frozenset())
+    definitions: Schema = {}
+    while missing := sorted(remaining - definitions.keys()):
+        for name in missing:
+            definitions[name] = map_children(defs[name], lambda child: walk(child, frozenset()))
+    return {**out, "$defs": {name: definitions[name] for name in sorted(definitions)}} if definitions else out
+
+
+def _definition(node: Schema) -> str:
+    """Return the name of the definition that a schema refers to."""
+    return str(node.get("$ref", "")).removeprefix(_PREFIX)
+
+
+def _reachable(references: dict[str, set[str]], start: str) -> set[str]:
+    """Return the definitions that one refers to, directly or through others."""
+    names: set[str] = set()
+    queue = [start]
+    while queue:
+        new_names = references[queue.pop()] - names
+        names |= new_names
+        queue += new_names
+    return names

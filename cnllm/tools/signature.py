@@ -21,15 +21,8 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from cnllm.schemas.python_types import readable_type
-from cnllm.schemas.simplify import (
-    inline_references,
-    is_json,
-    make_strict,
-    remove_nulls,
-    remove_odd_defaults,
-    remove_titles,
-)
+from cnllm.schemas.adapt import make_strict, remove_nulls
+from cnllm.schemas.python_types import inline_references, is_json, readable_type, remove_odd_defaults, remove_titles
 from cnllm.types import checks
 
 __all__ = ["Signature", "docstring_summary", "function_name", "parse_docstring", "signature"]

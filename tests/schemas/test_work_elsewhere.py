@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from examples import some
 
-from cnllm.schemas.adapt import adapt_schema
+from cnllm.schemas.adapt import adapt_schema, remove_nulls
 from cnllm.schemas.coerce import allowed_types, coerce, property_schema
-from cnllm.schemas.simplify import inline_references, remove_nulls
+from cnllm.schemas.python_types import inline_references
 from cnllm.simulator.schema_sample import sample_match, sample_value
 from cnllm.tools.arguments import decode_values
 

@@ -17,7 +17,7 @@ from cnllm.protocols import wire
 from cnllm.protocols.pieces import FINISH_RANKS
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
-from cnllm.schemas.simplify import remove_nulls
+from cnllm.schemas.adapt import remove_nulls
 from cnllm.types import Finish, Media, Message, Note, Opaque, Part, Reasoning, Reply, ToolCall, Usage
 from cnllm.types.checks import short_text
 from cnllm.types.documents import block_kind

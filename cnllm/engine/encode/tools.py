@@ -16,7 +16,6 @@ from cnllm.protocols import wire
 from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
-from cnllm.schemas.simplify import make_strict
 from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import count_text
@@ -290,7 +289,7 @@ def _to_strict(tool: Function, forms: dict[str, Schema], ledger: Ledger) -> Func
     if not tool.strict:
         ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
     parameters = tool.parameters or {}
-    form: Schema = make_strict({**parameters, "type": "object", "properties": parameters.get("properties") or {}})
+    form: Schema = adapt.make_strict({**parameters, "type": "object", "properties": parameters.get("properties") or {}})
     if form == tool.parameters:
         return tool if tool.strict else replace(tool, strict=True)
     if tool.parameters:  # an empty schema needs no note
