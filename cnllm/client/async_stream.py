@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from cnllm.client.call_driver import BodyPieces, CallDriver, CallSetup
-from cnllm.client.echo import redact_bytes
 from cnllm.client.event_loop import run_in_thread
+from cnllm.client.secret_removal import redact_bytes
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.effects import (
     CheckInputs,

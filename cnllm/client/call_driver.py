@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client.echo import Echo, redact_bytes, redact_error
+from cnllm.client.secret_removal import Echo, redact_bytes, redact_error
 from cnllm.client.telemetry import Recovered, Watch
 from cnllm.config import redact
 from cnllm.engine.decode.framing import BLANK, detect_mode

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, Generic
 
 from cnllm.client.call_driver import BodyPieces, CallDriver, CallSetup
-from cnllm.client.echo import redact_bytes
+from cnllm.client.secret_removal import redact_bytes
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.effects import (
     CheckInputs,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cnllm.cassette import Recorder
 from cnllm.cassette.parts import RecordedExchange
-from cnllm.client.echo import insert_key, plan_secrets
+from cnllm.client.secret_removal import insert_key, plan_secrets
 from cnllm.comparison.tasks import ComparisonTask, RightStep, make_tasks
 from cnllm.engine import Plan, StreamParser, build_request
 from cnllm.errors import CnllmError, EmptyReply

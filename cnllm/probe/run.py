@@ -11,8 +11,8 @@ from typing import Any, TypedDict, Unpack
 from msgspec.structs import replace
 
 from cnllm.cassette.record import Recorder, redact_chunks
-from cnllm.client.echo import insert_key, plan_secrets, redact_error
 from cnllm.client.secret_filter import MIN_SECRET
+from cnllm.client.secret_removal import insert_key, plan_secrets, redact_error
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError

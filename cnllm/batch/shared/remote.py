@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client import credentials, echo
+from cnllm.client import credentials, secret_removal
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError, KeyMissing
 from cnllm.registry.model import Model
@@ -97,8 +97,8 @@ class RemoteSender:
             if hasattr(body, "aclose"):
                 await body.aclose()
         except CnllmError as caught:
-            error = pickle.dumps(echo.redact_error(caught, secrets))
-        body_bytes = echo.redact_body(secrets, b"".join(pieces))
+            error = pickle.dumps(secret_removal.redact_error(caught, secrets))
+        body_bytes = secret_removal.redact_body(secrets, b"".join(pieces))
         headers = {name: redact.redact(value, secrets) for name, value in headers.items()}
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()

@@ -26,7 +26,7 @@ from cnllm.batch.state import BatchState
 from cnllm.batch.vendor.codec import VendorJob, poll_plan, read_job
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.client.base import is_httpx_transport
-from cnllm.client.echo import insert_key, plan_secrets, redact_body, redact_error
+from cnllm.client.secret_removal import insert_key, plan_secrets, redact_body, redact_error
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
