@@ -79,11 +79,11 @@ def build_request(
     if not _CLIENT_DATA.isdisjoint(call_options):
         resolved, client_notes = resolve_client_data(call_options, model)
     stream = _streams(stream, model)
-    key, entries = _find_kept(model, resolved, stream=stream)
+    key, entries = _find_in_cache(model, resolved, stream=stream)
     own = _read_own(resolved, key, model) if entries is None else None
     turns, memory = _read_turns(messages, system, memory, needs_turns=not _has_input(resolved, model))
     try:
-        plan = None if entries is None else _build_kept(entries, turns, memory)
+        plan = None if entries is None else _build_from_cache(entries, turns, memory)
         if plan is None:
             resolved, caller_options = own or _read_own(resolved, key, model)
             images = _has_media(turns)
@@ -93,7 +93,7 @@ def build_request(
             assert type(found) is RequestTemplate
             plan = _build(found, turns)
             if key is not None and not found.request.depends_on_messages:
-                _keep(found, plan, key, images=images)
+                _add_to_cache(found, plan, key, images=images)
         if (limits := resolved.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
         return _notes_first(client_notes, bodies.limit_cache_marks(plan), model)
@@ -221,7 +221,7 @@ class _CacheEntry(Struct, frozen=True):
         return replace(self.template, wire_tools=wire_tools, wire_schema=schema, params=params)
 
 
-def _find_kept(
+def _find_in_cache(
     model: Model, options: dict[str, Any], *, stream: bool
 ) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
@@ -246,7 +246,7 @@ def _find_kept(
     return key, entries
 
 
-def _keep(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) -> None:
+def _add_to_cache(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) -> None:
     """Keep what the options decide, without messages, for the model's next request."""
     memo = plan.model.memo
     if len(memo) >= _MOST_TEMPLATES:
@@ -350,7 +350,9 @@ def _build(template: RequestTemplate, turns: list[Message], entry: _CacheEntry |
     return _with_turns(plan, content, ledger, turns)
 
 
-def _build_kept(entries: dict[bool, _CacheEntry], turns: list[Message], memory: MessageMemory | None) -> Plan | None:
+def _build_from_cache(
+    entries: dict[bool, _CacheEntry], turns: list[Message], memory: MessageMemory | None
+) -> Plan | None:
     """Build the plan from what is kept for its options; None where that is not kept for these messages."""
     if memory is not None and (entry := entries.get(False)) is not None:
         plan = _build_joined(entry, turns, memory)
