@@ -16,17 +16,18 @@ from cnllm.system.closing import close_with_loop
 from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
-from cnllm.transports.headers import (
-    DRAIN_SECONDS,
-    MAX_DRAIN_PIECES,
-    encode_head,
-    idle_timeout,
-    remaining_time,
-)
+from cnllm.transports.headers import encode_head
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import AsyncioConnection, LoopPool, open_async_socket
 from cnllm.transports.response_parser import FastBody
-from cnllm.transports.sockets import IDLE_CONNECTIONS, Sends
+from cnllm.transports.sockets import (
+    DRAIN_SECONDS,
+    IDLE_CONNECTIONS,
+    MAX_DRAIN_PIECES,
+    Sends,
+    idle_timeout,
+    remaining_time,
+)
 
 __all__ = ["AsyncFast"]
 

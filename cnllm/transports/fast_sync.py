@@ -15,24 +15,22 @@ from cnllm.errors import TransportError
 from cnllm.system.processes import INHERITED, drop_after_fork
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
-from cnllm.transports.headers import (
-    DRAIN_SECONDS,
-    MAX_DRAIN_PIECES,
-    encode_head,
-    idle_timeout,
-    remaining_time,
-)
+from cnllm.transports.headers import encode_head
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.response_parser import FastBody, ResponseParser
 from cnllm.transports.sockets import (
+    DRAIN_SECONDS,
     IDLE_CONNECTIONS,
+    MAX_DRAIN_PIECES,
     MAX_IDLE,
     Sends,
     has_only_tls_data,
+    idle_timeout,
     is_unusable,
     open_socket,
     pop_latest,
     pop_surplus,
+    remaining_time,
     shut_down,
 )
 

@@ -1,9 +1,8 @@
-"""Hold the limits that all adapters share, and write the headers of a request."""
+"""Write the headers of a request."""
 
 from __future__ import annotations
 
 import re
-import time
 from functools import lru_cache
 
 from cnllm.engine.encode.plan import Plan
@@ -11,19 +10,13 @@ from cnllm.transports import errors
 from cnllm.transports.address import Address
 
 __all__ = [
-    "DRAIN_SECONDS",
     "FRAMING",
-    "MAX_DRAIN_PIECES",
     "MAX_HEAD_BYTES",
     "encode_head",
     "end_to_end_headers",
     "header_lines",
-    "idle_timeout",
-    "remaining_time",
 ]
 
-DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
-MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
 MAX_HEAD_BYTES = 102_400  # of a status line and headers with interim responses before them; httpx has it too
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 """Headers that change how a message is framed."""
@@ -64,19 +57,3 @@ def header_lines(headers: tuple[tuple[str, str], ...]) -> str | None:
         is_framed = is_framed or name.lower() in FRAMING
         lines.append(f"{name}: {value}\r\n")
     return "" if is_framed else "".join(lines)
-
-
-def idle_timeout(plan: Plan) -> float | None:
-    """Return the seconds that a body may be silent. For a stream the progress timeout is a second limit."""
-    idle, progress = plan.timeouts.idle, plan.timeouts.progress if plan.stream else None
-    return progress if idle is None else idle if progress is None else min(idle, progress)
-
-
-def remaining_time(seconds: float | None, start: float) -> float | None:
-    """Return the remaining seconds of a wait. Raise `TimeoutError` when it is over."""
-    if seconds is None:
-        return None
-    remaining = start + seconds - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError
-    return remaining

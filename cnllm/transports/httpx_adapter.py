@@ -18,14 +18,13 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.system.processes import fork_safe, generation
 from cnllm.transports.content_encoding import CodingEnd, Decoder
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED, SENDING
 from cnllm.transports.httpx_parts import (
     HttpxAdapter,
     HttpxBody,
     error_before_status,
 )
-from cnllm.transports.sockets import shut_down
+from cnllm.transports.sockets import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time, shut_down
 
 if TYPE_CHECKING:
     import httpx

@@ -18,7 +18,6 @@ from cnllm.system.closing import close_with_loop
 from cnllm.system.processes import generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
     HttpxAdapter,
@@ -27,6 +26,7 @@ from cnllm.transports.httpx_parts import (
     TransportTable,
     error_before_status,
 )
+from cnllm.transports.sockets import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 
 if TYPE_CHECKING:
     import httpx

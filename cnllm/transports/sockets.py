@@ -1,4 +1,4 @@
-"""Open sockets for the blocking adapters, and check whether an idle connection can still be used.
+"""Open sockets for the blocking adapters, check idle connections, and hold the waits that all adapters share.
 
 One deadline holds for a name and all its addresses. Event loops have such a function.
 """
@@ -20,26 +20,31 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.system.files import wait_readable
 from cnllm.system.processes import fork_safe
 from cnllm.transports import errors
-from cnllm.transports.headers import remaining_time
 
 __all__ = [
+    "DRAIN_SECONDS",
     "HEAD_START",
     "IDLE_CONNECTIONS",
+    "MAX_DRAIN_PIECES",
     "MAX_IDLE",
     "Sends",
     "Target",
     "alternate",
     "has_only_tls_data",
+    "idle_timeout",
     "is_unusable",
     "open_socket",
     "pop_latest",
     "pop_surplus",
+    "remaining_time",
     "shut_down",
 ]
 
 MAX_IDLE = 60.0  # seconds that an idle connection is kept; a server may close it sooner, which is noticed
 IDLE_CONNECTIONS = 500
 """The most idle connections that are kept, where the setting CNLLM_IDLE_CONNECTIONS says nothing."""
+DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
+MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
 HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
 _LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 _STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
@@ -238,3 +243,22 @@ def has_only_tls_data(sock: socket.socket) -> bool:
     except OSError:
         pass
     return False
+
+
+# ── waits ─────────────────────────────────────────────────────────────────────
+
+
+def idle_timeout(plan: Plan) -> float | None:
+    """Return the seconds that a body may be silent. For a stream the progress timeout is a second limit."""
+    idle, progress = plan.timeouts.idle, plan.timeouts.progress if plan.stream else None
+    return progress if idle is None else idle if progress is None else min(idle, progress)
+
+
+def remaining_time(seconds: float | None, start: float) -> float | None:
+    """Return the remaining seconds of a wait. Raise `TimeoutError` when it is over."""
+    if seconds is None:
+        return None
+    remaining = start + seconds - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining
