@@ -150,7 +150,7 @@ class Registry:
     def version(self) -> str:
         """Return the version of the data: the package's with a hash of its file, and the data files on top of it."""
         self._refresh()
-        return self._resolver.data_version
+        return self._resolver.data_version()
 
     @property
     def documents(self) -> tuple[Document, ...]:

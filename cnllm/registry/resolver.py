@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -83,21 +84,18 @@ class _Modes(msgspec.Struct, frozen=True):
 class Resolver:
     """Builds models from documents, the built-in one first.
 
-    `resolve` is that of the registry, which has other files after a reload: models ask it later.
+    `resolve` is that of the registry, which has other files after a reload: models ask it later. `data_version` returns
+    the version of the data, which the first reply asks for.
     """
 
     def __init__(self, documents: list[Document], resolve: Resolve) -> None:
         self.documents = documents
         self.layers = Layers(data_layer.documents_in_force(documents))
+        self.data_version = cache(partial(data_layer.data_version, documents))
         self._resolve = resolve
         self._sites: dict[str, dict[str, dict[str, Any]]] = {}
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
         self._shared_flags: dict[SharedTables, Flags] = {}
-
-    @cached_property
-    def data_version(self) -> str:
-        """Return the version of the data; the first reply of a registry asks for it."""
-        return data_layer.data_version(self.documents)
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
@@ -135,7 +133,7 @@ class Resolver:
                 family=self.layers.family,
                 nearest=nearest,
                 sites=lambda: [site for site in self.sites(provider) if site != provider],
-                data_version=lambda: self.data_version,
+                data_version=self.data_version,
                 # no other wire is taken where the caller chose one
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
