@@ -129,13 +129,13 @@ def _best_state(states: Iterable[CapabilityState]) -> CapabilityState:
 
 def _no_tools(model: Model) -> bool:
     """Whether the model is known to take no tools."""
-    return model.flags.tools is not None and model.flags.tools.supported is False
+    return model.flags.tools.supported is False
 
 
 def _tools(model: Model) -> CapabilityState:
     """Read `tools.supported`; without it, a model with a tool choice (`tool_choice.allowed`) takes tools."""
     tools, choice = model.flags.tools, model.flags.tool_choice
-    if tools is not None and tools.supported is not None:
+    if tools.supported is not None:
         return CapabilityState(tools.supported, "tools.supported")
     if choice is not None and choice.allowed and set(choice.allowed) != {"none"}:
         return CapabilityState(True, "tool_choice.allowed")

@@ -27,7 +27,7 @@ def plain_model(model: Model) -> Model:
         return replace(
             flags,
             messages=Messages(system="any", developer=True, empty="null", consecutive_roles="keep"),
-            tools=Tools(result_name=flags.tools.result_name if flags.tools is not None else None, result_media=True),
+            tools=Tools(result_name=flags.tools.result_name, result_media=True),
             call=None,
         )
 

@@ -20,7 +20,7 @@ def obstacle(model: Model, messages: Sequence[Message], options: Mapping[str, An
     flags = model.flags
     if flags.status is not None and flags.status.is_ == "retired":
         return "it is retired"
-    if options.get("tools") and flags.tools is not None and flags.tools.supported is False:
+    if options.get("tools") and flags.tools.supported is False:
         return "it takes no tools"
     if flags.input is not None:
         for message in messages:

@@ -185,8 +185,7 @@ def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iter
         )
     if mode in ("toggle", "always") and match.reasoning_off:
         yield _ValuePair("reasoning.mode", mode, "toggle", _state(mode == "toggle"), "reasoning-off")
-    supported = flags.tools.supported if flags.tools else None
-    if supported is not None and match.tools is not None:
+    if (supported := flags.tools.supported) is not None and match.tools is not None:
         yield _ValuePair("tools.supported", supported, match.tools, _state(supported == match.tools), "tools")
 
 

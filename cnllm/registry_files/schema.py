@@ -66,12 +66,12 @@ def _tables(cls: type[Base]) -> Iterator[type[Base]]:
 
 
 def tidy(part: Any) -> Any:
-    """Return a schema without null and defaults: an unknown value is absent. Descriptions lose their indentation."""
+    """Return a schema without null and defaults that say nothing. Descriptions lose their indentation."""
     if isinstance(part, list):
         return [tidy(p) for p in part]
     if not isinstance(part, dict):
         return part
-    out = {k: tidy(v) for k, v in part.items() if not (k == "default" and v is None)}
+    out = {k: tidy(v) for k, v in part.items() if not (k == "default" and v in (None, {}))}
     if isinstance(text := out.get("description"), str):
         out["description"] = inspect.cleandoc(text)  # Python 3.13 and later do it when they compile
     if "anyOf" in out:

@@ -97,7 +97,7 @@ def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
 # ── deltas ───────────────────────────────────────────────────────────────────
 def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     rules = flags.reasoning or ReasoningFlags()
-    stream, tools = flags.stream or StreamFlags(), flags.tools or Tools()
+    stream, tools = flags.stream or StreamFlags(), flags.tools
     cumulative = stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
     for text in _steps("" if _shape(rules) in ("tags", "none") else reply.reasoning, cumulative=cumulative):
@@ -202,7 +202,7 @@ def _usage(rules: UsagePaths, reply: SimulatedReply) -> dict[str, Any]:
 
 def _place_message(message: dict[str, Any], flags: Flags) -> dict[str, Any]:
     """Return a message or a delta of a reply with the endpoint's own paths."""
-    messages, tools = flags.messages or Messages(), flags.tools or Tools()
+    messages, tools = flags.messages or Messages(), flags.tools
     out: dict[str, Any] = {}
     for key, value in message.items():
         if key == "content":

@@ -120,7 +120,7 @@ def usual_body(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str 
 
 def usual_messages(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str | None]:
     """Return a body whose messages have the usual keys, and the first place that the endpoint does not read."""
-    messages, tools = flags.messages or Messages(), flags.tools or Tools()
+    messages, tools = flags.messages or Messages(), flags.tools
     turns = body.get("messages")
     own = (messages.answer_field, tools.calls_field, tools.call_paths, tools.result_role)
     if not any((*own, tools.result_id, tools.result_field)) or not isinstance(turns, list):

@@ -9,7 +9,7 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Messages, Patch, ReasoningFlags, Simulator, Tools
+from cnllm.registry.flags import Messages, Patch, ReasoningFlags, Simulator
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas.patterns import matches_whole
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
@@ -96,7 +96,7 @@ def _result_names(context: RequestContext) -> Iterator[Violation]:
 
     Recordings show endpoints that accept both, so that only a strict one refuses it.
     """
-    required = (context.flags.tools or Tools()).result_name
+    required = context.flags.tools.result_name
     if required is None or not context.strict or not server_codec(context.model.protocol).result_names:
         return
     for index, turn in enumerate(context.request.turns):
@@ -117,7 +117,7 @@ def _missing_result(pending: list[Any], index: int) -> Violation:
 
 
 def _calls(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.tools or Tools()
+    rules = context.flags.tools
     must_be_object = rules.arguments == "object"
     may_be_object = must_be_object or (context.flags.simulator or Simulator()).object_arguments is True
     for index, turn in enumerate(context.request.turns):
@@ -174,7 +174,7 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
     unsupported = [m for m in turn.media if m != "other" and not _reads(context, m)]
     if unsupported:
         return f"this model does not read {unsupported[0]}"
-    if turn.role == "tool" and turn.media and not (context.flags.tools or Tools()).result_media:
+    if turn.role == "tool" and turn.media and not context.flags.tools.result_media:
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
         return _content_with_calls(turn, rules.empty)

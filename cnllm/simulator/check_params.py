@@ -188,7 +188,7 @@ def _bound_problem(rule: Param | BudgetFlags, value: Any) -> str | None:
 
 def tool_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations in the tools, then in tool_choice."""
-    rules, tools = context.flags.tools or Tools(), context.request.tools
+    rules, tools = context.flags.tools, context.request.tools
     if tools is not None:
         if not tools:
             yield Violation("empty-tools", "[] is too short - 'tools'", param="tools")

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import LEVELS, Effort, Flags, Messages, ReasoningFlags, Tools
+from cnllm.registry.flags import LEVELS, Effort, Flags, Messages, ReasoningFlags
 from cnllm.simulator.request import (
     ParsedMessage,
     ParsedRequest,
@@ -199,7 +199,7 @@ def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> 
 
 def _call_id(flags: Flags, seed: str, number: int) -> str:
     default = f"call_{number}_{hashlib.sha256(f'{seed}{number}'.encode()).hexdigest()[:20]}"
-    pattern = (flags.tools or Tools()).call_id_pattern
+    pattern = flags.tools.call_id_pattern
     return default if pattern is None else sample_match(pattern, f"{seed}{number}")[0] or default
 
 
@@ -365,7 +365,7 @@ def _holds_text(schema: Any) -> bool:
 
 def _writes_calls_as_text(flags: Flags) -> bool:
     """Whether this model writes its calls as text."""
-    rules = flags.tools or Tools()
+    rules = flags.tools
     return rules.supported is False and rules.otherwise == "prompt"
 
 

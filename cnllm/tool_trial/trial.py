@@ -30,7 +30,7 @@ from cnllm.engine import Plan
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.worst_case import WorstCase, settled_cost, worst_case
-from cnllm.registry.flags import Flags, Tools
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
@@ -117,7 +117,7 @@ def try_tools(
 
 def _describe_tools(flags: Flags) -> Flags:
     """Return the flags of an endpoint without tools, for which cnllm describes them in the prompt."""
-    return replace(flags, tools=replace(flags.tools or Tools(), supported=False, otherwise="prompt"))
+    return replace(flags, tools=replace(flags.tools, supported=False, otherwise="prompt"))
 
 
 def _try_task(

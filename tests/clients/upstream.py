@@ -138,7 +138,7 @@ def _call(model: Model, tool: ParsedTool, command: str, seed: str) -> RequestCal
 
 def _call_id(model: Model, seed: str) -> str:
     """An id as the model makes them."""
-    pattern = model.flags.tools.call_id_pattern if model.flags.tools is not None else None
+    pattern = model.flags.tools.call_id_pattern
     id = f"call_{sha256(f'{model.name}{seed}'.encode()).hexdigest()[:20]}"
     return id if pattern is None else sample_match(pattern, seed)[0] or id
 

@@ -48,7 +48,7 @@ def signature(model: Model) -> bytes:
                 reasoning and (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
                 reasoning
                 and (reasoning.replay_field, reasoning.if_missing, reasoning.if_foreign, reasoning.replay_patch),
-                tools and (tools.call_id_pattern, tools.result_name, tools.supported),
+                (tools.call_id_pattern, tools.result_name, tools.supported),
                 flags.messages,
                 flags.input,
                 sorted(r.on for r in refusals_of(flags)),
@@ -78,7 +78,7 @@ PROVIDERS = BUILTIN.providers  # not their models: a broken one is to fail a tes
 
 
 def takes_tools(model: Model) -> bool:
-    return model.flags.tools is None or model.flags.tools.supported is not False
+    return model.flags.tools.supported is not False
 
 
 def answered(plan: cnllm.Plan) -> tuple[int, dict[str, str], bytes]:

@@ -40,7 +40,7 @@ def legal(request: cnllm.Plan) -> None:
     calls = [c["id"] for m in wire for c in m.get("tool_calls", ())]
     assert len(set(calls)) == len(calls), request.model
     assert [m["tool_call_id"] for m in wire if m["role"] == "tool"] == calls, request.model
-    pattern = request.flags.tools.call_id_pattern if request.flags.tools is not None else None
+    pattern = request.flags.tools.call_id_pattern
     assert all(re.fullmatch(pattern or r"[\s\S]+", one) for one in calls), request.model
     keys = [key for m in wire for name, value in m.items() for key in [name, *walk(value)]]
     assert not BOOKKEEPING.intersection(keys), request.model

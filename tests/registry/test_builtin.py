@@ -213,7 +213,7 @@ def test_patterns_are_patterns_and_words_of_finish_are_ours(registry: Registry) 
     for name in registry.names():
         flags = registry.resolve(name).flags
         assert set((flags.finish or {}).values()) <= ours, name
-        if flags.tools is not None and flags.tools.call_id_pattern is not None:
+        if flags.tools.call_id_pattern is not None:
             re.compile(flags.tools.call_id_pattern)
 
 

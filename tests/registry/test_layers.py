@@ -8,11 +8,13 @@ import re
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import conditions
 from cnllm.registry_files.check import check
 
@@ -458,3 +460,13 @@ def test_a_value_of_another_model_is_inferred(files: Files) -> None:
         "home/mine-1": [(7, "https://example.org", "docs")],
         "home/new": [(7, "https://example.org", "inferred")],
     }
+
+
+def test_a_table_of_which_nothing_is_known_is_empty_and_is_not_shown(files: Files) -> None:
+    """Unknown is neither false nor zero, and no table that a file has."""
+    text = f'{BASE}tools.strict = false\n[models."home/mine-2"]\nextends = "home/mine-1"\nunset = ["tools"]\n'
+    known, unknown = (files.load(text).resolve(f"home/mine-{number}").flags for number in (1, 2))
+    assert (known.tools.strict, unknown.tools.strict, Flags().tools.strict) == (False, None, None)
+    assert msgspec.to_builtins(known)["tools"]["strict"] is False
+    assert "tools" not in msgspec.to_builtins(Flags()), "what is unknown is absent"
+    assert ("tools" in repr(known), "tools" in repr(Flags())) == (True, False)

@@ -59,7 +59,6 @@ def test_what_is_about_one_wire_stays_there(files: Files) -> None:
     assert second.flags.reasoning is not None
     assert second.flags.reasoning.fields is None
     assert second.flags.reasoning.replay == "always"  # which only the first wire's tables took away
-    assert second.flags.tools is not None
     assert second.flags.tools.parallel is None
 
 
@@ -90,7 +89,6 @@ def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
     assert (flags.title, flags.base_url) == ("A server at home", "http://127.0.0.1:9/v1")
     assert flags.reasoning is not None
     assert (flags.reasoning.mode, flags.reasoning.default, flags.reasoning.tags) == ("toggle", "on", None)
-    assert flags.tools is not None
     assert flags.tools.supported is False
     assert flags.limits is not None
     assert flags.limits.context == 90

@@ -83,10 +83,10 @@ def streamed(content: bytes, flags: Flags) -> tuple[str, str, list[str], str]:
 @each("provider", PROVIDERS)
 def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> None:
     for model in models(provider):
-        supported = model.flags.tools is None or model.flags.tools.supported is not False
+        supported = model.flags.tools.supported is not False
         body = ask("为什么天空是蓝色的？ 并行", **({"tools": [tool("a"), tool("b")]} if tools and supported else {}))
         flags = flags_of(model, True, "tools" in body)
-        if flags.tools is not None and flags.tools.supported is False:
+        if flags.tools.supported is False:
             continue
         status, content = send(model, body | {"stream": True}, keyed(model))
         assert status == 200, (model, content)
@@ -136,7 +136,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     yield "content", told({"role": "user", "content": None}), True
     if flags.tool_choice is not None and flags.tool_choice.allowed and "none" not in flags.tool_choice.allowed:
         yield "tool-choice", ask(tools=[tool()], tool_choice="none"), True
-    if flags.tools is not None and flags.tools.parameters:
+    if flags.tools.parameters:
         yield "parameters", ask(tools=[{"type": "function", "function": {"name": "f"}}]), True
     for name, rule in (flags.params or {}).items():
         if isinstance(rule, Param) and (rule.max is not None or rule.fixed is not None):

@@ -238,8 +238,6 @@ def of_tools(model: Model, request: Plan) -> Iterator[Violation]:
             yield flag, made, made.body
 
     rules = request.flags.tools
-    if rules is None:
-        return
     if rules.supported is False and model.protocol == "openai-chat":
         yield "tools.supported", request, {**request.body, "tools": [tool()]}
         return
@@ -321,8 +319,7 @@ def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
 def of_results(model: Model, request: Plan) -> Iterator[Violation]:
     """A tool result without the name that the flag demands."""
     called = plan(model, LONG[:3], tools=[tool()])
-    rules = called.flags.tools if called is not None else None
-    if called is None or rules is None or not rules.result_name or rules.supported is False:
+    if called is None or not called.flags.tools.result_name or called.flags.tools.supported is False:
         return
     body = copy.deepcopy(called.body)
     for message in body.get("messages", ()):

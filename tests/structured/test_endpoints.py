@@ -54,7 +54,7 @@ def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
 def test_a_schema_is_taken_beside_the_callers_tools(provider: str) -> None:
     with Client(BUILTIN, simulate=True) as client:
         for model in distinct(provider):
-            if model.flags.tools is not None and model.flags.tools.supported is False:
+            if model.flags.tools.supported is False:
                 continue
             reply = client.call(model, "who?", schema=SCHEMA, tools=[TOOL])
             assert ([call.name for call in reply.tool_calls], reply.parsed) == (["look"], None), model

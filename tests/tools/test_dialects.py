@@ -78,7 +78,7 @@ def test_every_declared_subset_takes_every_function(function: Any) -> None:
     seen = set()
     for provider in registry.providers:
         rules = registry.resolve(f"{provider}/any").flags.tools
-        if rules is None or not (rules.schema or rules.schema_drop):
+        if not (rules.schema or rules.schema_drop):
             continue
         said = (tuple(rules.schema or ()), tuple(rules.schema_drop or ()))
         if said not in seen:

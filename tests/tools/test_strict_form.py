@@ -142,7 +142,7 @@ def test_all_or_none_where_the_endpoint_wants_that() -> None:
 
 
 def test_where_strict_is_not_taken_it_is_left_out_with_a_note() -> None:
-    model = next(m for m in registry().names() if (t := registry().resolve(m).flags.tools) and t.strict is False)
+    model = next(m for m in registry().names() if registry().resolve(m).flags.tools.strict is False)
     made = plan(model, tool())
     assert "strict" not in offered(made)[0]
     assert codes(made) == ["strict-dropped"]

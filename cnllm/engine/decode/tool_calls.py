@@ -297,8 +297,7 @@ def _reply_ids(request: Plan | None) -> ReplyIds:
     """Return what makes the ids of the calls in a reply to a request."""
     if request is None:
         return ReplyIds()
-    rules = request.flags.tools
-    return ReplyIds(rules.call_id_pattern if rules else None, request.messages, request.content)
+    return ReplyIds(request.flags.tools.call_id_pattern, request.messages, request.content)
 
 
 def _is_placeholder(arguments: str) -> bool:

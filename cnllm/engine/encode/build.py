@@ -285,9 +285,7 @@ def _frame(entry: _CacheEntry, plan: Plan) -> _Frame | None:
         after=b"%b%b}" % (b"," if tail else b"", tail),
         notes=tuple(ledger.notes),
         without_reasoning=flags.reasoning is not None and flags.reasoning.replay_patch is not None,
-        joins=template.prompted is None
-        and plan.answer is None
-        and (flags.tools is None or flags.tools.supported is not False),
+        joins=template.prompted is None and plan.answer is None and flags.tools.supported is not False,
         key=object(),
     )
 

@@ -267,7 +267,8 @@ def _structured_output(
         options = structured.add_answer_tool(request.options, output)
         request = replace(request.with_options(options), tools=options.tools)
         ledger.mode = request.mode
-    elif output is not None and output.method == "json_schema" and (rules := request.flags.tools) is not None:
+    elif output is not None and output.method == "json_schema":
+        rules = request.flags.tools
         changes = [rule for rule in rules.schema or () if rule != "root-object"]  # its root is an object already
         rules = replace(rules, schema=changes)
         schema = adapt_schema(output.wire_schema, rules, ledger.for_option("schema"), "the schema of the answer")

@@ -114,7 +114,7 @@ def _first_method(
     for method in (flags.schema.methods if flags.schema else None) or ["json_schema"]:
         if method != "tool":
             return method
-        if flags.tools is not None and flags.tools.supported is False:
+        if flags.tools.supported is False:
             ledger.note("schema-method", "tools.supported", "tool", "skipped: this model takes no tools")
         elif options.tools:
             ledger.note("schema-method", "schema.methods", "tool", "skipped: the call has tools of its own")

@@ -58,7 +58,7 @@ def drop_unsupported(
             if tool.description is None and tool.definition is None:
                 did = "sent without a description: python -OO removes docstrings, `tool(description=…)` stays"
                 ledger.note("tool-description", "tools", tool.name, did)
-    if options.tools and flags.tools is not None and flags.tools.supported is False:
+    if options.tools and flags.tools.supported is False:
         if prompted_tools.is_prompted(flags, ledger.for_option("tools").policy):
             return prompted_tools.remove_tools(_check_choice(options, ledger), ledger)
         subject = f"{len(options.tools)} tools"
@@ -145,7 +145,7 @@ def resolve_tool_choice(
 
 def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
     """Whether the request may contain `parallel_tool_calls`."""
-    if flags.tools is None or flags.tools.parallel is not False:
+    if flags.tools.parallel is not False:
         return True
     subject, did = f"parallel_tool_calls={options.parallel_tool_calls}", "left out: the endpoint does not take it"
     return not ledger.for_option("parallel_tool_calls").may_change("param-dropped", "tools.parallel", subject, did)
@@ -153,7 +153,7 @@ def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> boo
 
 def fit_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
     """Map each changed tool name to the caller's name, for names that the endpoint does not accept."""
-    rules = flags.tools or Tools()
+    rules = flags.tools
     out: dict[str, str] = {}
     for tool in tools:
         if tool.definition is not None or (form := accepted_name(tool.name, rules)) is None:
@@ -172,13 +172,11 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     That is without a search of tools where it has none, and with schemas in its subset of JSON Schema.
     """
     rules = flags.tools
-    if rules is None or rules.search is not True:
+    if rules.search is not True:
         tools = _without_search(tools, ledger)
     _note_lost_keys(tools, ledger)
-    if rules is None or rules.custom is not True:
+    if rules.custom is not True:
         tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
-    if rules is None:
-        return tools
     return tuple(_adapt_tool(t, rules, ledger) for t in tools) if rules.schema or rules.schema_drop else tools
 
 
@@ -243,7 +241,7 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
     A tool whose parameters have no such form is sent without `strict`. Where the endpoint takes all tools strict or
     none, the other tools follow.
     """
-    rules = flags.tools or Tools()
+    rules = flags.tools
     if rules.strict is False:
         subject = ", ".join(tool.name for tool in options.tools if tool.strict)
         if not ledger.may_change("strict-dropped", "tools.strict", subject, "sent without strict"):

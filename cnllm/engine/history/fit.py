@@ -149,7 +149,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     model, flags = target.model, target.flags
     codec = wire(model.protocol)
     rules = flags.messages or Messages()
-    tool_rules = flags.tools or Tools()
+    tool_rules = flags.tools
     turns = repair.separate_results(list(enumerate(messages)), ledger)
     used_roles = {message.role for message in messages}
     if "developer" in used_roles and not rules.developer:

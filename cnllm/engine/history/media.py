@@ -11,7 +11,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.errors import ADJUST, CnllmError
 from cnllm.protocols import wire as find_wire
-from cnllm.registry.flags import Flags, Messages, Tools
+from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult
 from cnllm.types.client_data import EMPTY
@@ -219,7 +219,7 @@ class _MediaForms:
         self._reads_pdfs = reads_pdfs
         self._own_blocks = (flags.messages or Messages()).blocks or []
         self._takes_marks = CACHE_MARK in ((flags.messages or Messages()).fields or ())
-        self._result_media = bool((flags.tools or Tools()).result_media)
+        self._result_media = bool(flags.tools.result_media)
 
     def read(self, part: Media | Opaque, index: int, *, in_system: bool = False) -> list[Part]:
         """Return a medium or a block as the parts that are sent; `in_system`: a message of the system holds it."""

@@ -52,7 +52,7 @@ class PromptedTools(Struct, frozen=True):
 def is_prompted(flags: Flags, policy: str | None) -> bool:
     """Whether tools are described in the prompt; not where the caller wants the request sent unchanged."""
     rules = flags.tools
-    return rules is not None and rules.supported is False and rules.otherwise == "prompt" and policy != "send"
+    return rules.supported is False and rules.otherwise == "prompt" and policy != "send"
 
 
 def remove_tools(options: RequestOptions, ledger: Ledger) -> tuple[RequestOptions, PromptedTools | None]:

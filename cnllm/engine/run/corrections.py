@@ -131,7 +131,7 @@ def _failed_correction(reply: Reply, problem: str, reason: str) -> Reply:
 
 def plan_grammars(plan: Plan) -> Grammars:
     """Return the grammars of the custom tools that the endpoint knows as functions only."""
-    if plan.flags.tools is not None and plan.flags.tools.custom:
+    if plan.flags.tools.custom:
         return {}
     found = ((tool.name, custom_grammar(tool.custom)) for tool in plan.callable if tool.custom is not None)
     return {name: grammar for name, grammar in found if grammar is not None}

@@ -223,7 +223,7 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
     wire: dict[str, Any] = {"role": "tool"}
     if result.id:
         wire["tool_call_id"] = result.id
-    if flags.tools is not None and flags.tools.result_name and result.name:
+    if flags.tools.result_name and result.name:
         wire["name"] = result.name
     if result.media or result.blocks:
         wire["content"] = [_part(part, "tool", rules) for part in result_parts(with_error(result))]
@@ -248,7 +248,7 @@ def _tools(functions: Sequence[Function], flags: Flags, names: dict[str, str]) -
             out.append(function.definition)
             continue
         wire = function.head(names)
-        if not function.parameters and flags.tools is not None and flags.tools.parameters:
+        if not function.parameters and flags.tools.parameters:
             wire["parameters"] = {"type": "object", "properties": {}}
         elif function.parameters is not None:
             wire["parameters"] = function.parameters

@@ -303,12 +303,12 @@ def _tool(tool: Function, flags: Flags, names: dict[str, str]) -> dict[str, Any]
     if tool.custom is not None:
         return _custom_tool(tool, names)
     wire = {"type": "function", **tool.head(names)}
-    if not tool.parameters and flags.tools is not None and flags.tools.parameters:
+    if not tool.parameters and flags.tools.parameters:
         wire["parameters"] = {"type": "object", "properties": {}}
     elif tool.parameters is not None:
         wire["parameters"] = tool.parameters
     is_open = tool.strict is None and "strict" in (tool.extra or {})
-    if not is_open and (flags.tools is None or flags.tools.strict is not False):
+    if not is_open and flags.tools.strict is not False:
         wire["strict"] = bool(tool.strict)
     return {**wire, **_tool_keys(tool)}
 

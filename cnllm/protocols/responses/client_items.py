@@ -192,7 +192,7 @@ def as_function_call(item: dict[str, Any], flags: Flags) -> dict[str, Any]:
 
 def _is_hosted(id: Any, flags: Flags) -> bool:
     """Whether an id is that of a call that the endpoint itself has answered."""
-    beginnings = flags.tools.hosted_call_ids if flags.tools is not None else None
+    beginnings = flags.tools.hosted_call_ids
     return bool(beginnings) and type(id) is str and id.startswith(tuple(beginnings or ()))
 
 

@@ -148,6 +148,9 @@ class Simulator(Base, frozen=True):
 class Flags(Base, frozen=True):
     """The flags of a table: the behaviour of one endpoint and model, in one mode."""
 
+    # An inner table of which nothing is known is empty, and its flags are unknown. It is None only where a table says
+    # something by being there, or is handed on as a value of its own.
+
     # By identity, because lists have no hash: each model keeps the flags of a mode, and what depends on flags alone is
     # cached by them.
     __hash__ = object.__hash__
@@ -223,7 +226,7 @@ class Flags(Base, frozen=True):
     """The values of tool_choice that the endpoint accepts. Why: Many endpoints take only some, and fewer while they
     reason.
     """
-    tools: Tools | None = None
+    tools: Tools = Tools()
     """The endpoint's rules for tools. Why: Endpoints refuse schemas, names and ids that others take."""
     web_search: WebSearchFlags | None = None
     """How the endpoint is asked to search the web; absent: whether it can is unknown. Why: Vendors search for their
@@ -292,7 +295,8 @@ class Flags(Base, frozen=True):
     """
 
     def __repr__(self) -> str:  # names alone: a value may be a password
-        names = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        flags = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+        names = [name for name, unknown in flags if getattr(self, name) is not unknown]
         return f"<{type(self).__name__} {', '.join(names)}>"
 
 

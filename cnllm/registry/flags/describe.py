@@ -115,5 +115,5 @@ def inner_table(kind: Any) -> type[Struct] | None:
     """Return the class of the table in a flag's type; None where the flag is no table."""
     if typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
-    members = (one for one in typing.get_args(kind) if isinstance(one, type) and issubclass(one, Struct))
+    members = (one for one in typing.get_args(kind) or (kind,) if isinstance(one, type) and issubclass(one, Struct))
     return next(members, None)
