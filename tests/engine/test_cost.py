@@ -68,6 +68,42 @@ def test_a_holiday_has_no_peak_hours(day: str, rate: int) -> None:
     assert cost.amount == rate
 
 
+@each(
+    "day, hour, known",
+    [
+        ("2026-12-31", "10:00:00", False),  # a Thursday of the year whose holidays are known, in peak hours
+        ("2027-01-01", "10:00:00", None),  # a Friday
+        ("2025-01-01", "10:00:00", None),
+        ("2027-01-01", "13:00:00", True),
+        ("2027-01-02", "10:00:00", True),  # a Saturday
+    ],
+)
+def test_a_year_without_a_known_holiday_has_unknown_ones(day: str, hour: str, known: bool | None) -> None:
+    price = priced(input=2.0, output=0.0, off_peak=OFF_PEAK)
+    assert is_off_peak(price, at(day, hour)) is known
+    cost = cost_of(Usage(1_000_000, 0), price, at(day, hour))
+    assert cost is not None
+    assert cost.complete is (known is not None)
+    assert cost.at_most == (1 if known else 2)
+
+
+@each(
+    "time, rate",
+    [
+        (at("2026-12-31", "23:59:00", "+14:00"), 1),  # the last day everywhere
+        (at("2026-12-31", "23:59:00", "-12:00"), None),  # still the last day somewhere
+        (at("2027-01-01", "00:00:00", "-12:00"), 2),
+    ],
+)
+def test_the_last_day_of_a_promotion_ends_at_an_unknown_time_without_a_zone(time: float, rate: int | None) -> None:
+    price = priced(input=2.0, output=0.0, promotion={"until": "2026-12-31", "input": 1.0, "output": 0.0})
+    cost = cost_of(Usage(1_000_000, 0), price, time)
+    assert cost is not None
+    assert cost.amount == (rate or 1)
+    assert cost.at_most == (rate or 2)
+    assert cost.missing == (() if rate else ("promotion",))
+
+
 def test_a_holiday_is_one_in_the_zone_of_the_hours() -> None:
     price = priced(input=2.0, output=0.0, off_peak=OFF_PEAK)
     morning = cost_of(Usage(1_000_000, 0), price, at("2026-10-01", "01:30:00", "+00:00"))  # 09:30 there

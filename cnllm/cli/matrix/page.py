@@ -33,7 +33,6 @@ from cnllm.model_facts.summary import endpoint, levels, short_names
 if TYPE_CHECKING:
     from cnllm.model_facts.known_issues import KnownIssue
     from cnllm.registry import Registry
-    from cnllm.registry.flags import Price
     from cnllm.registry.model import Fact, Model
 
 __all__ = [
@@ -210,15 +209,16 @@ def _prices(model: Model) -> Iterator[list[Any]]:
         yield ["cached", "", price.cached]
     if price.cache_write is not None:
         yield ["cache_write", "", price.cache_write]
-    for tier in _input_tiers(price):
+    for tier in _input_tiers(model):
         yield ["above", tier.get("above"), tier.get("input"), tier.get("output")]
     for kind, other in (("promotion", price.promotion), ("off_peak", price.off_peak)):
         if other:
             yield [kind, terminal.escape(str(other.get("until") or "")), other.get("input"), other.get("output")]
 
 
-def _input_tiers(price: Price | None) -> list[dict[str, float]]:
+def _input_tiers(model: Model) -> list[dict[str, float]]:
     """Return the prices by the length of the input alone."""
+    price = model.flags.price
     return [tier for tier in (price.tiers if price else None) or () if "output_below" not in tier]
 
 
@@ -278,7 +278,7 @@ class _ListData:
             "output": limits.output if limits else None,
             "input": price.input if price else None,
             "reply": price.output if price else None,
-            "border": min((int(tier.get("above", 0)) for tier in _input_tiers(price)), default=0),
+            "border": min((int(tier.get("above", 0)) for tier in _input_tiers(model)), default=0),
             "currency": _number(self._currencies, terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
             "title": flags.title or model.provider,

@@ -1,13 +1,10 @@
 """Compute what the tokens of a reply cost by the registry's prices. `meter` adds what else stands on its bill.
 
 A cost is exact, or it names what it leaves out and says how much that can be at most. What was not reported is never 0.
-Hours in a price are those of a week, `Mon-Fri 09:00-12:00`, and days, at a fixed offset from UTC.
 """
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -16,6 +13,7 @@ from typing import Any, TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.engine.decode.hours import is_within, local_day
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Reply, Usage
 from cnllm.types.totals import exact
@@ -55,19 +53,12 @@ _OF_OTHER_REQUESTS = frozenset(("again-whole", "correction-failed", "step-again"
 """The codes of notes on requests that may be charged and are no part of the usage of their reply."""
 
 _ZERO = Decimal(0)
-_UTC = "+00:00"
+_OUTER_ZONES = ("+14:00", "-12:00")
+"""The zones of the earth that a day reaches first and last."""
 MILLION = 1_000_000
 """The tokens that a rate is for."""
 
 _Rates = Mapping[str, Any]
-
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
-_FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday
-_FIRST_SECOND = 1_577_836_800  # the year 2020 begins: no reply is older, and an earlier time is none
-_LAST_SECOND = 253_402_300_800  # the year 9999 ends
-_DAY = 24 * 3600  # seconds
-_ZONE = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
 
 
 class Facts(Struct, frozen=True):
@@ -108,9 +99,12 @@ def is_off_peak(price: Price | None, created: float | None) -> bool | None:
     if created is None or type(hours) is not list or type(zone) is not str:
         return None
     holidays = price.off_peak.get("holidays")
-    if type(holidays) is list and _local_day(zone, created) in holidays:
+    day = local_day(zone, created) or ""
+    if type(holidays) is list and day in holidays:
         return True
-    within = _is_within(tuple(str(text) for text in hours), zone, created)
+    within = is_within(tuple(str(text) for text in hours), zone, created)
+    if within and holidays and all(day[:4] != str(holiday)[:4] for holiday in holidays):
+        return None  # those of another year: its holidays are not known
     return None if within is None else not within
 
 
@@ -119,11 +113,13 @@ def promotion_of(price: Price, created: float | None) -> Mapping[str, Any] | Non
     promotion = price.promotion or {}
     if "until" not in promotion:
         return promotion
-    zone = promotion.get("zone", _UTC)
-    day = None if created is None or type(zone) is not str else _local_day(zone, created)
-    if day is None:
-        return None
-    return promotion if day <= str(promotion["until"]) else {}
+    zone, until = promotion.get("zone"), str(promotion["until"])
+    zones = (zone,) if type(zone) is str else _OUTER_ZONES  # the day ends somewhere between them
+    days = [None if created is None else local_day(zone, created) for zone in zones]
+    ended = {None if day is None else day > until for day in days}
+    if ended == {True}:
+        return {}
+    return promotion if ended == {False} else None
 
 
 def service_rates(price: Price, service: str | None) -> list[_Rates]:
@@ -430,69 +426,3 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
 def exact_rate(rate: float) -> Decimal:
     """Return a rate as the registry writes it."""
     return Decimal(repr(rate))
-
-
-# ── hours and days ───────────────────────────────────────────────────────────
-
-
-def _is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
-    """Whether a time, in seconds since 1970, lies in one of the ranges; None where they cannot be read."""
-    ranges, offset = _ranges(hours), _offset(zone)
-    if ranges is None or offset is None:
-        return None
-    if not _FIRST_SECOND <= seconds < _LAST_SECOND:
-        return None
-    day, minute = divmod(int(seconds // 60) + offset, 24 * 60)
-    weekday = (day + _FIRST_WEEKDAY) % 7
-    return any(first <= minute < last and weekday in days for days, first, last in ranges)
-
-
-def _local_day(zone: str, seconds: float) -> str | None:
-    """Return the day of a time, in seconds since 1970, as `2026-12-31`; None where it cannot be told."""
-    offset = _offset(zone)
-    if offset is None or not _FIRST_SECOND <= seconds < _LAST_SECOND - 24 * 3600:
-        return None
-    return _day(int(seconds + offset * 60) // _DAY)
-
-
-@lru_cache(maxsize=32)
-def _day(number: int) -> str:
-    """Return the day with a number since 1970."""
-    return time.strftime("%Y-%m-%d", time.gmtime(number * _DAY))
-
-
-@lru_cache(maxsize=32)
-def _ranges(hours: tuple[str, ...]) -> list[tuple[frozenset[int], int, int]] | None:
-    """Return each range as (days, first minute, last minute); None where one cannot be read."""
-    out: list[tuple[frozenset[int], int, int]] = []
-    for text in hours:
-        match = _RANGE.fullmatch(text)
-        days = None if match is None else _days(match[1], match[2])
-        if match is None or days is None:
-            return None
-        first, last = int(match[3]) * 60 + int(match[4]), int(match[5]) * 60 + int(match[6])
-        if not 0 <= first < last <= 24 * 60:
-            return None
-        out.append((days, first, last))
-    return out or None
-
-
-def _days(first: str | None, last: str | None) -> frozenset[int] | None:
-    """Return the days of a range; None where a name is unknown."""
-    if first is None:
-        return frozenset(range(7))
-    names = (first.lower(), (last or first).lower())
-    if not {*names} <= {*_DAYS}:
-        return None
-    begin, end = _DAYS.index(names[0]), _DAYS.index(names[1])
-    return frozenset((begin + step) % 7 for step in range((end - begin) % 7 + 1))
-
-
-@lru_cache(maxsize=32)
-def _offset(zone: str) -> int | None:
-    """Return the offset of a zone from UTC in minutes; None where it cannot be read."""
-    match = _ZONE.fullmatch(zone)
-    if match is None:
-        return None
-    size = int(match[2]) * 60 + int(match[3])
-    return -size if match[1] == "-" else size

@@ -197,13 +197,14 @@ class Price(Base, frozen=True):
     charge more for the whole of a long request, and less for a short reply.
     """
     off_peak: dict[str, Any] | None = None
-    """Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours. One that
-    it does not name is unknown then. Why: Some vendors are cheaper at night.
+    """Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours; in a year
+    of which none is listed they are unknown. A price that it does not name is unknown then. Why: Some vendors are
+    cheaper at night.
     """
     promotion: dict[str, Any] | None = None
-    """Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`. Without
-    `until` no end is announced. A price that it does not name is unknown meanwhile. Why: Vendors lower a price for some
-    weeks, and the price of the list comes back without notice.
+    """Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`, or in some
+    unknown one. Without `until` no end is announced. A price that it does not name is unknown meanwhile. Why: Vendors lower a
+    price for some weeks, and the price of the list comes back without notice.
     """
     service: dict[str, dict[str, Any]] | None = None
     """The prices of a service tier, by the word for it in a reply (see `usage.service`): {input, output, …, tiers}. The
