@@ -203,8 +203,8 @@ class Price(Base, frozen=True):
     """
     promotion: dict[str, Any] | None = None
     """Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`, or in some
-    unknown one. Without `until` no end is announced. A price that it does not name is unknown meanwhile. Why: Vendors lower a
-    price for some weeks, and the price of the list comes back without notice.
+    unknown one. Without `until` no end is announced. A price that it does not name is unknown meanwhile. Why: Vendors
+    lower a price for some weeks, and the price of the list comes back without notice.
     """
     service: dict[str, dict[str, Any]] | None = None
     """The prices of a service tier, by the word for it in a reply (see `usage.service`): {input, output, …, tiers}. The
