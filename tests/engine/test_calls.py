@@ -256,6 +256,15 @@ def test_pieces_without_an_index_go_to_the_call_that_they_fit(
     assert got(outcome.said) == calls
 
 
+def test_calls_whose_names_come_late_take_turns(plain: cnllm.Model) -> None:
+    pieces = [(0, {"arguments": '{"x"'}), (1, {"arguments": "{"}), (0, {"name": "f", "arguments": ":1}"})]
+    pieces.append((1, {"name": "g", "arguments": "}"}))
+    chunks = [delta(tool_calls=[{"index": index, "function": function}]) for index, function in pieces]
+    outcome = read(plain, sse(*chunks, finish("tool_calls")))
+    check_honest(outcome)
+    assert got(outcome.said) == [F, G]
+
+
 def test_the_old_function_call_is_a_call(plain: cnllm.Model) -> None:
     old = [{"name": "f", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
     outcome = read(plain, sse(*(delta(function_call=said) for said in old), finish("function_call")))

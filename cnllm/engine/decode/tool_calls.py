@@ -257,9 +257,11 @@ class CallCollector:
         if index is not None:
             call = self._open.get(index)
             if call is None:
-                # Some servers count the pieces of a call otherwise than its beginning.
+                # Some servers count the pieces of a call otherwise than its beginning, which has a name or an id.
                 last = by_id if id else self.all[-1]
                 is_known = by_id is not None and by_id.place is None
+                if last is not None and not last.name_size and not last.id:
+                    return None
                 goes_on = not name and last is not None and (last.waits or not last.is_complete())
                 return last if is_known or goes_on else None
         else:
