@@ -81,7 +81,7 @@ def _request(model: Model, body: Json, stream: bool, headers: dict[str, str], ow
 def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Any, ...]]:
     plain = plain_model(registry, model.protocol)
     whole = [(_build(plain, *args), stream) for stream in (False, True) for args in _histories(plain, stream)]
-    additions = {path.partition(".")[0] for path in leaves(plain.flags.body.set or {})} if plain.flags.body else set()
+    additions = {path.partition(".")[0] for path in leaves(plain.flags.body.set or {})}
     base = [({k: v for k, v in body.items() if k not in {*additions, "stream_options"}}, on) for body, on in whole]
     hi, tools = base[0][0], base[1][0]
     for body, stream in (whole[0], whole[1], whole[2], whole[len(whole) // 2]):

@@ -256,7 +256,7 @@ def _answers_by(methods: frozenset[str]) -> Callable[[Model], CapabilityState]:
     """Return a rule: `schema.methods` holds one of these, set outside `[defaults]`."""
 
     def find(model: Model) -> CapabilityState:
-        declared = model.flags.schema.methods if model.flags.schema else None
+        declared = model.flags.schema.methods
         if declared is None or model.layer("schema.methods") == "defaults":
             return CapabilityState()
         return CapabilityState(not methods.isdisjoint(declared), "schema.methods")
@@ -269,8 +269,7 @@ def _without_stream(model: Model) -> CapabilityState:
 
     def state_for(state: bool | None) -> CapabilityState:
         mode = conditions(reasoning=state, stream=False)
-        stream = model.flags_for(mode).stream
-        required = stream.required if stream is not None else None
+        required = model.flags_for(mode).stream.required
         return CapabilityState() if required is None else CapabilityState(not required, "stream.required", mode)
 
     return _best_state(state_for(state) for state in _reasoning_states(model))

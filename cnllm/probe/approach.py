@@ -242,8 +242,7 @@ def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodie
     path, base = bodies.path("max_tokens"), bodies.base
     if path.rpartition(".")[2].casefold() in words and base.get(path) != 1000:
         return replace(bodies, base={**base, path: 1000 if base.get(path) == 4000 else 4000}), stream
-    body = bodies.model.flags.body
-    own = (body.set if body is not None else None) or {}
+    own = bodies.model.flags.body.set or {}
     key = next((k for k in own if k not in bodies.drop and k.casefold() in words), None)
     return None if key is None else (replace(bodies, drop=(*bodies.drop, key)), stream)
 

@@ -67,7 +67,7 @@ class Bodies(Struct, frozen=True):
         flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools), reasoning=reasons))
         source = EncodeInput(model=self.model.id, messages=messages, tools=tools, stream=stream, **parts)
         body = copy.deepcopy(wire(self.model.protocol).encode_body(source, flags))
-        if flags.body is not None and flags.body.set:
+        if flags.body.set:
             dropped = {*self.drop, *(flags.body.drop or ())}
             merge_patch(body, {k: v for k, v in flags.body.set.items() if k not in dropped})
         for path, value in {**self.base, **(values or {})}.items():

@@ -244,7 +244,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
             at, input, output = learnt.usage
             usage = replace(usage, at=[at, *(usage.at or ())], input=[input], output=[output])
         stream = flags.stream
-        if learnt.repeats and stream is not None:
+        if learnt.repeats:
             stream = replace(stream, deltas="cumulative")
         return replace(flags, reasoning=reasoning, usage=usage, stream=stream)
 

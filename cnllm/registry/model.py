@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cnllm.errors import UnknownModel
 from cnllm.jsonpath import merge_patch, nest
-from cnllm.registry.flags import Body, Flags
+from cnllm.registry.flags import Flags
 from cnllm.types import Note, checks
 
 __all__ = ["ATOMS", "Fact", "Model", "ModelSource", "conditions", "currency_of"]
@@ -196,11 +196,10 @@ class Model:
         path = rule.at
 
         def restrict(flags: Flags) -> Flags:
-            body = flags.body or Body()
-            fixed = copy.deepcopy(body.set or {})
+            fixed = copy.deepcopy(flags.body.set or {})
             if path is not None:
                 merge_patch(fixed, nest(path, [upstream]))
-            return replace(flags, body=replace(body, set=fixed))
+            return replace(flags, body=replace(flags.body, set=fixed))
 
         pinned = self.derive(restrict)
         id = (rule.id or "{model}").replace("{model}", self.id).replace("{upstream}", upstream)

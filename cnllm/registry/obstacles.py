@@ -32,7 +32,7 @@ def obstacle(model: Model, messages: Sequence[Message], options: Mapping[str, An
                     and file_text(part) is None
                 ):
                     return f"it takes no {_NAMES[kind]}"
-    if options.get("schema") is not None and flags.schema is not None and model.layer("schema.methods") != "defaults":
+    if options.get("schema") is not None and model.layer("schema.methods") != "defaults":
         methods = flags.schema.methods
         if methods is not None and not {"json_schema", "json_object", "tool"} & set(methods):
             return "it has no structured output"

@@ -194,8 +194,7 @@ def same_input(ours: Iterable[str], theirs: Iterable[str], flags: Flags) -> bool
 
     A file does not count where the endpoint turns files into text or pictures: some lists name it for such a model.
     """
-    messages = flags.messages
-    files = messages.files if messages else None
+    files = flags.messages.files
     different = frozenset(ours) ^ frozenset(theirs)
     reads_files = files == "all" or (files == "vision" and "image" in frozenset(ours))
     return not (different - {"file"} if reads_files else different)

@@ -17,14 +17,10 @@ import msgspec
 
 from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import (
-    Body,
     CallPaths,
     Flags,
-    Messages,
     ReasoningFlags,
     ReplyPaths,
-    Simulator,
-    StreamFlags,
     Tools,
     UsagePaths,
 )
@@ -97,7 +93,7 @@ def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
 # ── deltas ───────────────────────────────────────────────────────────────────
 def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     rules = flags.reasoning or ReasoningFlags()
-    stream, tools = flags.stream or StreamFlags(), flags.tools
+    stream, tools = flags.stream, flags.tools
     cumulative = stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
     for text in _steps("" if _shape(rules) in ("tags", "none") else reply.reasoning, cumulative=cumulative):
@@ -170,8 +166,8 @@ def _put_usage(target: dict[str, Any], flags: Flags, reply: SimulatedReply, *, i
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
     """Return the place of usage in a stream. If the registry sets a switch for usage, none comes without it."""
-    place = (flags.simulator or Simulator()).stream_usage or "chunk"
-    defaults = (flags.body or Body()).set or {}
+    place = flags.simulator.stream_usage or "chunk"
+    defaults = flags.body.set or {}
     switch = "stream_options.include_usage"
     return "none" if get(defaults, switch) is True and get(request.body, switch) is not True else place
 
@@ -202,7 +198,7 @@ def _usage(rules: UsagePaths, reply: SimulatedReply) -> dict[str, Any]:
 
 def _place_message(message: dict[str, Any], flags: Flags) -> dict[str, Any]:
     """Return a message or a delta of a reply with the endpoint's own paths."""
-    messages, tools = flags.messages or Messages(), flags.tools
+    messages, tools = flags.messages, flags.tools
     out: dict[str, Any] = {}
     for key, value in message.items():
         if key == "content":
@@ -235,7 +231,7 @@ def _place_call(call: dict[str, Any], tools: Tools) -> dict[str, Any]:
 
 def _place_choice(body: dict[str, Any], choice: dict[str, Any] | None, flags: Flags) -> dict[str, Any]:
     """Return a body or a chunk with its only choice at the endpoint's own path; None: a chunk without a choice."""
-    paths = flags.reply or ReplyPaths()
+    paths = flags.reply
     if paths == ReplyPaths():
         return {**body, "choices": [] if choice is None else [choice]}
     if choice is None:

@@ -11,7 +11,7 @@ import copy
 from typing import Any
 
 from cnllm.jsonpath import get, remove
-from cnllm.registry.flags import Body, CallPaths, Flags, Messages, Tools
+from cnllm.registry.flags import CallPaths, Flags, Messages, Tools
 from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, RequestCall, read_choice, read_tool
 from cnllm.types.media import KIND_OF_PART
 
@@ -109,7 +109,7 @@ def _format(response_format: Any) -> tuple[str | None, Any]:
 
 def usual_body(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str | None]:
     """Return a body with the keys of its wire, and the first key that is not at the endpoint's own path."""
-    paths = (flags.body or Body()).rename or {}
+    paths = flags.body.rename or {}
     if not paths:
         return body, None
     out = copy.deepcopy(body)
@@ -120,7 +120,7 @@ def usual_body(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str 
 
 def usual_messages(body: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], str | None]:
     """Return a body whose messages have the usual keys, and the first place that the endpoint does not read."""
-    messages, tools = flags.messages or Messages(), flags.tools
+    messages, tools = flags.messages, flags.tools
     turns = body.get("messages")
     own = (messages.answer_field, tools.calls_field, tools.call_paths, tools.result_role)
     if not any((*own, tools.result_id, tools.result_field)) or not isinstance(turns, list):

@@ -9,7 +9,7 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Messages, Patch, ReasoningFlags, Simulator
+from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas.patterns import matches_whole
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
@@ -40,7 +40,7 @@ def _seals(context: RequestContext) -> Iterator[Violation]:
 
 
 def _roles(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.messages or Messages()
+    rules = context.flags.messages
     roles = [r for r in _ROLES if r != "system" or rules.system != "user"]
     roles += ["developer"] if rules.developer else []
     for index, turn in enumerate(context.request.turns):
@@ -50,7 +50,7 @@ def _roles(context: RequestContext) -> Iterator[Violation]:
 
 
 def _order(context: RequestContext) -> Iterator[Violation]:
-    rules = context.flags.messages or Messages()
+    rules = context.flags.messages
     roles = [turn.role for turn in context.request.turns]
     for index, (previous, role) in enumerate(pairwise([None, *roles])):
         place = f"messages[{index}]"
@@ -119,7 +119,7 @@ def _missing_result(pending: list[Any], index: int) -> Violation:
 def _calls(context: RequestContext) -> Iterator[Violation]:
     rules = context.flags.tools
     must_be_object = rules.arguments == "object"
-    may_be_object = must_be_object or (context.flags.simulator or Simulator()).object_arguments is True
+    may_be_object = must_be_object or context.flags.simulator.object_arguments is True
     for index, turn in enumerate(context.request.turns):
         if turn.calls == ():
             path = f"messages[{index}].tool_calls"
@@ -163,7 +163,7 @@ def _content(context: RequestContext) -> Iterator[Violation]:
 
 def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None:
     """Return why the content of a message is not accepted, or None if it is."""
-    rules = context.flags.messages or Messages()
+    rules = context.flags.messages
     strict = "content" in context.worded  # an endpoint with a text for this error refuses empty text too
     if turn.form == "other":
         return "must be a string or a list of parts"
@@ -187,7 +187,7 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
 
 def _reads(context: RequestContext, kind: str) -> bool:
     """Whether the model reads a kind of media, or the endpoint reads files for it."""
-    reads, files = context.flags.input, (context.flags.messages or Messages()).files
+    reads, files = context.flags.input, context.flags.messages.files
     has_file_reader = files == "all" or (files == "vision" and (reads is None or "image" in reads))
     return reads is None or kind in reads or (kind == "file" and has_file_reader)
 
@@ -208,7 +208,7 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
     """Yield unknown keys. An endpoint that refuses reasoning by the name of its field checks every name."""
     if not context.refuses("reasoning-sent"):
         return
-    messages, reasoning = context.flags.messages or Messages(), context.flags.reasoning or ReasoningFlags()
+    messages, reasoning = context.flags.messages, context.flags.reasoning or ReasoningFlags()
     declared = [path.partition(".")[0] for path in (*(messages.fields or ()), *(reasoning.fields or ()))]
     allowed = {*_KEYS, *CONTENT_SUBSTITUTES, *declared}
     for index, turn in enumerate(context.request.turns):

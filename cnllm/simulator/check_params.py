@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
-from cnllm.registry.flags import LEVELS, Body, BudgetFlags, Flags, LimitFlags, Param, ReasoningFlags, Tools
+from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, LimitFlags, Param, ReasoningFlags, Tools
 from cnllm.schemas.patterns import matches_whole
 from cnllm.schemas.subschemas import schemas_in
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
@@ -78,7 +78,7 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
 
 def _dropped_keys(context: RequestContext) -> Iterator[Violation]:
     """Yield the keys that the endpoint never takes. One that it takes in another mode is of no use, but not refused."""
-    body, reasoning = context.flags.body or Body(), context.flags.reasoning or ReasoningFlags()
+    body, reasoning = context.flags.body, context.flags.reasoning or ReasoningFlags()
     for path in body.drop or ():
         value = get(context.body, path)
         is_own = reasoning.mode != "never" and get(body.set or {}, path) is not None

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Flags, RefusalWords, Schema, Simulator
+from cnllm.registry.flags import Flags, RefusalWords
 from cnllm.registry.model import Model
 from cnllm.simulator.check_messages import message_violations
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations, tool_violations
@@ -163,13 +163,13 @@ def _schema_violations(context: RequestContext) -> Iterator[Violation]:
     kind = context.request.answer
     if kind is None:
         return
-    methods: list[str] = list((context.flags.schema or Schema()).methods or ("json_schema", "json_object"))
+    methods: list[str] = list(context.flags.schema.methods or ("json_schema", "json_object"))
     # An endpoint that accepts a schema accepts a bare object too; the list holds the best methods for a schema.
     accepted = kind in methods or (kind == "json_object" and "json_schema" in methods)
     if not accepted or (kind == "json_schema" and not isinstance(context.request.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Violation("schema", message, param="response_format", value=kind)
-    word = (context.flags.simulator or Simulator()).json_word
+    word = context.flags.simulator.json_word
     texts = [turn.text.casefold() for turn in context.request.turns]
     if kind == "json_object" and word and not any(word.casefold() in text for text in texts):
         message = f"The messages must contain the word '{word}' to use this response_format."
@@ -180,5 +180,5 @@ def _mode_violations(context: RequestContext) -> Iterator[Violation]:
     reasoning = context.flags.reasoning
     if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, context.body):
         yield Violation("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
-    if context.flags.stream is not None and context.flags.stream.required and not context.request.stream:
+    if context.flags.stream.required and not context.request.stream:
         yield Violation("stream-required", "This model answers only when streaming.", param="stream", value=False)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import LEVELS, Effort, Flags, Messages, ReasoningFlags
+from cnllm.registry.flags import LEVELS, Effort, Flags, ReasoningFlags
 from cnllm.simulator.request import (
     ParsedMessage,
     ParsedRequest,
@@ -150,7 +150,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
 
 def _after_prefill(flags: Flags, request: ParsedRequest, text: str) -> str:
     """Return the text after the beginning of the reply, if the request ends with that beginning."""
-    prefill = (flags.messages or Messages()).prefill
+    prefill = flags.messages.prefill
     last = request.last
     if prefill is None or last is None or last.role != "assistant":
         return text

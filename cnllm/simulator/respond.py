@@ -116,7 +116,7 @@ def _success(model: Model, request: ParsedRequest, name: str, change: Change | N
     encoder = chat if server_codec(model.protocol).dialects else codec
     if request.stream:
         kind, pieces = "text/event-stream", encoder.encode_frames(model, flags, request, reply)
-        if flags.stream is not None and flags.stream.framing == "ndjson":
+        if flags.stream.framing == "ndjson":
             is_marked = flags.stream.terminator in ("done", "any")
             kind, pieces = NDJSON, filter(None, map(partial(_json_line, is_marked=is_marked), pieces))
         return SimulatedResponse(200, {"content-type": kind, "cache-control": "no-cache", MARK: "1"}, pieces)

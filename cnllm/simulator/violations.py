@@ -63,4 +63,4 @@ class Violation(Struct, frozen=True):
 
 def refusals_of(flags: Flags) -> list[RefusalWords]:
     """Return the endpoint's own words of refusal."""
-    return (flags.simulator.refusals if flags.simulator is not None else None) or []
+    return flags.simulator.refusals or []

@@ -14,7 +14,7 @@ from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.encode.plan import unknown_plan
 from cnllm.engine.options import read_options
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
-from cnllm.registry.flags import Flags, StreamFlags
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 
 from ..given import given, pack
@@ -33,9 +33,7 @@ def _models() -> tuple[tuple[Model, Flags], ...]:
 
 
 def _incremental(flags: Flags) -> Flags:
-    return msgspec.structs.replace(
-        flags, stream=msgspec.structs.replace(flags.stream or StreamFlags(), deltas="incremental")
-    )
+    return msgspec.structs.replace(flags, stream=msgspec.structs.replace(flags.stream, deltas="incremental"))
 
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:

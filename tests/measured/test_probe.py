@@ -110,7 +110,7 @@ def test_60_endpoints_are_made_up_with_a_seed_on_all_wires(tmp_path: Path) -> No
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4, 5))])
 def test_an_invented_endpoint_takes_a_plain_request(tmp_path: Path, seed: int) -> None:
     for model in invented(tmp_path, seed, 60):
-        stream = model.flags.stream is not None and model.flags.stream.required is True
+        stream = model.flags.stream.required is True
         plan = engine.build_request(model, "Hi", stream=stream, max_tokens=500)
         headers = {name: value.replace("{key}", "k") for name, value in plan.headers.items()}
         path = plan.url.removeprefix("http://127.0.0.1:9/v1").partition("?")[0]

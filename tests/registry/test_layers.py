@@ -137,7 +137,6 @@ def test_tables_merge_and_lists_and_values_replace(files: Files) -> None:
         f'[{MODEL}.params]\ntemperature = {{ max = 0.9 }}\ntop_p = {{ as = "p" }}\nstop = false\n'
     )
     flags = files.load(below, above).resolve("home/mine-1").flags
-    assert flags.body is not None
     assert flags.body.set == {"a": 1, "b": [3], "c": {"x": 1, "y": 2}}
     params = flags.params or {}
     temperature, top_p = params["temperature"], params["top_p"]
@@ -183,7 +182,7 @@ def test_rules_add_up_nearest_first(files: Files) -> None:
     model = registry.resolve("home/mine-1")
     own = ["later", "later2", "model", "model2", "provider", "provider2", "family", "family2"]
     assert codes(model) == [*own, *codes(below)]
-    assert [r.body for r in (model.flags.simulator and model.flags.simulator.refusals) or ()] == [
+    assert [r.body for r in model.flags.simulator.refusals or ()] == [
         "later",
         "model",
         "provider",
@@ -249,7 +248,6 @@ def test_a_model_may_extend_one_that_extends_another(files: Files) -> None:
     )
     flags = files.load(HOME, said).resolve("home/c").flags
     assert flags.limits is not None
-    assert flags.body is not None
     assert (flags.limits.context, flags.limits.output) == (1, 2)
     assert flags.body.set == {"a": 1, "b": 2, "c": 3}
 
@@ -263,7 +261,6 @@ def test_a_provider_may_extend_one_that_extends_another(files: Files) -> None:
     model = files.load(BASE, said).resolve("far/mine-2")
     assert (model.flags.title, model.flags.base_url, model.protocol) == ("Far", "http://127.0.0.1:7", "openai-chat")
     assert context(model) == 2
-    assert model.flags.body is not None
     assert model.flags.body.set == {"family": 1}
 
 
@@ -284,7 +281,6 @@ PARENT = (
 def test_a_model_has_only_the_behaviour_of_the_one_it_extends(files: Files) -> None:
     flags = files.load(HOME, PARENT).resolve("home/b").flags
     assert (flags.price, flags.status, flags.limits, flags.input) == (None, None, None, None)
-    assert flags.body is not None
     assert flags.body.set == {"a": 1}
     assert files.load(HOME, PARENT).resolve("home/b").flags_for(conditions(tools=True)).price is None
 
@@ -308,7 +304,6 @@ def test_a_provider_has_no_price_of_the_one_it_extends(files: Files) -> None:
     said = '[providers.home]\nprice.input = 1\nbody.set.a = 1\n[providers.away]\nextends = "home"\n'
     flags = files.load(BASE, said).resolve("away/x").flags
     assert flags.price is None
-    assert flags.body is not None
     assert flags.body.set == {"a": 1}
 
 
@@ -363,7 +358,7 @@ def test_the_family_with_the_longest_literal_start_wins_wherever_it_stands(files
         )
         registry = files.load(HOME, said)
         found = {id: registry.resolve(f"home/{id}").flags.body for id in meant}
-        assert {id: body.set["family"] for id, body in found.items() if body and body.set} == meant
+        assert {id: body.set["family"] for id, body in found.items() if body.set} == meant
 
 
 def test_families_match_in_any_case_and_past_a_slash_only_if_they_say_so(files: Files) -> None:

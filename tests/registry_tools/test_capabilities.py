@@ -158,7 +158,6 @@ on.openai-responses.tool_choice.allowed = ["auto", "required"]
 
 def test_what_only_the_defaults_say_is_unknown(load: Load) -> None:
     model = load('[defaults.schema]\nmethods = ["json_schema"]\n[models."home/m"]\n').resolve("home/m")
-    assert model.flags.schema is not None
     assert capabilities(model)["schema"].value is None
 
 

@@ -63,7 +63,7 @@ def texts(message: Json, flags: Flags) -> tuple[str, str]:
 
 def streamed(content: bytes, flags: Flags) -> tuple[str, str, list[str], str]:
     """(content, reasoning, arguments, finish) of a stream."""
-    cumulative = flags.stream is not None and flags.stream.deltas == "cumulative"
+    cumulative = flags.stream.deltas == "cumulative"
     text = thought = finish = ""
     arguments: list[str] = []
     for frame in frames(content):
@@ -94,7 +94,7 @@ def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> Non
         assert bool(arguments) == ("tools" in body), model
         assert (flags.finish or {}).get(finish) == ("tool_calls" if arguments else "stop"), model
         assert all(isinstance(json.loads(a), dict) for a in arguments), model
-        if flags.stream is not None and flags.stream.required:
+        if flags.stream.required:
             continue
         status, content = send(model, body, keyed(model))
         assert status == 200, (model, content)
@@ -129,9 +129,9 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     yield "role", told({"role": "wizard", "content": "x"}, user()), True
     yield "results", told(user(), called(), user()), True
     yield "empty-tools", ask(tools=[]), True
-    if messages is not None and messages.system == "first":
+    if messages.system == "first":
         yield "system-place", told(user(), {"role": "system", "content": "x"}), True
-    if messages is not None and messages.consecutive_roles == "join":
+    if messages.consecutive_roles == "join":
         yield "alternation", told(user(), user()), True
     yield "content", told({"role": "user", "content": None}), True
     if flags.tool_choice is not None and flags.tool_choice.allowed and "none" not in flags.tool_choice.allowed:
@@ -145,7 +145,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
         said = (flags.params or {}).get("max_tokens", "max_tokens")
         place = said.as_ if isinstance(said, Param) else said
         yield "max-tokens", ask() | {str(place): flags.limits.output + 1}, True
-    if flags.stream is not None and flags.stream.required:
+    if flags.stream.required:
         yield "stream-required", ask(stream=False), True
     reasoning = flags.reasoning
     if reasoning is not None and reasoning.mode == "always":

@@ -134,7 +134,7 @@ def test_what_the_engine_sends_is_accepted() -> None:
     for number, model in enumerate(models()):
         for messages, options in some(ASKED, number):
             request = plan(model, messages, **options)
-            if request is None or (request.flags.stream is not None and request.flags.stream.required):
+            if request is None or (request.flags.stream.required):
                 continue
             for strict in (False, True):
                 refused = judged(request.model, request, request.body, strict=strict)
@@ -189,7 +189,7 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
     room = room.as_ if isinstance(room, Param) else room
     if most is not None and isinstance(room, str):
         yield "limits.output", request, changed(request, room, most + 1)
-    for dropped in (flags.body.drop if flags.body is not None else None) or ():
+    for dropped in flags.body.drop or ():
         yield "body.drop", request, changed(request, dropped, 1)
 
 
@@ -263,7 +263,7 @@ def of_tools(model: Model, request: Plan) -> Iterator[Violation]:
 
 
 def of_answers(model: Model, request: Plan) -> Iterator[Violation]:
-    methods = (request.flags.schema.methods if request.flags.schema is not None else None) or ()
+    methods = request.flags.schema.methods or ()
     places = {"openai-chat": "response_format", "openai-responses": "text.format"}
     place = places.get(model.protocol)
     if place is None or not methods:
@@ -275,14 +275,14 @@ def of_answers(model: Model, request: Plan) -> Iterator[Violation]:
         yield "schema.methods: json_schema", request, changed(request, place, wire)
         if "json_object" not in methods:
             yield "schema.methods: json_object", request, changed(request, place, {"type": "json_object"})
-    word = request.flags.simulator.json_word if request.flags.simulator is not None else None
+    word = request.flags.simulator.json_word
     if word and "json_object" in methods:
         yield "simulator.json_word", request, changed(request, place, {"type": "json_object"})
 
 
 def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
     rules = request.flags.messages
-    if model.protocol != "openai-chat" or rules is None:
+    if model.protocol != "openai-chat":
         return
     user = {"role": "user", "content": "hi"}
 
@@ -346,7 +346,7 @@ def violations(model: Model) -> Iterator[Violation]:
         return
     for source in (of_params, of_reasoning, of_tools, of_answers, of_messages, of_results, of_head):
         yield from source(model, request)
-    if request.flags.stream is not None and request.flags.stream.required and model.protocol != "gemini":
+    if request.flags.stream.required and model.protocol != "gemini":
         yield "stream.required", request, {**request.body, "stream": False}
     if model.protocol != "gemini":
         yield "model", request, {**request.body, "model": "no-such-model"}
@@ -512,7 +512,7 @@ def test_effort_and_budget_change_how_long_the_reasoning_is() -> None:
             reasoning = request.flags.reasoning if request is not None else None
             if request is None or reasoning is None or reasoning.mode == "never":
                 break
-            if request.flags.stream is not None and request.flags.stream.required:
+            if request.flags.stream.required:
                 break
             effort = reasoning.effort
             if not (effort is not None and effort.at and effort.low and effort.high and effort.low != effort.high):

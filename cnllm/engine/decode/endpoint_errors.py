@@ -338,7 +338,7 @@ def _request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     without: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):
         if type(message) is dict and message.get("role") == "assistant":
-            content = get(message, (flags.messages and flags.messages.answer_field) or "content")
+            content = get(message, flags.messages.answer_field or "content")
             (with_reasoning if _has_reasoning(message, content, field, rules) else without).append(index)
     return (
         f"the request had about {size // 4} tokens; sent with reasoning: {_list_messages(with_reasoning)}; "

@@ -89,7 +89,7 @@ class StreamParser:
         # On wires whose streams end with an event each event has a type.
         self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(most_event, names=codec.proof == "event")
         self._arrays = codec.json_arrays
-        framing = flags.stream.framing if flags.stream else None
+        framing = flags.stream.framing
         self._lines = framing == "ndjson" and (plan is None or plan.stream)
         self._proof = codec.proof
         self._head: list[bytes] = []
@@ -107,7 +107,7 @@ class StreamParser:
         self._fast_kinds: set[str | int | None] = set()  # of piece that the fast decoder may read from now on
         self._fast_decode: Any = None
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
-        deltas = flags.stream.deltas if flags.stream else None
+        deltas = flags.stream.deltas
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
         meter = self._collected.meter
         self._meter = meter if meter.counts_calls else None
@@ -422,7 +422,7 @@ class StreamParser:
             return self._collected.ended
         if self._proof == "word-and-end":
             return self._collected.ended and (orderly or marker)
-        terminator = self._flags.stream.terminator if self._flags.stream else None
+        terminator = self._flags.stream.terminator
         if self._collected.ended and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
             return True
         # Some gateways mark the end of a reply that broke off; incomplete arguments or words reveal it.

@@ -85,7 +85,7 @@ class ReplyBuilder:
         self._parts: tuple[Part, ...] = ()
         self._parsed: Any = None
         reasoning = flags.reasoning
-        mode = flags.stream.deltas if flags.stream else None
+        mode = flags.stream.deltas
         tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
         self._duplicates = Duplicates(self.collected)
         self._deltas = None if is_new or mode == "incremental" else Deltas(mode)

@@ -49,10 +49,9 @@ def add_patches(
     body: dict[str, Any], reasoning: ReasoningPlan, flags: Flags, history: list[Message], ledger: Ledger
 ) -> None:
     """Apply the endpoint's standing patches, then those for reasoning, then the token budget."""
-    if flags.body is not None:
-        merge_patch(body, flags.body.set or {})
-        for path in flags.body.drop or ():
-            remove(body, path)
+    merge_patch(body, flags.body.set or {})
+    for path in flags.body.drop or ():
+        remove(body, path)
     rules = flags.reasoning
     patches = list(reasoning.patches)
     if rules is not None and rules.replay_patch is not None and _has_reasoning(history):
@@ -79,7 +78,7 @@ def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, 
 
 def rename_keys(body: dict[str, Any], flags: Flags) -> dict[str, Any]:
     """Return the body with its keys at the endpoint's own paths."""
-    paths = flags.body.rename if flags.body is not None else None
+    paths = flags.body.rename
     if not paths:
         return body
     out: dict[str, Any] = {}
@@ -179,8 +178,7 @@ def limit_cache_marks(plan: Plan) -> Plan:
 
     Turns may have been encoded before, so the bytes are searched: no other text in them can look like the key.
     """
-    rules = plan.flags.messages
-    written = wire(plan.model.protocol).part_keys or (rules.fields if rules is not None else None) or ()
+    written = wire(plan.model.protocol).part_keys or plan.flags.messages.fields or ()
     if CACHE_MARK not in written or plan.content.count(_MARK_KEY) <= _MOST_MARKS:
         return plan
     body = msgspec.json.decode(plan.content)

@@ -263,7 +263,7 @@ def _frame(entry: _CacheEntry, plan: Plan) -> _Frame | None:
     """Return the body without turns; None where it cannot be sent so."""
     template, codec = entry.copy(), wire(plan.model.protocol)
     options, flags = template.request.options, plan.flags
-    if codec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
+    if codec.encode_turns is None or options.prefill or flags.body.rename:
         return None
     ledger = _ledger(template, ())
     key = codec.turns

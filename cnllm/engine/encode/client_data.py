@@ -143,7 +143,7 @@ def ask_for_object(request: Draft, ledger: Ledger) -> Draft:
     place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
     if place is None or request.options.schema is not None or type(data) is not ClientData:
         return request
-    methods = request.flags.schema.methods if request.flags.schema is not None else None
+    methods = request.flags.schema.methods
     takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)
     if takes_it and (place in _WITHOUT_WORD or any("json" in m.text.lower() for m in request.messages)):
         return request
@@ -201,11 +201,9 @@ def fit_client_data(
 
 def _join_lists(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Add the entries that every body of this mode has to the client's own lists."""
-    if (rules := flags.body) is None:
-        return
-    for place, own in leaves(rules.set or {}).items():
+    for place, own in leaves(flags.body.set or {}).items():
         value = get(keys, place)
-        if type(own) is not list or type(value) is not list or place in (rules.drop or ()):
+        if type(own) is not list or type(value) is not list or place in (flags.body.drop or ()):
             continue
         if missing := [entry for entry in own if entry not in value]:
             set_value(keys, place, [*value, *missing])

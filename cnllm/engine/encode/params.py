@@ -56,11 +56,10 @@ def drop_refused_keys(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> Non
     """Remove keys of the body that the endpoint never takes, or that turn on or off what the model cannot turn."""
     reasoning = flags.reasoning
     paths: dict[str, str] = {}
-    if flags.body is not None:
-        # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
-        # unless the model has no other mode.
-        own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
-        paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
+    # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
+    # unless the model has no other mode.
+    own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
+    paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
     if reasoning is not None:
         patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
         if patch is not None and contains(keys, patch.set or {}):
@@ -279,7 +278,7 @@ def _known_paths(flags: Flags) -> set[str]:
     paths: set[str] = set()
     for name, rule in (flags.params or {}).items():
         paths |= {name, param_rules.path(name, rule)}
-    patches: list[dict[str, Any]] = [flags.body.set or {}] if flags.body is not None else []
+    patches = [flags.body.set or {}]
     if (reasoning := flags.reasoning) is not None:
         patches += [patch.set or {} for patch in (reasoning.on, reasoning.off) if patch is not None]
         paths |= {place.at for place in (reasoning.effort, reasoning.budget) if place and place.at}

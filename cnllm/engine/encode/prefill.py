@@ -7,21 +7,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.registry.flags import Flags, Prefill
+from cnllm.registry.flags import Flags
 from cnllm.types import Message, Part, Reply, Text
 from cnllm.types.totals import total_usage, with_costs
 
-__all__ = ["apply_prefill", "join_halves", "prefill_rules", "prefill_turn"]
-
-
-def prefill_rules(flags: Flags) -> Prefill | None:
-    """Return how the endpoint accepts the beginning of a reply; None where it is not known to accept one."""
-    return None if flags.messages is None else flags.messages.prefill
+__all__ = ["apply_prefill", "join_halves", "prefill_turn"]
 
 
 def apply_prefill(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
     """Mark the last turn as the beginning of the reply, and return the flags of such a request."""
-    rules = prefill_rules(flags)
+    rules = flags.messages.prefill
     if rules is None or not turns or turns[-1].get("role") != "assistant":
         subject, reason = "a reply that continues a text", "the endpoint is not known to support this"
         ledger.refuse("prefill", "messages.prefill", subject, reason)

@@ -17,7 +17,6 @@ from cnllm.engine.encode import params, structured, url_headers
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
 from cnllm.engine.encode.mode import Draft, settle
 from cnllm.engine.encode.plan import CallRules, Plan
-from cnllm.engine.encode.prefill import prefill_rules
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.encode.tools import (
@@ -153,8 +152,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
         recovery=_recovery(options, flags),
         search=search.rules,
         echo=search.echo,
-        prefill=prefill_rules(flags) if continues else None,
-        if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
+        prefill=flags.messages.prefill if continues else None,
+        if_cut=options.if_cut or flags.stream.if_cut or "error",
     )
     return RequestTemplate(
         request=request,
@@ -216,7 +215,7 @@ def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
 def _wire_stream(request: Draft, ledger: Ledger) -> Draft:
     """Ask for a stream or a whole reply as the endpoint can, whatever the caller iterates over."""
     rules = request.flags.stream
-    if rules is None or request.streams != request.stream:
+    if request.streams != request.stream:
         return request
     if request.stream and request.tools and rules.tools is False:
         ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
@@ -306,7 +305,7 @@ def _call_rules(
     own_body = not _TOOL_KEYS.isdisjoint(caller_options.extra_body)
     if own_body or (caller_options.choice is None and not all_tools):
         return None
-    patch = request.flags.body.set if request.flags.body is not None else None
+    patch = request.flags.body.set
     names = [tool.name for tool in all_tools if tool.definition is None]
     has_builtin = len(names) < len(all_tools) or not _TOOL_KEYS.isdisjoint(patch or {})
     return CallRules(
@@ -320,7 +319,7 @@ def _call_rules(
 
 def _recovery(options: RequestOptions, flags: Flags) -> Recovery:
     """Return what is tried when the reply breaks off: as the call says, else as the registry does."""
-    declared = _declared_recovery(flags.recovery or RecoveryFlags())
+    declared = _declared_recovery(flags.recovery)
     return declared if options.recovery is None else options.recovery.with_defaults(declared)
 
 

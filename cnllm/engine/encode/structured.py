@@ -111,7 +111,7 @@ def _first_method(
     options: RequestOptions, flags: Flags, ledger: Ledger
 ) -> Literal["json_schema", "json_object", "tool", "prompt"]:
     """Return the first declared method that this call can use."""
-    for method in (flags.schema.methods if flags.schema else None) or ["json_schema"]:
+    for method in flags.schema.methods or ["json_schema"]:
         if method != "tool":
             return method
         if flags.tools.supported is False:

@@ -79,7 +79,7 @@ def basic_auth(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
 
 def request_headers(flags: Flags, options: RequestOptions, basic: str | None, *, stream: bool) -> dict[str, str]:
     """Return the endpoint's headers, with `{key}` as a placeholder, then the caller's; names in lower case."""
-    is_lines = flags.stream is not None and flags.stream.framing == "ndjson"
+    is_lines = flags.stream.framing == "ndjson"
     stream_type = "application/x-ndjson" if is_lines else "text/event-stream"
     headers = {"content-type": "application/json", "accept": stream_type if stream else "application/json"}
     if flags.auth is not None and flags.auth.header and flags.auth.value:

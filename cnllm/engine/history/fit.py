@@ -53,7 +53,7 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     `before_user`: the messages are part of a conversation, and a turn of the user follows behind them.
     """
     model, flags = target.model, target.flags
-    rules = flags.messages or Messages()
+    rules = flags.messages
     codec = wire(model.protocol)
     _note_lost_keys(messages, rules, ledger, codec)
     if _is_plain(messages):
@@ -148,7 +148,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
     model, flags = target.model, target.flags
     codec = wire(model.protocol)
-    rules = flags.messages or Messages()
+    rules = flags.messages
     tool_rules = flags.tools
     turns = repair.separate_results(list(enumerate(messages)), ledger)
     used_roles = {message.role for message in messages}

@@ -11,7 +11,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.errors import ADJUST, CnllmError
 from cnllm.protocols import wire as find_wire
-from cnllm.registry.flags import Flags, Messages
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult
 from cnllm.types.client_data import EMPTY
@@ -164,7 +164,7 @@ def _refusal(kind: MediaKind, flags: Flags) -> str | None:
 
     Images and sounds are sent where it is unknown whether the model reads them. A file is sent only where it is known.
     """
-    reads, files = flags.input, flags.messages.files if flags.messages is not None else None
+    reads, files = flags.input, flags.messages.files
     if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
         return None
     if reads is not None:
@@ -217,8 +217,8 @@ class _MediaForms:
         self._ledger = ledger
         self._newest = newest
         self._reads_pdfs = reads_pdfs
-        self._own_blocks = (flags.messages or Messages()).blocks or []
-        self._takes_marks = CACHE_MARK in ((flags.messages or Messages()).fields or ())
+        self._own_blocks = flags.messages.blocks or []
+        self._takes_marks = CACHE_MARK in (flags.messages.fields or ())
         self._result_media = bool(flags.tools.result_media)
 
     def read(self, part: Media | Opaque, index: int, *, in_system: bool = False) -> list[Part]:
@@ -285,7 +285,7 @@ class _MediaForms:
 
     def _stays_in_system(self, part: Opaque) -> bool:
         """Whether a message of the system may hold a block: changes of the tools, where the message keeps its place."""
-        return part.data["type"] in TOOL_CHANGES and (self._flags.messages or Messages()).system == "any"
+        return part.data["type"] in TOOL_CHANGES and self._flags.messages.system == "any"
 
     def _medium(self, media: Media, index: int) -> list[Part]:
         """Return a medium as it is sent: itself, its text, or a line."""

@@ -11,7 +11,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.media import note_lost_mark, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
 from cnllm.protocols.sealed_keys import lost_keys
-from cnllm.registry.flags import Messages, Patch, ReasoningFlags
+from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
@@ -65,7 +65,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
     A line stands for a block of the caller's; other parts lose their seals. A mark of the prompt cache stays where the
     endpoint takes such a mark on its own wire.
     """
-    takes_marks = CACHE_MARK in ((model.flags.messages or Messages()).fields or ())
+    takes_marks = CACHE_MARK in (model.flags.messages.fields or ())
     out: list[Turn] = []
     for index, message in turns:
         is_assistant = message.role == "assistant"

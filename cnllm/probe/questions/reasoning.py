@@ -262,7 +262,7 @@ def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAn
     A model that does not reason refuses it.
     """
     flags = context.bodies.model.flags_for(conditions(reasoning=False))
-    if flags.body is None or not flags.body.drop:
+    if not flags.body.drop:
         return None
     ask = _request(context, {}, "no switch of reasoning, with its keys")
     body = replace(context.bodies, drop=()).build([SUM], stream=ask.stream, reasons=True)

@@ -47,7 +47,7 @@ def encode_turns(messages: Sequence[Message], flags: Flags, names: dict[str, str
 
     `names` renames functions. The messages are fitted already: every part in them is sent.
     """
-    rules = flags.messages or Messages()
+    rules = flags.messages
     out: list[dict[str, Any]] = []
     for message in messages:
         parts, role = message.parts, message.role
@@ -160,7 +160,7 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
 
 def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire; for sounds and files this depends on the endpoint."""
-    rules = flags.messages or Messages()
+    rules = flags.messages
     match media_kind(media):
         case "audio":
             return media.data is not None or rules.audio_url is not None

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.json import encode as encode_json
 
 from cnllm.jsonpath import get, merge_patch, nest, remove
-from cnllm.registry.flags import CallPaths, Flags, Messages, ReasoningFlags, ReplyPaths
+from cnllm.registry.flags import CallPaths, Flags, ReasoningFlags
 from cnllm.types.lenient_json import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
 
 _SAID = ("content", "tool_calls", "refusal", "function_call", "annotations", "images", "audio")
-_NO_REPLY, _NO_MESSAGES, _NO_CALL = ReplyPaths(), Messages(), CallPaths()
+_NO_CALL = CallPaths()
 
 
 class _Paths(Struct, frozen=True):
@@ -50,7 +50,7 @@ _USUAL = _Paths()
 
 def _paths(flags: Flags) -> _Paths | None:
     """Return the endpoint's paths; None where all are the usual ones."""
-    reply, messages, tools = flags.reply or _NO_REPLY, flags.messages or _NO_MESSAGES, flags.tools
+    reply, messages, tools = flags.reply, flags.messages, flags.tools
     call = tools.call_paths or _NO_CALL
     declared: dict[str, Any] = {
         "choices": reply.choices,

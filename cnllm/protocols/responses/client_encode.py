@@ -32,7 +32,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     """Return the body without parameters and patches."""
     body: dict[str, Any] = {"model": request.model}
     messages = list(request.messages)
-    always_instructions = flags.messages is not None and flags.messages.system == "first"
+    always_instructions = flags.messages.system == "first"
     has_system = bool(messages) and messages[0].role in SYSTEM_ROLES
     if has_system and (always_instructions or _is_instructions(messages[0])):
         body["instructions"] = messages.pop(0).text

@@ -237,12 +237,12 @@ class Flags(Base, frozen=True):
     taken and without effect, or a table; absent is unknown. Why: Endpoints rename, limit, refuse and ignore parameters
     of the wire that they copy.
     """
-    messages: Messages | None = None
+    messages: Messages = Messages()
     """The endpoint's rules for messages. Why: Endpoints and chat templates refuse conversations that others take."""
-    schema: Schema | None = None
+    schema: Schema = Schema()
     """How structured output is requested. Why: Each endpoint has some of the ways, and refuses or ignores the others.
     """
-    body: Body | None = None
+    body: Body = Body()
     """Changes to the body of every request. Why: Some needs of one endpoint have no flag of their own."""
     finish: dict[str, Literal["stop", "pause", "length", "tool_calls", "content_filter", "error", "pending"]] | None = (
         None
@@ -251,7 +251,7 @@ class Flags(Base, frozen=True):
     on where it is sent back. A word that is not here ends no stream.
     Why: Endpoints add words of their own for a length, a filter, an error, and placeholders on every chunk.
     """
-    reply: ReplyPaths | None = None
+    reply: ReplyPaths = ReplyPaths()
     """The paths of the choices, the message, the delta and the finish reason. Why: Servers that copy a wire wrap its
     replies in objects of their own.
     """
@@ -261,7 +261,7 @@ class Flags(Base, frozen=True):
     """
     usage: UsagePaths | None = None
     """The paths of token counts. Why: Each wire, and many an endpoint, has names of its own for them."""
-    stream: StreamFlags | None = None
+    stream: StreamFlags = StreamFlags()
     """The behaviour of its streams. Why: Servers end, cut and repeat streams in different ways."""
     error: ErrorPaths | None = None
     """The paths of an error's message and code. Why: Endpoints and the gateways before them wrap errors differently."""
@@ -269,7 +269,7 @@ class Flags(Base, frozen=True):
     """Rules that map an error to its kind; a rule about the sentence goes before one about the status, the nearest
     layer first. Why: What can be done about an error depends on its kind, and endpoints use one status for several.
     """
-    simulator: Simulator | None = None
+    simulator: Simulator = Simulator()
     """Rules that only the simulator reads. Why: A client does not need them; a test of the endpoint's refusals does."""
     leaks: Annotated[list[Leak] | None, EVERY_WIRE] = None
     """The markup in which the model may write tool calls as text, in addition to that of lower layers; [] removes all
@@ -285,7 +285,7 @@ class Flags(Base, frozen=True):
     """The message that a tool loop sends, as its last attempt, when a reply keeps breaking off; by script as in
     `fallback`. Why: Some models stop in the middle of a task until they receive a message.
     """
-    recovery: RecoveryFlags | None = None
+    recovery: RecoveryFlags = RecoveryFlags()
     """The attempts after a reply that breaks off or is empty. Why: Some endpoints break off more often than others, and
     attempts cost money.
     """
