@@ -263,7 +263,7 @@ def outcome_of_reply(reply: Reply) -> Outcome:
     for note in reply.notes:
         if note.code == "answer-invalid":
             return Outcome(FAILED, reply, LineError(INVALID, note.said))
-    if reply.finish in ("cut", "error"):
+    if reply.finish == "cut":
         return Outcome(RETRYABLE, reply, LineError("StreamCut", "the reply is not whole", retryable=True))
     return Outcome(DONE, reply, None)
 

@@ -146,9 +146,7 @@ def is_error(value: Any) -> bool:
     """Whether the value of a field for errors reports one. 0 as the code of an object reports success."""
     if type(value) is not dict:
         return bool(value)
-    facts = {
-        key_name(key): inner for key, inner in value.items() if inner not in (None, "", False, [], {}) or inner == 0
-    }
+    facts = {key_name(key): inner for key, inner in value.items() if inner not in (None, "", [], {})}
     codes = [code for name, code in facts.items() if name in NUMBERS]
     return any(code not in (0, "0") for code in codes or facts.values())
 

@@ -87,6 +87,7 @@ def stripped(pieces: list[str]) -> str:
         (f"{OPEN}a{CLOSE}b{CLOSE}{END}", f"a{CLOSE}b"),
         ("a <|close|>resp", "a <|close|>resp"),
         (f"a{CLOSE}<|close|>mess", f"a{CLOSE}<|close|>mess"),
+        (f"{OPEN}{'x' * 5000}{CLOSE}{END}", "x" * 5000),
     ],
 )
 def test_tags_go_from_both_ends_only(text: str, kept: str) -> None:

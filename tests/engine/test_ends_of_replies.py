@@ -153,6 +153,8 @@ def test_a_stop_text_is_taken_off_the_very_end_alone(models: dict[str, Model]) -
                 assert (reply.text, reply.finish) == (want, "stop"), (name, text, stop)
                 assert ("stop-left-in" in codes(reply)) == (text != want)
                 assert "".join(p.text for p in reply.message.parts) == want  # type: ignore[union-attr]
+    added = read(models[CHAT], [chunk({"content": "Hello END"}), STOP], extra_body={"stop": ["END"]})
+    assert added.text == "Hello "
 
 
 def test_a_stop_text_that_did_not_end_the_reply_stays(models: dict[str, Model]) -> None:

@@ -313,6 +313,13 @@ def test_a_tuple_of_stops_has_as_many_items_as_a_list(home: Home) -> None:
     assert len(build(home("params.stop = { items = 1 }"), stop=("a", "b")).body["stop"]) == 1
 
 
+def test_a_note_names_the_stop_texts_without_a_character(home: Home) -> None:
+    plan = build(home(more='protocol = "anthropic-messages"'), stop=["END", "\n", " "])
+    assert plan.body["stop_sequences"] == ["END"]
+    [note] = [note for note in plan.notes if note.flag == "params.stop"]
+    assert (note.code, note.said) == ("param-dropped", "['\\n', ' ']")
+
+
 @times(150)
 @given(
     st.floats(-3, 3),
@@ -937,11 +944,22 @@ def test_a_schema_that_only_refers_to_an_object_is_that_object(home: Home, inner
     assert ("next" in sent["properties"]) is (inner == "object")  # a list stands inside of an object
 
 
-def test_a_client_s_own_key_for_reasoning_is_left_out_where_the_model_has_none(home: Home) -> None:
-    model = home('reasoning.mode = "never"\nreasoning.effort = { at = "thinking.effort", low = "low", high = "high" }')
+def test_a_schema_of_properties_without_a_type_is_one_of_an_object(home: Home) -> None:
+    schema = {"properties": {"city": {"type": "string"}}}
+    plan = build(home('schema.methods = ["json_schema"]'), schema=schema)
+    assert plan.body["response_format"]["json_schema"]["schema"]["properties"] == schema["properties"]
+
+
+@each("key", ["thinking", "template.thinking"])
+def test_a_client_s_own_key_for_reasoning_is_left_out_where_the_model_has_none(home: Home, key: str) -> None:
+    levels = f'{{ at = "{key}.effort", low = "low", high = "high" }}'
+    model = home(f'reasoning.mode = "never"\nreasoning.effort = {levels}')
     turns = [{"role": "user", "content": "Hi"}]
-    request = engine.decode_request("openai-chat", {"messages": turns, "thinking": {"effort": "high"}})
+    thinking = {"thinking": {"effort": "high", "summary": "short"}}
+    keys = thinking if key == "thinking" else {"template": {**thinking, "bos": True}}
+    request = engine.decode_request("openai-chat", {"messages": turns, **keys})
     plan = engine.build_request(model, request.messages, **request.options)
+    assert plan.body.get("template") == (None if key == "thinking" else {"bos": True})
     assert "thinking" not in plan.body
     assert ("param-dropped", "reasoning.mode") in [(note.code, note.flag) for note in plan.notes]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from cases import each
 
 import cnllm
@@ -35,3 +36,11 @@ def test_an_error_with_the_code_0_is_none(protocol: str) -> None:
     content = json.dumps({**body, "error": {"code": 0, "message": "success"}}).encode()
     reply = engine.parse_response(REGISTRY.resolve(name, protocol=protocol), 200, {}, content)
     assert (reply.text, reply.finish) == ("Hi", "stop")
+
+
+def test_the_code_1_alone_is_the_error_of_a_choice() -> None:
+    name, body = BODIES["openai-chat"]
+    [choice] = body["choices"]
+    content = json.dumps({"choices": [{**choice, "error": {"code": 1, "message": ""}}]}).encode()
+    with pytest.raises(cnllm.EndpointError):
+        engine.parse_response(REGISTRY.resolve(name), 200, {}, content)
