@@ -145,3 +145,11 @@ def test_an_error_of_a_stream_may_stand_in_a_list() -> None:
             found = failure(model("openai-compatible", wire), 200, start + body, headers)
             assert isinstance(found, cnllm.RateLimited), wire
             assert (found.message, found.retryable) == ("No room.", True)
+
+
+def test_four_characters_of_chinese_are_a_sentence() -> None:
+    body = json.dumps(
+        {"error": {"message": "Bad request", "metadata": {"why": "余额不足"}}}, ensure_ascii=False
+    ).encode()
+    error = failure(model("openai-compatible", "openai-chat"), 400, body)
+    assert error.message.splitlines()[0] == "Bad request: 余额不足"

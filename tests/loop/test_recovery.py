@@ -245,13 +245,17 @@ def test_two_calls_the_same_and_results_that_differ_are_progress(client: Loops, 
 
 
 def test_circles_of_several_steps_are_seen(client: Loops, verb: str) -> None:
-    a, b = [("say", '{"n": 1}')], [("say", '{"n": 2}')]
+    a, b = [("say", '{"n": 1, "m": 0}')], [("say", '{"n": 2}')]
+    same = [("say", '{"m": 0, "n": 1}')]
 
-    def say(n: int) -> int:
-        return n
+    def say(n: int, m: int = 0) -> int:
+        return n + m
 
     with Peer(*turns(verb, a, b, a, b, a, b, a, b)) as peer:
         run = ran(client, verb, at(peer), tools=[say])[1]
     assert (run.stopped, len(run.steps)) == ("repeated", 6)
+    with Peer(*turns(verb, a, same, a, same)) as peer:
+        run = ran(client, verb, at(peer), tools=[say])[1]
+    assert (run.stopped, len(run.steps)) == ("repeated", 3), "the order of the keys says nothing"
     with Peer(*turns(verb, *[a] * 9, "Done.")) as peer:
         assert ran(client, verb, at(peer), tools=[say], max_repeats=None)[1].stopped == "done"

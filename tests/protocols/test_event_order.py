@@ -180,6 +180,9 @@ def test_details_of_a_chat_reply_are_streamed_to_chat_clients_only() -> None:
         assert (b"secret" in streamed(protocol, events)) == (protocol == CHAT), protocol
         body = engine.encode_reply(protocol, reply(protocol, [thought, call]))
         assert ("secret" in str(body)) == (protocol == CHAT)
+    frames = [json.loads(line[6:]) for line in streamed(CHAT, events).splitlines() if line.startswith(b"data: {")]
+    deltas = [frame["choices"][0]["delta"] for frame in frames if frame["choices"]]
+    assert {"index": 0, "extra_content": "secret"} in [one for delta in deltas for one in delta.get("tool_calls", ())]
     foreign = ToolCall("c", "f", {}, "{}", seal=Seal(RESPONSES, "p", "m", {"id": "fc_1", "status": "completed"}))
     late: list[Any] = [ToolCallStart(0, "c", "f"), ToolCallEnd(0, foreign), Finished("tool_calls")]
     for protocol in (CHAT, MESSAGES, GEMINI):

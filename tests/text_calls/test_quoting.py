@@ -87,6 +87,12 @@ def test_what_the_prompt_holds_in_any_form_is_a_quotation() -> None:
     assert false == []
 
 
+def test_what_the_prompt_holds_in_escapes_alone_is_a_quotation() -> None:
+    escapes = "".join(f"\\u{ord(character):04x}" for character in RM)
+    reply = answered(planned(QWEN, f"Explain {escapes}"), RM)
+    assert (reply.text, reply.tool_calls) == (RM, [])
+
+
 def test_any_cut_of_the_stream_gives_the_same_reply() -> None:
     source = random.Random(7)
     ways = [*QUOTED.items(), *REAL.items()]

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 from msgspec import structs
 
 from cnllm import (
@@ -187,6 +188,14 @@ def test_a_whole_reply_names_its_sources_with_their_pieces(protocol: str) -> Non
     plan = engine.build_request(model, "Hi")
     again = engine.parse_response(model, 200, {}, json.dumps(WHOLE[protocol]).encode(), plan=plan)
     assert (again.citations, again.message) == (reply.citations, reply.message)
+
+
+@each("empty", ["", None, 0])
+def test_an_empty_address_is_none(empty: Any) -> None:
+    source = {"type": "url_citation", "url_citation": {**span(RAIN), "url": empty, "title": "Rain"}}
+    message = {"content": TEXT, "annotations": [source]}
+    body = json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}).encode()
+    assert places(engine.parse_response(endpoint("openai-chat"), 200, {}, body)) == [(None, "Rain", "Rain today.")]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

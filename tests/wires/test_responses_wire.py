@@ -469,14 +469,16 @@ def test_a_refusal_is_text() -> None:
     kinds = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
     [ended] = [event for event in kinds if event["type"] == "response.refusal.done"]
     assert ended["refusal"] == "I cannot"
-    assert "response.output_text.done" not in [event["type"] for event in kinds]
+    assert [event["delta"] for event in kinds if event["type"] == "response.refusal.delta"] == ["I can", "not"]
+    assert not [event for event in kinds if event["type"].startswith("response.output_text")]
 
 
 @each("stream", [False, True])
 def test_a_refusal_of_a_chat_model_is_a_complete_response(stream: bool) -> None:
     model = Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
     key = "delta" if stream else "message"
-    choice = {"index": 0, key: {"role": "assistant", "content": None, "refusal": "I cannot"}, "finish_reason": "stop"}
+    said = {"role": "assistant", "content": None, "reasoning_content": "Hm.", "refusal": "I cannot"}
+    choice = {"index": 0, key: said, "finish_reason": "stop"}
     body = json.dumps({"id": "a", "model": "m", "choices": [choice]}).encode()
     parser = engine.StreamParser(model)
     events = [*parser.feed(b"data: %b\n\ndata: [DONE]\n\n" % body if stream else body), *parser.end()]
@@ -484,9 +486,12 @@ def test_a_refusal_of_a_chat_model_is_a_complete_response(stream: bool) -> None:
     if stream:
         writer = engine.StreamWriter(WIRE, id="r", model="m")
         data = writer.begin() + b"".join(map(writer.feed, events))
-        response = json.loads(data.splitlines()[-2].removeprefix(b"data: "))["response"]
+        frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+        deltas = {frame["type"]: frame["delta"] for frame in frames if "delta" in frame}
+        assert deltas == {"response.reasoning_summary_text.delta": "Hm.", "response.refusal.delta": "I cannot"}
+        response = frames[-1]["response"]
     assert (response["status"], response["incomplete_details"]) == ("completed", None)
-    [content] = response["output"][0]["content"]
+    [content] = response["output"][1]["content"]
     assert content == {"type": "refusal", "refusal": "I cannot"}
 
 
