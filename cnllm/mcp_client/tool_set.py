@@ -213,13 +213,12 @@ class McpTools(ToolSet):
         names = {tool.name for tool in by_name.values()}
         missing = () if selection is None else tuple(name for name in selection if name not in names)
         if missing:
-            reasons = dict(skipped)
-            if missing[0] in reasons:
-                reason = f"cannot offer its tool {missing[0]}: {reasons[missing[0]]}"
-            else:
-                reason = f"has no tool {missing[0]}"
+            reason = dict(skipped).get(missing[0])
+            message = f"the MCP server {self.label} has no tool {missing[0]}"
+            if reason is not None:
+                message = f"the MCP server {self.label} cannot offer its tool {missing[0]}: {reason}"
             raise McpError(
-                f"the MCP server {self.label} {reason}",
+                message,
                 server=self.server,
                 hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
             )
