@@ -261,37 +261,77 @@ def test_workers_learn_from_one_another_how_much_input_an_endpoint_adds(tmp_path
     again.close()
 
 
+class Here:
+    """The link to an allowance in this process, with every message encoded as it travels, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._allowance = Allowance(str(folder))
+        self._lock, self._is_closed = threading.Lock(), False
+
+    async def exchange(self, report: WorkerReport) -> Permissions:
+        with self._lock:
+            if self._is_closed:
+                raise LinkLost
+            return decode_grant(encode(self._allowance.exchange(time.monotonic(), decode_report(encode(report)))))
+
+    async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
+        with self._lock:
+            return self._allowance.find(worker, list(keys))
+
+    def close(self) -> None:
+        with self._lock:  # the workers' threads go on
+            self._is_closed = True
+            self._allowance.close()
+
+
 def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of two processes, at an endpoint that adds little: the cap would hold for few at the first worst case."""
-
-    class Here:
-        """The link to an allowance in this process, with every message encoded as it travels, one at a time."""
-
-        async def exchange(self, report: WorkerReport) -> Permissions:
-            with lock:
-                if is_closed.is_set():
-                    raise LinkLost
-                return decode_grant(encode(allowance.exchange(time.monotonic(), decode_report(encode(report)))))
-
-        async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
-            with lock:
-                return allowance.find(worker, list(keys))
-
-    lock, is_closed = threading.Lock(), threading.Event()
-
     monkeypatch.setenv("HOME_TEST_KEY", KEY)
-    allowance = Allowance(str(tmp_path))
+    here = Here(tmp_path)
     with stub(latency=0.002) as server:
         options: dict[str, Any] = {"max_tokens": 5, "max_cost": "0.0035", "registry": registry(server, tmp_path, PRICE)}
         made = model_settings("home/m", **options, state=tmp_path / "state", key_env="HOME_TEST_KEY")
-        askers = [Asker(made, name, Here()) for name in "ab"]
+        askers = [Asker(made, name, here) for name in "ab"]
         results = []
         for part in range(4):
             asker = askers[part % 2]
             rows = [asker.row({"prompt": f"p{part}-{n}"}) for n in range(10)]
             results += asker.ask_and_wait([row for row in rows if isinstance(row, PendingRow)])
-    with lock:  # the workers' threads go on
-        is_closed.set()
-        allowance.close()
+    here.close()
     assert [result["error"] for result in results] == [None] * 40
     assert len(server.log) == 40
+
+
+def test_runs_with_one_state_send_one_idempotency_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vendor must not charge a request twice that another run of the same dataset sends again."""
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    here, long = Here(tmp_path), tmp_path / ("s" * 64)
+    with stub() as server:
+        server.header = "x-idempotency-key"
+        known = registry(server, tmp_path, 'idempotency = "X-Idempotency-Key"')
+        for name, state in (("a", long), ("b", long), ("c", None)):
+            made = model_settings("home/m", registry=known, state=state, key_env="HOME_TEST_KEY")
+            asker = Asker(made, name, here)
+            row = asker.row({"id": name, "prompt": "p"})
+            assert isinstance(row, PendingRow)
+            assert [result["error"] for result in asker.ask_and_wait([row])] == [None]
+    here.close()
+    assert server.headers[0] == server.headers[1]
+    assert len(set(server.headers)) == 2
+
+
+def test_an_error_of_ours_in_a_row_ends_the_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*parts: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    monkeypatch.setattr("cnllm.batch.sender.Sender.send", fail)
+    here = Here(tmp_path)
+    with stub() as server:
+        made = model_settings("home/m", registry=registry(server, tmp_path), key_env="HOME_TEST_KEY")
+        asker = Asker(made, "a", here)
+        row = asker.row({"prompt": "p"})
+        assert isinstance(row, PendingRow)
+        with pytest.raises(ZeroDivisionError):
+            asker.ask_and_wait([row])
+    here.close()

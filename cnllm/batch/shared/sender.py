@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -85,7 +86,8 @@ class Asker:
         columns = () if self._template is None else self._template.columns
         self.columns = ["id", settings.id_column, "prompt", "messages", *columns]
         self._price = request_price(batch, model)
-        salt = settings.state or settings.run
+        # a digest: a path may be longer than a key of a hash may be
+        salt = blake2b(os.fsencode(settings.state or settings.run), digest_size=16).hexdigest()
         client = open_client(batch, registry, model, _key_of(settings), salt, self._observe)
         self._lane = Lane(model, client, Controller())
         url, rates = self._lane.prepare("Hello", batch.options).plan.url, model.flags.rates or Rates()
@@ -277,6 +279,7 @@ class Asker:
         except BaseException as error:
             self._tell(Done(ticket, "failed", row.reserved, None))  # it may have been paid
             self._fail(error)
+            self._settle(row, error)
             raise
         self._tell(_done(row, ticket, attempt))
         if attempt.next == "wait":
