@@ -66,7 +66,7 @@ class QuoteTracker:
         if self._tail is None:
             self._begin_line("".join(self._line) + ATOM, before_block=True)
             self._tail = ""
-        return self._quoted or (self._raw and self._structure.in_raw)
+        return self._quoted or self._structure.in_raw
 
     @property
     def is_quoted_by_line(self) -> bool:

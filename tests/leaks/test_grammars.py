@@ -430,6 +430,7 @@ def test_a_function_without_a_wrapper_is_a_call() -> None:
         "f<arg_key>a</arg_key><arg_value>1",
         "f<arg_key>a<arg_key>b</arg_key><arg_value>1</arg_value>",
         "f<arg_value>1</arg_value>",
+        "<a><b>f<arg_key>a</arg_key><arg_value>1</arg_value><a>f<arg_key>a</arg_key><arg_value>2</arg_value></b></a>",
         "f text",
         "f</b>",
         "",

@@ -246,6 +246,7 @@ REAL = {
     "behind pre": "<pre>x</pre>\nB",
     "behind pre over lines": "<pre>\n```\n</pre>\n\nB",
     "behind code": "Run <code>x</code> now. B",
+    "behind the end of pre": "<pre>\nx\n</pre> B",
     "behind pre in a sentence": "Use <pre> here. B",
     "behind a key that stays open": "<kbd>\nB",
     "behind a quote that stays open": "Well:\n<q>yes\nB",
