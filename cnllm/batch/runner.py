@@ -156,7 +156,6 @@ class Runner:
         """Take back the marks of rows that were not sent."""
         jobs = [job for job in self._ready if not job.charged]
         self._interrupted += [job for job in self._ready if job.charged]
-        self._ready.clear()
         if not jobs:
             return
         state = self._journal.state
