@@ -242,3 +242,20 @@ def test_a_refusal_and_a_broken_stream_are_faults() -> None:
     stream = ClientRequest("cut", path, {"stream": True})
     assert fault(stream, 200, 'data: {"choices":[]}\n\n') is not None
     assert fault(stream, 200, 'data: {"error":{"message":"x"}}\n\ndata: [DONE]\n\n') is not None
+
+
+def test_nobody_waits_for_a_client_that_has_its_answer() -> None:
+    """A server may tell of the client's end long after the answer."""
+    body: Json = {"messages": [{"role": "user", "content": "Hi"}]}
+
+    async def run() -> None:
+        gateway = app(Registry.load(), simulate=True, keys=(), store="memory:")
+        request = ClientRequest("short", "/v1/chat/completions", body)
+        before = asyncio.all_tasks()
+        status, _ = await answer(gateway, request, "zai/glm-4.7")
+        assert status == 200
+        await asyncio.sleep(0.06)  # behind the moment from which on a client is watched
+        assert asyncio.all_tasks() == before
+        await gateway.aclose()
+
+    asyncio.run(run())
