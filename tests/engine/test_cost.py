@@ -815,5 +815,5 @@ def test_the_decimal_context_of_the_program_changes_no_amount(home: Home, settin
         text = format_units(units)
     assert reply.cost == expected
     assert both is not None
-    assert both.amount == 2 * expected.amount
+    assert (both.amount, both.by) == (2 * expected.amount, "endpoint")
     assert text == "12345.678901235"

@@ -1016,6 +1016,10 @@ def test_a_program_can_tell_each_reason_why_nothing_is_sent_by_its_code(
     assert f"{caught.value.note.code} {caught.value.note.flag}" == what
 
 
+def test_an_id_of_private_characters_stands_in_a_path(home: Home) -> None:
+    assert build(home('path = "/{model}/chat"', id="m\ue000")).url == "http://127.0.0.1:9/v1/m%EE%80%80/chat"
+
+
 def test_a_long_name_of_a_tool_is_made_short_under_a_code(home: Home) -> None:
     plan = build(home("tools.name_max_length = 12"), tools=[tool("a_very_long_name")])
     assert [f"{note.code} {note.flag} {note.said}" for note in plan.notes] == [

@@ -143,7 +143,8 @@ def test_results_come_first_and_calls_without_one_are_answered() -> None:
 
 def test_results_keep_their_pictures_and_failures() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": PNG}
-    inner = [{"type": "text", "text": "see"}, {"type": "image", "source": source}]
+    picture = {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
+    inner = [{"type": "text", "text": "see"}, picture]
     failed = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True, "content": inner}
     turns = [*ANTHROPIC[:2], {"role": "user", "content": [failed]}]
     assert plan("anthropic-messages", turns).body["messages"][-1]["content"] == [failed]
