@@ -65,6 +65,7 @@ def test_all_and_none_ask_nobody(machine: Machine) -> None:
     assert "did not give leave" in none.out
     assert "run shout" not in none.err
     assert ran(machine) == ""
-    every = chat(machine, "one", args=(*SIMULATED, "--approve", "all", "--tool", f"{file}:shout"))
+    every = chat(machine, "/tools", "one", args=(*SIMULATED, "--approve", "all", "--tool", f"{file}:shout"))
+    assert "shout: Say it louder.  (runs without asking)" in every.err
     assert 'returned: "ONE"' in every.out
     assert ran(machine) == "one;"

@@ -262,6 +262,16 @@ def test_messages_of_pydantic_ai(form: Any) -> None:
     assert "block-foreign" in [note.code for note in fitted.notes]
 
 
+def test_a_result_in_blocks_and_a_turn_without_words_are_what_they_are() -> None:
+    block = {"type": "text", "text": "21"}
+    assert as_messages([recorded(role="tool", tool_call_id="c1", content=[block])]) == [
+        Message("tool", (ToolResult("c1", "21"),))
+    ]
+    assert as_messages([recorded(role="assistant", reasoning_content="hm")]) == [
+        Message("assistant", (Reasoning("hm"),))
+    ]
+
+
 def test_objects_that_raise_or_lack_what_they_need_are_refused() -> None:
     class Broken:
         def model_dump(self) -> dict[str, Any]:

@@ -167,6 +167,18 @@ def test_what_is_not_judged_is_neither_true_nor_false_and_is_told() -> None:
     assert undecided_patterns({"default": {"pattern": "(?=b)"}, "enum": [{"pattern": "(?=b)"}]}) == ()
 
 
+def test_a_list_of_schemas_judges_the_first_items_alone() -> None:
+    older = "https://json-schema.org/draft/2019-09/schema"
+    whole: dict[str, Any] = {"items": {"type": "integer"}, "unevaluatedItems": False}
+    assert validation_errors([1, 2], whole) == []
+    first = {"$schema": older, "items": [{"type": "integer"}], "unevaluatedItems": False}
+    assert validation_errors([1], first) == []
+    assert [error.message for error in validation_errors([1, 2], first)] == [
+        "Unevaluated items are not allowed (2 was unexpected)"
+    ]
+    assert validation_errors([1, 2], {**first, "additionalItems": True}) == []
+
+
 def test_a_pattern_that_is_none_is_a_fault_of_the_schema() -> None:
     for source in ("(", "[", "a)", "*a", "(?"):
         with pytest.raises(ValueError, match="not a JSON Schema: the pattern"):
