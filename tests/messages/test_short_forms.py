@@ -37,6 +37,14 @@ def test_a_part_and_a_list_of_them() -> None:
     assert result.parts == (ToolResult("c1", "one\n\ntwo", "weather", True, (PICTURE,), order=("one", 0, "two")),)
 
 
+@pytest.mark.parametrize(
+    ("name", "media_type"), [("a.txt", "text/plain"), ("a.xyz", "application/octet-stream"), ("a", "application/pdf")]
+)
+def test_the_name_of_a_bare_file_tells_its_type(name: str, media_type: str) -> None:
+    [part] = Message.user({"type": "file", "file": {"file_data": "aGk=", "filename": name}}).parts
+    assert part == Media(media_type, "aGk=", extra={"filename": name})
+
+
 def test_short_forms_go_through_json_and_to_an_endpoint() -> None:
     history = [
         Message.system("Be brief."),
@@ -69,6 +77,12 @@ def test_messages_of_another_type_are_refused_with_what_to_write(wrong: Any) -> 
         cnllm.fit("glm-4.7", wrong)
     with pytest.raises(TypeError, match=r"^messages\[1\] is .*; a string, a cnllm.Message, a dict, or a message of"):
         cnllm.fit("glm-4.7", ["Hi", wrong])
+
+
+def test_a_name_that_no_json_holds_is_told_by_its_place() -> None:
+    wrong = Message("user", "Hi", name=object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^messages\[0\]\.name is object; a string"):
+        cnllm.engine.build_request(cnllm.Registry.load().resolve("glm-4.7"), [wrong])
 
 
 @pytest.mark.parametrize("role", ["bot", "", "User"])
