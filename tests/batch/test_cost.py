@@ -54,6 +54,21 @@ def test_a_cap_that_leaves_no_room_is_named_before_anything_is_sent(tmp_path: Pa
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_cut_reply_that_the_caller_keeps_is_no_answer(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer:
+        half = reply(prompt)
+        half["choices"][0]["finish_reason"] = "half"
+        return 200, half, {}
+
+    with stub(rule=rule) as server:
+        settings: dict[str, Any] = {"flags": 'finish = { half = "pending" }', "if_cut": "keep", "attempts": 1}
+        assert run(server, tmp_path, prompts(1), **settings).failed == 1
+        [line] = lines(tmp_path)
+        assert (line["reply"]["text"], line["error"]["type"], line["error"]["retryable"]) == ("p0", "StreamCut", True)
+        server.rule = None
+        assert run(server, tmp_path, prompts(1), **settings).done == 1, "the next run asks it again"
+
+
 def test_what_a_failure_may_have_cost_counts(tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return {"p0": (200, {"choices": []}, {}), "p1": (400, error("no"), {})}.get(prompt)
