@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from cnllm.mcp_client.mended_results import mended_result
+from cnllm.mcp_client.result_repair import repair_result
 from cnllm.types.json_form import mend_halves
 
 __all__ = ["UNREADABLE", "bounded_streams"]
@@ -99,7 +99,7 @@ class _Reply(msgspec.Struct):
 
 
 def _readable(item: Any) -> Any:
-    """Return what stands for a line of a server that the package `mcp` could not read; any other item as it is, mended.
+    """Return what stands for a line that the package `mcp` could not read; any other item as it is, repaired.
 
     That is the message without halves of characters; else an error for the request that the line replies to.
     """
@@ -108,7 +108,7 @@ def _readable(item: Any) -> Any:
     from pydantic import ValidationError
 
     if isinstance(item, SessionMessage):
-        return _mended(item)
+        return _repair_message(item)
     if not isinstance(item, ValidationError):
         return item
     found = item.errors(include_url=False, include_context=False)[0]["input"]
@@ -116,7 +116,7 @@ def _readable(item: Any) -> Any:
         if isinstance(found, str):
             line = mend_halves(found.encode())
             with contextlib.suppress(ValidationError):
-                return _mended(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                return _repair_message(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
             reply = msgspec.json.decode(line, type=_Reply)
         else:
             reply = msgspec.convert(found, _Reply)
@@ -128,7 +128,7 @@ def _readable(item: Any) -> Any:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=reply.id, error=error))
 
 
-def _mended(item: Any) -> Any:
+def _repair_message(item: Any) -> Any:
     """Return a message whose result, if it has one, can be read in all its parts."""
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCResponse
@@ -136,7 +136,7 @@ def _mended(item: Any) -> Any:
     message = item.message
     if not isinstance(message, JSONRPCResponse):
         return item
-    result = mended_result(message.result)
+    result = repair_result(message.result)
     if result is message.result:
         return item
     return SessionMessage(message.model_copy(update={"result": result}), metadata=item.metadata)

@@ -306,8 +306,8 @@ def _without_halves(arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         msgspec.json.encode(arguments, enc_hook=str)
     except UnicodeEncodeError:
-        mended: dict[str, Any] = json.loads(mend_halves(encode_json(arguments)))
-        return mended
+        whole: dict[str, Any] = json.loads(mend_halves(encode_json(arguments)))
+        return whole
     except Exception:  # noqa: BLE001 what cannot be written fails this call alone
         return arguments
     return arguments

@@ -18,7 +18,7 @@ from msgspec import Struct
 from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.config import redact
 from cnllm.errors import McpError
-from cnllm.mcp_client.mended_results import tool_damage
+from cnllm.mcp_client.result_repair import tool_damage
 from cnllm.mcp_client.server import McpServer, tool_names
 from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation

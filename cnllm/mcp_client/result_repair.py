@@ -1,4 +1,4 @@
-"""Mend results that the package `mcp` would refuse as a whole, because one tool or one block in them is damaged.
+"""Repair results that the package `mcp` would refuse as a whole, because one tool or one block in them is damaged.
 
 A damaged tool is not offered, and the others are. What cnllm does not read of a tool (its icons, for example) may have
 any form. Of a damaged block of content its text stays.
@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["mended_result", "tool_damage"]
+__all__ = ["repair_result", "tool_damage"]
 
 _DAMAGE = "cnllm/damage"
 _FORM = "another form than the protocol's"
@@ -19,13 +19,13 @@ _READ = ("name", "description", "inputSchema")
 """The fields of a tool that cnllm reads."""
 
 
-def mended_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
+def repair_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result of a request in a form that can be read; the same object where nothing is damaged."""
     if isinstance(tools := result.get("tools"), list) and _fault("tools/list", "tools", tools) is not None:
-        return {**result, "tools": [_mended_tool(tool) for tool in tools]}
+        return {**result, "tools": [_repair_tool(tool) for tool in tools]}
     content = result.get("content", [])
     if isinstance(content, list) and ("content" in result or "structuredContent" in result):
-        return _mended_answer(result, content)
+        return _repair_answer(result, content)
     return result
 
 
@@ -35,8 +35,8 @@ def tool_damage(tool: Any) -> str | None:
     return damage if isinstance(damage, str) else None
 
 
-def _mended_tool(tool: Any) -> Any:
-    """Return a tool that can be read. One that cannot be mended has a mark, and no arguments."""
+def _repair_tool(tool: Any) -> Any:
+    """Return a tool that can be read. One that cannot be repaired has a mark, and no arguments."""
     if _fault("tools/list", "tools", [tool]) is None:
         return tool
     fields = tool if isinstance(tool, dict) else {}
@@ -53,11 +53,11 @@ def _mended_tool(tool: Any) -> Any:
     }
 
 
-def _mended_answer(result: Mapping[str, Any], content: list[Any]) -> Mapping[str, Any]:
+def _repair_answer(result: Mapping[str, Any], content: list[Any]) -> Mapping[str, Any]:
     """Return the result of a call of a tool whose blocks can be read, and whose structured content is an object."""
     structured = result.get("structuredContent")
     if _fault("tools/call", "content", content) is not None:
-        content = [_mended_block(block) for block in content]
+        content = [_repair_block(block) for block in content]
     elif "content" in result and (structured is None or isinstance(structured, dict)):
         return result
     if structured is not None and not isinstance(structured, dict):
@@ -66,7 +66,7 @@ def _mended_answer(result: Mapping[str, Any], content: list[Any]) -> Mapping[str
     return {**result, "content": content, "structuredContent": structured}
 
 
-def _mended_block(block: Any) -> dict[str, Any]:
+def _repair_block(block: Any) -> dict[str, Any]:
     """Return a block of content that can be read: the damaged one's own text or data, or a text in its place."""
     if _fault("tools/call", "content", [block]) is None:
         return dict(block)
