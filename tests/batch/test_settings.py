@@ -14,6 +14,9 @@ from cnllm.batch.settings import BatchOptions, BatchSettings
 from cnllm.cli.commands.batch import batch as command
 from cnllm.types.call_options import RunOptions
 
+from .stub import stub
+from .support import run
+
 OWN = set(BatchOptions.__annotations__) - set(RunOptions.__annotations__)
 PYTHON_ONLY = {"registry", "api_keys", "transport", "on_progress"}  # objects; keys stand in variables: --key-env
 PYTHON_ONLY |= {"log_calls"}  # the command logs as `cnllm logs` says, and not with --no-log
@@ -77,6 +80,18 @@ def test_the_output_is_a_path() -> None:
 def test_a_setting_that_is_none_was_not_given(tmp_path: Path) -> None:
     options: dict[str, typing.Any] = dict.fromkeys(OWN - {"registry"}) | {"simulate": True}
     assert cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", **options).done == 1
+
+
+def test_an_interface_of_jobs_without_a_step_is_named_and_one_of_calls_needs_none(tmp_path: Path) -> None:
+    def flags(batch: str) -> str:
+        return f'batch = {{ available = true, {batch} }}\nunset = ["batch.submit"]'
+
+    with stub() as server:
+        report = run(server, tmp_path, ["Hi"], flags=flags('input = "calls", path = "/batch"'), vendor_batch=True)
+        assert (report.done, report.by_vendor) == (1, 0)
+        with pytest.raises(cnllm.CnllmError, match="batch of home/m lacks submit"):
+            run(server, tmp_path, ["Hi"], flags=flags('input = "file"'), vendor_batch=True)
+        assert len(server.log) == 1
 
 
 def test_in_a_running_event_loop_the_other_function_is_named(tmp_path: Path) -> None:
