@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.database import open_answers, readable_errors
+from cnllm.batch.database import AnswerFile
 from cnllm.config.redact import redact_url
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry.model import Model
@@ -37,7 +37,6 @@ _NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", 
 _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (identity BLOB PRIMARY KEY, reply BLOB NOT NULL) STRICT, WITHOUT ROWID"
-_HINT = "leave --cache out, or move that file away"
 
 
 class RunSetting(Struct, frozen=True):
@@ -141,25 +140,18 @@ def _digest(value: Any) -> str:
 # ── answers that several runs share ──────────────────────────────────────────
 
 
-class AnswerCache:
+class AnswerCache(AnswerFile):
     """An open cache. Each method may be called in any thread, one at a time. Raises `CnllmError` for a bad file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with readable_errors(path, _HINT):
-            self._db = open_answers(path, _HINT, [_TABLE])
+        super().__init__(path, [_TABLE], "leave --cache out, or move that file away")
 
     def find(self, identity: bytes) -> bytes | None:
         """Return the reply of a request as JSON; None where no run has one."""
-        with readable_errors(self.path, _HINT):
-            rows = self._db.execute("SELECT reply FROM answers WHERE identity = ?", identity)
-            return bytes(rows[0][0]) if rows else None
+        rows = self.execute("SELECT reply FROM answers WHERE identity = ?", identity)
+        return bytes(rows[0][0]) if rows else None
 
     def store(self, answers: Sequence[tuple[bytes, bytes]]) -> None:
         """Store replies as JSON. One that is there stays."""
-        with readable_errors(self.path, _HINT), self._db.writing() as connection:
+        with self.writing() as connection:
             connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", answers)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.database import BatchDatabase
 from cnllm.errors import CnllmError
-from cnllm.system.sqlite import is_busy
+from cnllm.system.sqlite import Database, is_busy, read_mark
 
 __all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
 
@@ -115,37 +113,29 @@ class Finish(Struct, frozen=True):
     again: bool = False
 
 
-class BatchState:
+class BatchState(Database):
     """An open state file. It may be used by one thread at a time. Raises `CnllmError` where it cannot be used."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._translate():
-            self._db = BatchDatabase(path, self._prepare, _BUSY_SECONDS, is_exclusive=True)
+        super().__init__(path, _BUSY_SECONDS, "choose another -o OUT", is_exclusive=True)
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         """Take the lock of a file, and create the tables that it lacks."""
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA cache_size = -65536")
-        db.execute("BEGIN IMMEDIATE")  # takes the lock
-        with db:
-            mark = db.execute("PRAGMA application_id").fetchone()[0]
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-            if not empty and mark != _MARK:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("BEGIN IMMEDIATE")  # takes the lock
+        with connection:
+            version, is_ours = read_mark(connection, _MARK)
+            if not is_ours:
                 raise CnllmError(f"{self.path} is a database of another program", hint="choose another -o OUT")
             if version > _VERSION:
                 raise CnllmError(f"{self.path} was written by a newer cnllm", hint="upgrade cnllm")
             for statement in filter(str.strip, _TABLES.split(";")):
-                db.execute(statement)
-            db.execute(f"PRAGMA application_id = {_MARK}")
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-
-    def close(self) -> None:
-        """Close the file and give up the lock."""
-        self._db.close()
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_MARK}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     # ── facts ────────────────────────────────────────────────────────────────
 
@@ -223,7 +213,7 @@ class BatchState:
         with `first_seq`, has its id.
         """
         found: list[Record | None] = []
-        with self._db.using() as connection:
+        with self.using() as connection:
             for mark in marks:
                 if not mark.again:
                     values = (mark.seq, mark.id, mark.number, mark.key, mark.identity, mark.setting, mark.cost)
@@ -265,52 +255,34 @@ class BatchState:
         """Remove rows that were marked for the first time, and not sent."""
         self.execute_many("DELETE FROM rows WHERE seq = ?", [(seq,) for seq in seqs])
 
-    @contextmanager
-    def writing(self) -> Iterator[BatchState]:
-        """Run one transaction. It is on the disk when the context ends."""
-        with self._translate(), self._db.writing():
-            yield self
-
     # ── SQLite ───────────────────────────────────────────────────────────────
-
-    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement, and return its rows."""
-        with self._translate():
-            return self._db.execute(statement, *values)
 
     def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Run a statement for many values."""
-        with self._translate(), self._db.using() as connection:
+        with self.using() as connection:
             connection.executemany(statement, values)
 
     def stream(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, of which there may be more than memory holds."""
-        with self._translate(), self._db.using() as connection:
+        with self.using() as connection:
             cursor = connection.execute(query, values)
         while True:
-            with self._translate(), self._db.using():
+            with self.using():
                 chunk = cursor.fetchmany(5000)
             if not chunk:
                 return
             yield from chunk
 
-    @contextmanager
-    def _translate(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
+    def _readable(self, error: sqlite3.Error | OSError) -> CnllmError:
+        if isinstance(error, OSError):
+            return super()._readable(error)
+        if isinstance(error, sqlite3.OperationalError):
             if is_busy(error):
                 output = str(self.path).removesuffix(".state")
-                raise CnllmError(
-                    f"another process is writing {output}", hint="wait for it, or choose another -o OUT"
-                ) from error
+                return CnllmError(f"another process is writing {output}", hint="wait for it, or choose another -o OUT")
             hint = f"free disk space in {self.path.parent}, then run the same command again: it goes on"
-            raise CnllmError(f"{self.path}: {error}", hint=hint) from error
-        except sqlite3.Error as error:
-            raise CnllmError(
-                f"{self.path} cannot be read: {error}",
-                hint="move it away: it is made anew from OUT, without the marks of unanswered requests",
-            ) from error
-        except OSError as error:
-            message = f"{error.filename or self.path}: {error.strerror}"
-            raise CnllmError(message, hint="choose another -o OUT") from error
+            return CnllmError(f"{self.path}: {error}", hint=hint)
+        return CnllmError(
+            f"{self.path} cannot be read: {error}",
+            hint="move it away: it is made anew from OUT, without the marks of unanswered requests",
+        )

@@ -214,7 +214,7 @@ class _OpenFile:
             self.close()
         if self._store is None:
             self._store = Store.open(self._path)
-            self._store.file.rows(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._store.file.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         try:
             _add_calls(self._store.file, calls)
         except BaseException:

@@ -51,7 +51,7 @@ class Conversation:
 
     def turns(self) -> list[tuple[int, list[Message]]]:
         """Return the turns behind `messages`: the number and the messages of each."""
-        rows = self._file.rows(
+        rows = self._file.execute(
             "SELECT turns.id, messages.id, data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? "
             "AND state <> 'failed' ORDER BY turns.id, messages.id",
             self.id,
@@ -74,7 +74,7 @@ class Conversation:
 
     def last(self) -> LastOrigin | None:
         """Return the model of the last turn; None where there is no turn yet."""
-        rows = self._file.rows(
+        rows = self._file.execute(
             "SELECT model, protocol, base_url FROM turns WHERE conversation = ? ORDER BY id DESC LIMIT 1", self.id
         )
         return LastOrigin(*rows[0]) if rows else None

@@ -114,7 +114,7 @@ def _turns(
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
     query = f"SELECT conversation, began, model, tag, key, origin, {_COST_COLUMNS} FROM turns WHERE {where} ORDER BY id"
-    for id_, began, model, tag, key, origin, *charge in file.rows(query, *values):
+    for id_, began, model, tag, key, origin, *charge in file.execute(query, *values):
         if origin in ("simulated", "replayed"):
             yield "", None
             continue
@@ -244,7 +244,7 @@ def billed_calls(file: DatabaseFile, providers: Sequence[str], since: str, until
     last = 0
     while True:
         query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id LIMIT {_BILLED_ROWS}"
-        rows = file.rows(query, last, since, until, *providers)
+        rows = file.execute(query, last, since, until, *providers)
         for row in rows:
             if (call := _billed_call(row)) is not None:
                 yield call
@@ -258,13 +258,13 @@ def reply_numbers(file: DatabaseFile, providers: Sequence[str]) -> dict[str, int
     condition = f"origin = 'endpoint' AND reply_id IS NOT NULL AND {_provider_condition(providers)}"
     return {
         as_text(id_): number
-        for id_, number in file.rows(f"SELECT reply_id, id FROM turns WHERE {condition}", *providers)
+        for id_, number in file.execute(f"SELECT reply_id, id FROM turns WHERE {condition}", *providers)
     }
 
 
 def stored_prices(file: DatabaseFile) -> dict[int, str]:
     """Return the prices that were in force for turns, as JSON."""
-    return {number: as_text(data) for number, data in file.rows("SELECT id, data FROM prices")}
+    return {number: as_text(data) for number, data in file.execute("SELECT id, data FROM prices")}
 
 
 def _provider_condition(providers: Sequence[str]) -> str:

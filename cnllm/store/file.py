@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.system import files
-from cnllm.system.processes import generation
-from cnllm.system.sqlite import close_before_forks, connect, in_use, is_busy, keep_forever, try_again
+from cnllm.system.sqlite import Database, is_busy, read_mark, try_again
 
 __all__ = ["MARK", "STEPS", "DatabaseFile", "Step", "migrate", "schema_version"]
 
@@ -104,7 +101,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS, mark:
     """
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # which commits, or rolls back
         version = schema_version(connection)
         for number, step in enumerate(steps[version:], version + 1):
             for statement in step:
@@ -113,11 +110,6 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS, mark:
         if schema_version(connection) > version and connection.execute("PRAGMA foreign_key_check").fetchone():
             raise sqlite3.IntegrityError("the new tables do not fit together")
         connection.execute(f"PRAGMA application_id = {mark}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has ended it
-            connection.execute("ROLLBACK")
-        raise
 
 
 # ── the file ─────────────────────────────────────────────────────────────────
@@ -128,11 +120,8 @@ _TRY_MILLISECONDS = 5
 _CHECKPOINT_SECONDS = 0.1  # that the end of a checkpoint waits for readers and writers
 
 
-class DatabaseFile:
-    """An open file. Errors of SQLite are raised as `CnllmError`.
-
-    Before a fork it is closed: the parent and the child open it again, each with locks of its own.
-    """
+class DatabaseFile(Database):
+    """An open file, in WAL mode."""
 
     def __init__(
         self,
@@ -149,82 +138,31 @@ class DatabaseFile:
         With `threads` any thread may use it, one at a time. A write waits `busy_seconds` for other processes. Without
         `checkpoints` no write moves the log of writes into the file: the owner calls `checkpoint`.
         """
-        self.path = path
         self._place = os.path.abspath(path)  # the program may go to another folder
         self._mark = mark
         self._steps = STEPS if steps is None else steps
-        self._thread = None if threads else threading.get_ident()  # the only one that may use it
-        self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         self._checkpoints = checkpoints
         self._waits = True
-        self._is_closed = False
-        self._generation = generation()
-        with self._translate_errors():
-            files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
-            files.create_private_file(path, of_folder=True)
-            self.id = files.file_id(path)
-            """The device and the inode of the file that was opened: a file that takes its path later has others."""
-            self._connection: sqlite3.Connection | None = self._connect()
-            close_before_forks(self)
+        self.id: tuple[int, int] | None = None
+        """The device and the inode of the file that was opened: a file that takes its path later has others."""
+        hint = f"check the free disk space and the permissions of {path.parent}"
+        super().__init__(path, BUSY_SECONDS if busy_seconds is None else busy_seconds, hint, is_bound=not threads)
 
-    def _current_connection(self) -> sqlite3.Connection:
-        """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
-        if self._is_closed or self._thread not in (None, threading.get_ident()):
-            raise sqlite3.ProgrammingError
-        if self._generation != generation():
-            before, self._connection = self._connection, self._connect()
-            if before is not None:  # forked in the middle of a transaction, or without Python's hooks
-                keep_forever(before)
-            self._waits = True  # a thread of the parent may have been in `without_waiting`
-            self._generation = generation()
-        if self._connection is None:
-            self._connection = self._connect()
-            if not self._waits:
-                self._connection.execute("PRAGMA busy_timeout = 0")
-        return self._connection
-
-    def close_before_fork(self) -> None:
-        """Close the connection until it is needed again, unless this thread is in the middle of a transaction."""
-        connection = self._connection
-        if connection is None or self._is_closed or self._generation != generation() or connection.in_transaction:
-            return
-        self._connection = None
-        connection.close()
-
-    def rows(self, query: str, *values: Any) -> list[Any]:
-        """Return the rows of a query."""
-        with self._translate_errors():
-            return self._current_connection().execute(query, values).fetchall()
+    def drop_inherited(self) -> None:
+        """Leave the connection to the parent, a thread of which may have been in `without_waiting`."""
+        self._waits = True
+        super().drop_inherited()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Let all queries see the same state of the file, whatever others write meanwhile. Nobody waits for it."""
-        with self._translate_errors():
-            connection = self._current_connection()
+        with self.using() as connection:
             if connection.in_transaction:  # a part of a greater one
                 yield
                 return
             connection.execute("BEGIN")
-            try:
+            with connection:
                 yield
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
-        with self._translate_errors():
-            connection = self._current_connection()
-            self._require_place()
-            self._begin(connection)
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def _require_place(self) -> None:
         """Raise `CnllmError` where the path leads to this file no more: nobody would find what is written to it."""
@@ -232,15 +170,16 @@ class DatabaseFile:
             raise CnllmError(f"{self.path} was moved or deleted while it was open", hint="start this program again")
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Begin a write, after those of other processes.
+        """Begin a write, after those of other processes. Raise as `_require_place` does.
 
         SQLite's own wait tries again after up to 100 ms. Beside processes that write all the time it can be late each
         time, so this one tries again every few milliseconds.
         """
+        self._require_place()
         if not self._waits:
             connection.execute("BEGIN IMMEDIATE")
             return
-        deadline = time.monotonic() + self._busy_seconds
+        deadline = time.monotonic() + self._seconds
         connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
         try:
             while True:
@@ -251,29 +190,27 @@ class DatabaseFile:
                     if not is_busy(error) or time.monotonic() > deadline:
                         raise
         finally:
-            connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
+            connection.execute(f"PRAGMA busy_timeout = {round(self._seconds * 1000)}")
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
         """Let what follows fail at once where another process or connection is in its way."""
-        with self._translate_errors():
-            self._current_connection().execute("PRAGMA busy_timeout = 0")
+        self.execute("PRAGMA busy_timeout = 0")
         self._waits = False
         try:
             yield
         finally:
             self._waits = True
-            with self._translate_errors():
-                self._current_connection().execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
+            self.execute(f"PRAGMA busy_timeout = {round(self._seconds * 1000)}")
 
     def empty_log(self) -> bool:
         """Move the log of writes into the file, and empty it. Return whether it is empty: readers may need it.
 
         It tries again and again instead of one long wait, for which SQLite would keep writers out.
         """
-        deadline = time.monotonic() + self._busy_seconds
+        deadline = time.monotonic() + self._seconds
         with self.without_waiting():
-            while self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            while self.execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
                 if time.monotonic() > deadline:
                     return False
                 time.sleep(_TRY_MILLISECONDS / 1000)
@@ -295,32 +232,28 @@ class DatabaseFile:
         """
         address = f"{self.path.absolute().as_uri()}?mode=rw"  # of a file that is there
         with (
-            self._translate_errors(),
+            self._guard(),
             closing(sqlite3.connect(address, timeout=_CHECKPOINT_SECONDS, uri=True)) as connection,
         ):
             for mode in ("PASSIVE", "TRUNCATE"):
                 connection.execute(f"PRAGMA wal_checkpoint({mode})")
 
-    def close(self) -> None:
-        """Close the connection. Without this call no data is lost."""
-        self._is_closed = True
-        with in_use():
-            if self._connection is not None and self._generation == generation():
-                self._connection.close()
-            elif self._connection is not None:
-                keep_forever(self._connection)
-
-    def _connect(self) -> sqlite3.Connection:
-        """Open a connection to a file of this version. Bad bytes in a row are replaced, so that they hide no other."""
-        return connect(self.path, self._busy_seconds, self._prepare)
+    def _create(self) -> None:
+        if self.id is None:
+            files.make_private_folder(self.path.parent, narrow=self.path.parent == paths.data_dir())
+            files.create_private_file(self.path, of_folder=True)
+            self.id = files.file_id(self.path)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to this version. Bad bytes in a row are replaced, so that they hide no other."""
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         connection.execute("PRAGMA synchronous = NORMAL")
         if not self._checkpoints:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-        version, is_ours = _identity(connection, self._mark)
+        connection.execute("BEGIN")
+        with connection:
+            version, is_ours = read_mark(connection, self._mark)
         newest = len(self._steps)
         if version > newest:
             raise CnllmError(
@@ -333,6 +266,8 @@ class DatabaseFile:
         if version < newest or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade(connection)
         connection.execute("PRAGMA foreign_keys = ON")
+        if not self._waits:
+            connection.execute("PRAGMA busy_timeout = 0")
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
@@ -341,55 +276,14 @@ class DatabaseFile:
             connection.execute("PRAGMA journal_mode = WAL")
             migrate(connection, self._steps, self._mark)
 
-        try_again(work, self._busy_seconds)
+        try_again(work, self._seconds)
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Use SQLite: no other thread forks this process meanwhile, and its errors become `CnllmError`."""
-        try:
-            with in_use():
-                yield
-        except sqlite3.OperationalError as error:
-            if is_busy(error):
-                raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
-            raise CnllmError(f"{self.path}: {error}", hint=self._hint()) from error
-        except sqlite3.ProgrammingError as error:  # the caller's fault, and not the file's
-            raise CnllmError(
-                f"{self.path} was closed, or another thread opened it", hint="use a store in the thread that opened it"
-            ) from error
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        except UnicodeDecodeError:  # in the words of SQLite about a damaged table, which quote its bytes
-            damage = sqlite3.DatabaseError("its tables are damaged")
-            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise self._unusable(damage) from damage
-        except OSError as error:
-            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=self._hint()) from error
-
-    def _unusable(self, error: sqlite3.Error) -> CnllmError:
+    def _readable(self, error: sqlite3.Error | OSError) -> CnllmError:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            return CnllmError(f"another process has locked {self.path}", hint="try again")
+        if isinstance(error, OSError | sqlite3.OperationalError | sqlite3.ProgrammingError):
+            return super()._readable(error)
         return CnllmError(f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one")
-
-    def _hint(self) -> str:
-        """Return what to check where the system refuses an operation."""
-        return f"check the free disk space and the permissions of {self.path.parent}"
-
-
-def _identity(connection: sqlite3.Connection, mark: int) -> tuple[int, bool]:
-    """Return the version of a file, and whether it has the mark or is empty.
-
-    One transaction reads both. Otherwise another process that creates the tables meanwhile makes a file without a
-    mark, but with tables, out of an empty one.
-    """
-    connection.execute("BEGIN")
-    try:
-        version = schema_version(connection)
-        found = connection.execute("PRAGMA application_id").fetchone()[0]
-        if version or found:
-            return version, bool(found == mark)
-        return 0, not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    finally:
-        if connection.in_transaction:  # some errors have ended it
-            connection.execute("ROLLBACK")
 
 
 def _narrow(path: Path) -> None:

@@ -54,7 +54,7 @@ def search(file: DatabaseFile, words: Sequence[str], limit: int) -> list[SearchH
             if word not in indexed_terms:
                 conditions.append("(text LIKE ? ESCAPE '\\' OR reasoning LIKE ? ESCAPE '\\')")
                 values += [_like_pattern(word)] * 2
-        rows = file.rows(
+        rows = file.execute(
             "SELECT conversation, turns.id, turns.began, model, role, text, reasoning FROM messages "
             f"JOIN turns ON turns.id = turn WHERE {' AND '.join(conditions)} ORDER BY messages.id DESC LIMIT ?",
             *values,
@@ -78,7 +78,7 @@ def unindex(connection: sqlite3.Connection, turn: int) -> None:
 def _is_fresh(file: DatabaseFile) -> bool:
     """Whether the index is there and holds all messages."""
     try:
-        return bool(file.rows(_FRESH)[0][0])
+        return bool(file.execute(_FRESH)[0][0])
     except CnllmError:
         return False
 

@@ -93,7 +93,7 @@ class Store(Closing):
     def _find_id(self, prefix: str, *, with_calls: bool) -> str:
         id_ = self._matching_id(prefix, with_calls=with_calls)
         if not with_calls:
-            rows = self.file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
+            rows = self.file.execute("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
             if rows:
                 raise CnllmError(
                     f"conversation {id_} holds what calls cost, and its words are not stored",
@@ -104,12 +104,12 @@ class Store(Closing):
     def _matching_id(self, prefix: str, *, with_calls: bool) -> str:
         if prefix == "last":
             query = "SELECT conversation FROM turns WHERE ? OR client IS NULL ORDER BY id DESC LIMIT 1"
-            rows = self.file.rows(query, with_calls)
+            rows = self.file.execute(query, with_calls)
             if not rows:
                 raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])
         query = "SELECT id FROM conversations WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 6"
-        matches = [row[0] for row in self.file.rows(query, len(prefix), prefix)] if prefix else []
+        matches = [row[0] for row in self.file.execute(query, len(prefix), prefix)] if prefix else []
         if prefix in matches:
             return prefix
         if not matches:
@@ -123,18 +123,18 @@ class Store(Closing):
         """Return the ids with this prefix, in the order of their first turns."""
         _require_text("prefix", prefix)
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
-        return [as_text(row[0]) for row in self.file.rows(query, len(prefix), prefix)]
+        return [as_text(row[0]) for row in self.file.execute(query, len(prefix), prefix)]
 
     def summaries(self, limit: int = -1) -> list[ConversationSummary]:
         """Return summaries of the conversations, the newest first."""
         limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
-        found = [self._summary(row[0]) for row in self.file.rows(query, limit)]
+        found = [self._summary(row[0]) for row in self.file.execute(query, limit)]
         return [summary for summary in found if summary is not None]  # another process may delete some meanwhile
 
     def count(self) -> int:
         """Return the number of conversations with a turn."""
-        return int(self.file.rows("SELECT count(DISTINCT conversation) FROM turns")[0][0])
+        return int(self.file.execute("SELECT count(DISTINCT conversation) FROM turns")[0][0])
 
     def summary(self, id_: str) -> ConversationSummary:
         """Return the summary of a conversation. Raises `CnllmError` where it has no turn."""
@@ -148,12 +148,12 @@ class Store(Closing):
         from cnllm.store.costs import sum_costs
 
         with self.file.reading():
-            turns = self.file.rows(
+            turns = self.file.execute(
                 "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
                 "ORDER BY id",
                 id_,
             )
-            first = self.file.rows(
+            first = self.file.execute(
                 "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
                 "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
                 id_,
@@ -223,15 +223,17 @@ class Store(Closing):
             _require_text("ids: one of them", id_)
             query = f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id"
             with self.file.reading():
-                turns = [self._turn(turn, exchanges=exchanges) for turn in self.file.rows(query, id_)]
+                turns = [self._turn(turn, exchanges=exchanges) for turn in self.file.execute(query, id_)]
             if turns:
                 yield RecordedConversation(id=id_, began=turns[0].began, turns=turns)
 
     def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
         row = dict(zip(_COLUMNS, columns, strict=True))
         number, seconds, place = row["id"], row["seconds"], f"turn {row['id']}"
-        messages = self.file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
-        stored = self.file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number) if exchanges else ()
+        messages = self.file.execute("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
+        stored = (
+            self.file.execute("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number) if exchanges else ()
+        )
         entries = [self._exchange(entry, place) for (entry,) in stored]
         return RecordedTurn(
             number=number,
@@ -254,7 +256,7 @@ class Store(Closing):
     def prompts(self, limit: int) -> list[str]:
         """Return the last questions of all conversations, the newest one at the end."""
         limit = _row_limit(limit)
-        rows = self.file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
+        rows = self.file.execute("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
     def costs(self, by: Grouping = "model", *, since: str | None = None, conversation: str | None = None) -> CostReport:
@@ -268,7 +270,7 @@ class Store(Closing):
     def ids_before(self, time: str) -> list[str]:
         """Return the conversations whose last turn began before a time (ISO 8601, UTC), the oldest first."""
         query = "SELECT conversation FROM turns GROUP BY 1 HAVING max(began) < ? ORDER BY max(id)"
-        return [as_text(row[0]) for row in self.file.rows(query, time)]
+        return [as_text(row[0]) for row in self.file.execute(query, time)]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete conversations with all their turns, or none if one of them is running. Return the number of turns.
@@ -280,7 +282,7 @@ class Store(Closing):
         ids = checks.as_list("ids", ids, "a list of ids")
         for id_ in ids:
             _require_text("ids: one of them", id_)
-        self.file.rows("PRAGMA secure_delete = ON")  # otherwise their bytes would stay until they are overwritten
+        self.file.execute("PRAGMA secure_delete = ON")  # otherwise their bytes would stay until they are overwritten
         count = 0
         with self.file.writing() as connection:
             for id_ in ids:

@@ -142,7 +142,7 @@ def delete_turn(file: DatabaseFile, number: int) -> None:
     """Delete a turn, and its conversation if it has no other turn. The file keeps none of its bytes."""
     from cnllm.store.search import unindex
 
-    file.rows("PRAGMA secure_delete = ON")  # otherwise its bytes would stay in the file until they are overwritten
+    file.execute("PRAGMA secure_delete = ON")  # otherwise its bytes would stay in the file until they are overwritten
     with file.writing() as connection:
         unindex(connection, number)
         connection.execute("DELETE FROM turns WHERE id = ?", (number,))

@@ -15,27 +15,24 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["close_before_forks", "connect", "in_use", "is_busy", "keep_forever", "try_again"]
+from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.processes import drop_after_fork, generation
+
+__all__ = ["Database", "is_busy", "read_mark", "try_again"]
 
 T = TypeVar("T")
 _PAUSE = 0.01  # seconds
 _MOST_SECONDS = 10.0  # that a fork waits for other threads: longer than a write waits for other processes
 
 
-class OpenFile(Protocol):
-    """A file that SQLite has open."""
-
-    def close_before_fork(self) -> None:
-        """Close the connection until it is needed again, unless this thread is in the middle of a transaction."""
-
-
 class _Forks:
     """The threads that use SQLite, and the files to close before a fork."""
 
     def __init__(self) -> None:
-        self.files: weakref.WeakSet[OpenFile] = weakref.WeakSet()
+        self.files: weakref.WeakSet[Database] = weakref.WeakSet()
         self._changed = threading.Condition()  # its lock is reentrant: a signal's handler may use SQLite, too
         self._uses: dict[int, int] = {}  # thread → how many of its uses go on
         self._forks = 0  # that wait, or go on
@@ -89,37 +86,141 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-@contextmanager
-def in_use() -> Iterator[None]:
-    """Let no other thread fork this process meanwhile."""
-    thread = _forks.begin()
-    try:
-        yield
-    finally:
-        _forks.end(thread)
+class Database:
+    """An open SQLite file. Errors of SQLite and of the system are raised as `CnllmError`.
 
+    Before a fork it is closed: the parent and the child open it again, each with locks of its own. One that
+    `is_exclusive` stays open, since its lock must not go to another process: a forked child neither uses nor closes it.
+    Any thread may use it, one at a time; one that `is_bound` belongs to the thread that opened it.
+    """
 
-def close_before_forks(file: OpenFile) -> None:
-    """Close a file before each fork of this process. Each of its uses is `in_use`."""
-    _forks.files.add(file)
+    def __init__(
+        self, path: Path, seconds: float, hint: str | None, *, is_exclusive: bool = False, is_bound: bool = False
+    ) -> None:
+        """Open a file, which may be empty. Locks of others are waited for, `hint` is for errors of the system."""
+        self.path = path
+        self._seconds = seconds
+        self._hint = hint
+        self._is_exclusive = is_exclusive
+        self._thread = threading.get_ident() if is_bound else None
+        self._is_inherited = self._is_closed = False
+        self._connection: sqlite3.Connection | None = None
+        with self.using():
+            _forks.files.add(self)
+            drop_after_fork(self)
 
+    @contextmanager
+    def using(self) -> Iterator[sqlite3.Connection]:
+        """Use the connection: no other thread forks this process meanwhile."""
+        with self._guard():
+            generation()  # for a fork without Python's hooks
+            if self._is_inherited:
+                raise CnllmError(f"{self.path} is open in the process that forked this one", hint="use it there")
+            if self._is_closed or self._thread not in (None, threading.get_ident()):
+                raise sqlite3.ProgrammingError
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
 
-def connect(path: Path, seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    """Open a file whose lock others may have for so many seconds. Where `prepare` fails, the connection is closed."""
-    connection = sqlite3.connect(path, timeout=seconds, isolation_level=None, check_same_thread=False)
-    try:
-        prepare(connection)
-    except BaseException:
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Let no other thread fork this process meanwhile, and raise errors as `CnllmError`."""
+        thread = _forks.begin()
+        try:
+            yield
+        except UnicodeDecodeError:  # in the words of SQLite about a damaged table, which quote its bytes
+            damage = sqlite3.DatabaseError("its tables are damaged")
+            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise self._readable(damage) from damage
+        except (sqlite3.Error, OSError) as error:
+            raise self._readable(error) from error
+        finally:
+            _forks.end(thread)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
+        with self.using() as connection:
+            self._begin(connection)
+            with connection:  # which commits, or rolls back
+                yield connection
+
+    def execute(self, statement: str, *values: Any) -> list[Any]:
+        """Run a statement, and return its rows."""
+        with self.using() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def close(self) -> None:
+        """Close the connection, unless it is that of the process that forked this one. No data is lost without it."""
+        self._is_closed = True
+        with self._guard():
+            generation()
+            if self._connection is not None:
+                self._connection.close()
+
+    def close_before_fork(self) -> None:
+        """Close the connection until it is needed again, unless this thread is in the middle of a transaction."""
+        connection = self._connection
+        if self._is_exclusive or self._is_closed or connection is None or connection.in_transaction:
+            return
+        self._connection = None
         connection.close()
-        raise
-    return connection
+
+    def drop_inherited(self) -> None:
+        """Leave the connection to the parent. To close it would remove the log of writes under the parent's hands."""
+        if self._connection is not None and not self._is_closed:
+            _keep_forever(self._connection)
+            self._connection, self._is_inherited = None, self._is_exclusive
+
+    def _connect(self) -> sqlite3.Connection:
+        self._create()
+        connection = sqlite3.connect(self.path, timeout=self._seconds, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self) -> None:
+        """Create an empty file where there is none."""
+        files.create_private_file(self.path)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make a new connection usable, and create the tables that the file lacks."""
+        raise NotImplementedError
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin a write."""
+        connection.execute("BEGIN IMMEDIATE")
+
+    def _readable(self, error: sqlite3.Error | OSError) -> CnllmError:
+        """Return an error in words for the user."""
+        if isinstance(error, OSError):
+            return CnllmError(f"{error.filename or self.path}: {error.strerror}", hint=self._hint)
+        if isinstance(error, sqlite3.ProgrammingError):  # the caller's fault, and not the file's
+            message = f"{self.path} was closed, or another thread opened it"
+            return CnllmError(message, hint="use a store in the thread that opened it")
+        return CnllmError(f"{self.path}: {error}", hint=self._hint)
 
 
-def keep_forever(connection: sqlite3.Connection) -> None:
+def _keep_forever(connection: sqlite3.Connection) -> None:
     """Keep a connection alive until the process ends. Garbage collection would close it."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def read_mark(connection: sqlite3.Connection, mark: int) -> tuple[int, bool]:
+    """Return the version of a file, and whether it has the mark or is empty. Call it in a transaction.
+
+    Otherwise another process that creates the tables meanwhile makes a file without a mark, but with tables, out of an
+    empty one.
+    """
+    (version,), (found,) = (connection.execute(f"PRAGMA {n}").fetchone() for n in ("user_version", "application_id"))
+    if version or found:
+        return version, found == mark
+    return 0, not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 def is_busy(error: sqlite3.Error) -> bool:

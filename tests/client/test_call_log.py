@@ -62,7 +62,7 @@ def test_calls_are_logged_without_a_word(make: Make, data: Path, tmp_path: Path)
         assert (total.turns, total.exact, total.cost[0].amount) == (3, True, 2 * EACH), "a refusal costs nothing"
         with pytest.raises(cnllm.CnllmError, match="its words are not stored"):
             store.conversation(store.ids()[0])
-        rows = store.file.rows("SELECT data FROM turns JOIN prices ON prices.id = turns.price")
+        rows = store.file.execute("SELECT data FROM turns JOIN prices ON prices.id = turns.price")
         assert [json.loads(price)["input"] for (price,) in rows] == [1, 1, 1], "the price in force"
     content = b"".join(file.read_bytes() for file in data.iterdir())
     assert SECRET.encode() not in content

@@ -65,28 +65,31 @@ def test_a_kill_at_any_moment_loses_no_committed_turn(tmp_path: Path) -> None:
 
 
 CREATOR = """
-import os, signal, sys
+import os, signal, sqlite3, sys
 from cnllm.gateway.store.sqlite import SqliteStore
-from cnllm.store import file
 from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
 count = 0
 
-class Killer:
-    def __init__(self, connection): self.connection = connection
-    def __getattr__(self, name): return getattr(self.connection, name)
-    def execute(self, *args):
-        global count
-        count += 1
-        if count > step:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.connection.execute(*args)
+def begin_step():
+    global count
+    count += 1
+    if count > step:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-connect = file.sqlite3.connect
+class Killer(sqlite3.Connection):
+    def execute(self, *args):
+        begin_step()
+        return super().execute(*args)
+    def __exit__(self, *error):
+        begin_step()
+        return super().__exit__(*error)
+
+connect = sqlite3.connect
 for step in range(100):
     path = f"{sys.argv[1]}/{step}.db"
     child = os.fork()
     if not child:
-        file.sqlite3.connect = lambda *args, **options: Killer(connect(*args, **options))
+        sqlite3.connect = lambda *args, **options: connect(*args, factory=Killer, **options)
         SqliteStore(path)
         os._exit(0)
     status = os.waitpid(child, 0)[1]

@@ -70,7 +70,7 @@ def test_the_pages_of_the_file_take_little_memory(tmp_path: Path) -> None:
     with closing(_OpenFile(str(tmp_path / "a.db"))) as file:
         file.add([call("one")()])
         assert file._store is not None
-        assert file._store.file.rows("PRAGMA cache_size") == [(-512,)]
+        assert file._store.file.execute("PRAGMA cache_size") == [(-512,)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -154,11 +154,11 @@ def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
         store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
     holder.close()
     with Store.open(path) as store:
-        pages = store.file.rows("PRAGMA page_count")[0][0]
-        store.file.rows(f"PRAGMA max_page_count = {pages}")
+        pages = store.file.execute("PRAGMA page_count")[0][0]
+        store.file.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(cnllm.CnllmError, match="full"):
             store.conversation().turn([cnllm.Message("user", [cnllm.Text("x" * 1_000_000)])], model="p/m")
-        store.file.rows("PRAGMA query_only = ON")
+        store.file.execute("PRAGMA query_only = ON")
         with pytest.raises(cnllm.CnllmError, match="readonly"):
             store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
 

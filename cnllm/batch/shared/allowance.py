@@ -14,10 +14,8 @@ import itertools
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +23,7 @@ from msgspec.structs import replace
 
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Kind, Ticket
-from cnllm.batch.database import open_answers, readable_errors
+from cnllm.batch.database import AnswerFile
 
 __all__ = [
     "LEASE",
@@ -50,7 +48,6 @@ _POLL = 0.02  # seconds until a worker asks again where an answer of another one
 
 Answer = tuple[bytes, str | None, bytes]
 """A key, the worker that alone knows the answer or None, and the answer as JSON."""
-_HINT = "name another file: state=…"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB NOT NULL, owner TEXT, reply BLOB NOT NULL) STRICT",
     "CREATE INDEX IF NOT EXISTS answers_by_key ON answers (key)",
@@ -247,7 +244,10 @@ class Allowance:
     def close(self) -> None:
         """Close the ledgers, and remove those that no later run may need."""
         for path, ledger in self._ledgers.items():
-            ledger.close(remove=path in self._temporary)
+            if path in self._temporary:
+                ledger.remove()
+            else:
+                ledger.close()
 
     # ── workers ──────────────────────────────────────────────────────────────
 
@@ -351,7 +351,7 @@ def _temporary_path(run: str) -> Path:
     return Path(tempfile.gettempdir()) / f"cnllm-ray-{name}" / "ledger.sqlite"
 
 
-class RunLedger:
+class RunLedger(AnswerFile):
     """The money spent in a run, and the answers of its finished rows, in an SQLite file.
 
     Its exclusive mode is the lock of the one process that may have the file open. A commit survives its end.
@@ -359,57 +359,47 @@ class RunLedger:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._readable_errors():
-            self._db = open_answers(path, _HINT, _TABLES, is_exclusive=True)
-            self._db.execute("UPDATE answers SET owner = NULL")  # no worker of an earlier run goes on
+        super().__init__(path, _TABLES, "name another file: state=…", "state=… names a file", is_exclusive=True)
+        self.execute("UPDATE answers SET owner = NULL")  # no worker of an earlier run goes on
 
     def spent(self) -> dict[str, int]:
         """Return what was spent, and what requests that were on their way may have cost, in units by currency."""
-        return dict(self._execute("SELECT currency, units FROM spent"))
+        return dict(self.execute("SELECT currency, units FROM spent"))
 
     def commit(self, answers: Iterable[Answer], currency: str | None, units: int) -> None:
         """Write answers, and the amount that is spent or reserved."""
-        with self._readable_errors(), self._db.writing() as connection:
+        with self.writing() as connection:
             connection.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
             if currency is not None:
                 connection.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
 
     def added(self) -> dict[str, int]:
         """Return the most input that endpoints have added to a request, in tokens."""
-        return dict(self._execute("SELECT endpoint, tokens FROM added"))
+        return dict(self.execute("SELECT endpoint, tokens FROM added"))
 
     def put_added(self, endpoint: str, tokens: int) -> None:
         """Write the most input that an endpoint has added to a request."""
-        self._execute("INSERT OR REPLACE INTO added VALUES (?, ?)", endpoint, tokens)
+        self.execute("INSERT OR REPLACE INTO added VALUES (?, ?)", endpoint, tokens)
 
     def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
         """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""
         found = []
         for key, owned in keys:
-            rows = self._execute("SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", key)
+            rows = self.execute("SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", key)
             if rows and owned:
-                self._execute("UPDATE answers SET owner = ? WHERE rowid = ?", worker, rows[0][0])
+                self.execute("UPDATE answers SET owner = ? WHERE rowid = ?", worker, rows[0][0])
             found.append(bytes(rows[0][1]) if rows else None)
         return found
 
     def release(self, worker: str) -> None:
         """Let others have the answers of a worker that ended."""
-        self._execute("UPDATE answers SET owner = NULL WHERE owner = ?", worker)
+        self.execute("UPDATE answers SET owner = NULL WHERE owner = ?", worker)
 
-    def close(self, *, remove: bool = False) -> None:
-        """Close the file, and remove it where it served one run only."""
-        self._db.close()
-        if remove:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
-
-    def _execute(self, statement: str, *values: Any) -> list[Any]:
-        with self._readable_errors():
-            return self._db.execute(statement, *values)
-
-    def _readable_errors(self) -> AbstractContextManager[None]:
-        return readable_errors(self.path, _HINT, "state=… names a file")
+    def remove(self) -> None:
+        """Close the file, and remove it: it served one run only."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -123,7 +123,7 @@ class SqliteBook:
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use."""
         query = "SELECT record FROM keys WHERE name = ? AND revoked IS NULL"
-        rows = self._run(lambda file: file.rows(query, name))
+        rows = self._run(lambda file: file.execute(query, name))
         return _decode_record(rows[0][0]) if rows else None
 
     def uses(self, *, teams: bool = False) -> list[KeyUse]:
@@ -131,7 +131,7 @@ class SqliteBook:
         query = "SELECT record, state FROM keys LEFT JOIN accounts USING (digest) WHERE name LIKE ? ORDER BY keys.rowid"
         if not teams:
             query = query.replace("LIKE", "NOT LIKE")
-        rows = self._run(lambda file: file.rows(query, f"{team_digest('')}%")) or []
+        rows = self._run(lambda file: file.execute(query, f"{team_digest('')}%")) or []
         times = _clock(), time.time()
         return self._check_records(
             lambda: [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
@@ -140,18 +140,18 @@ class SqliteBook:
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
         query = "SELECT 1 FROM keys WHERE name NOT LIKE ? LIMIT 1"
-        return not self._run(lambda file: file.rows(query, f"{team_digest('')}%"))
+        return not self._run(lambda file: file.execute(query, f"{team_digest('')}%"))
 
     def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest; None for an unknown one."""
 
         def work(file: DatabaseFile) -> Rights | None:
             query = "SELECT record FROM keys WHERE digest = ?"
-            rows = file.rows(query, digest)
+            rows = file.execute(query, digest)
             if not rows:
                 return None
             record = _decode_record(rows[0][0])
-            team = file.rows(query, team_digest(record.team)) if record.team is not None else ()
+            team = file.execute(query, team_digest(record.team)) if record.team is not None else ()
             return Rights(record, _decode_record(team[0][0]) if team else None, time.time())
 
         return self._run(work)

@@ -244,7 +244,7 @@ class SqliteStore(StateStore):
 
     def _close(self) -> None:
         if self._file is not None:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(CnllmError):
                 self._file.close()
             self._file = None
 
@@ -284,7 +284,7 @@ class SqliteStore(StateStore):
         rows: list[tuple[Any, ...]] = []
         for start in range(0, len(keys), _CHUNK):
             chunk = keys[start : start + _CHUNK]
-            rows += file.rows(
+            rows += file.execute(
                 "SELECT key, digest, data, names, sum FROM keys JOIN items ON items.id = item "
                 f"WHERE key IN ({','.join('?' * len(chunk))}) AND at >= ?",
                 *chunk,
@@ -301,7 +301,7 @@ class SqliteStore(StateStore):
         if now >= self._next_check:
             self._require_time()
             self._next_check = now + _CHECK_SECONDS
-            if file.rows("PRAGMA quick_check(1)") != [("ok",)]:
+            if file.execute("PRAGMA quick_check(1)") != [("ok",)]:
                 raise _Damage(f"{self.path}: its tables are damaged", hint="move it to another place")
 
     def _keep_all(self, file: DatabaseFile, items: Sequence[Item]) -> list[bool]:
@@ -368,13 +368,13 @@ class SqliteStore(StateStore):
     def _delete_item(self, file: DatabaseFile, key: bytes) -> bool:
         if not self._rows(file, [key]):
             return False
-        file.rows("PRAGMA secure_delete = ON")
+        file.execute("PRAGMA secure_delete = ON")
         try:
             with file.writing() as connection:
                 query = "DELETE FROM items WHERE id = (SELECT item FROM keys WHERE key = ?)"
                 return connection.execute(query, (key,)).rowcount > 0
         finally:
-            file.rows("PRAGMA secure_delete = OFF")
+            file.execute("PRAGMA secure_delete = OFF")
 
 
 def _insert(connection: sqlite3.Connection, item: Item, now: float) -> None:
