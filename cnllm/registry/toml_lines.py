@@ -49,7 +49,7 @@ def line_of(text: str, path: list[str]) -> int | None:
 
     Reads only the tables it needs.
     """
-    best = (0, False, 0)  # length of the match, whether a line names it, line (negative)
+    best = (0, False, 0)  # length of the match, whether a line names it, that line (negative)
     name = path[1] if len(path) > 1 else path[0]
     for begin, header in () if _has_multiline_strings(text) else _headers(text, name):
         keys, end = read_keys(text, begin + header.index("[") + 1)
@@ -57,10 +57,10 @@ def line_of(text: str, path: list[str]) -> int | None:
         after = header[end - begin :]
         if keys[:shared] != path[:shared] or after[:1] != "]" or after[1:].strip()[:1] not in ("", "#"):
             continue
-        start = text.count("\n", 0, begin)
         if len(keys) > len(path):
-            best = max(best, (shared, False, -start - 1))
+            best = max(best, (shared, False, 0))
             continue
+        start = text.count("\n", 0, begin)
         table_lines = key_lines(text, begin, first=True)
         for length in range(len(path), len(keys) - 1, -1):
             line = table_lines.get("\0".join(path[:length]))

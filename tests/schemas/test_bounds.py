@@ -179,6 +179,13 @@ def test_a_list_of_schemas_judges_the_first_items_alone() -> None:
     assert validation_errors([1, 2], {**first, "additionalItems": True}) == []
 
 
+def test_a_schema_with_an_id_of_its_own_refers_to_its_own_definitions() -> None:
+    inner = {"properties": {"b": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
+    schema = {"properties": {"a": {"$id": "http://x.test/a", **inner}}, "$defs": {"n": {"type": "string"}}}
+    assert validation_errors({"a": {"b": 1}}, schema) == []
+    assert len(validation_errors({"a": {"b": "x"}}, schema)) == 1
+
+
 def test_a_pattern_that_is_none_is_a_fault_of_the_schema() -> None:
     for source in ("(", "[", "a)", "*a", "(?"):
         with pytest.raises(ValueError, match="not a JSON Schema: the pattern"):
