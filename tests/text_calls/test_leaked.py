@@ -197,6 +197,9 @@ def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> No
             events = [event for chunk in wire(pieces) for event in parser.feed(chunk)] + parser.end()
             assert told(events)[0] == parser.close().text == sentence
     assert cnllm.sanitize(model, date, lang="zh-CN").text == said["现在几点？"]
+    wrong: Any = 3
+    with pytest.raises(TypeError, match=r"^lang is int; the tag of a language"):
+        cnllm.sanitize(model, date, lang=wrong)
     assert cnllm.sanitize(model, f"<think>看时间</think>{date}").text == said["现在几点？"]
     assert cnllm.sanitize(model, date).text == said["What time is it?"]
 
