@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
@@ -47,28 +47,30 @@ def account_of(data: bytes | None) -> Account:
         return Account()
     try:
         account = _decode_account(data)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         account = _scripted_account(data)
     if not account.seen:  # of a version with one clock, that of the wall
         account.seen = account.last / 1_000_000
     return account
 
 
+class _ScriptedLease(Struct):
+    number: int
+    expires: float
+    open: dict[str, int] | list[int]
+
+
 def _scripted_account(data: bytes) -> Account:
-    """Return an account that a script on a Redis server wrote: an empty table is a list there."""
+    """Return an account that a script on a Redis server wrote: an empty table is a list there.
 
-    def table(value: Any) -> dict[Any, Any]:
-        return value if isinstance(value, dict) else {}
-
-    fields = table(msgspec.msgpack.decode(data))
-    leases = {}
-    for worker, lease in table(fields.get("leases")).items():
-        grant = msgspec.convert(lease["grant"], Grant)
-        leases[worker] = Lease(lease["number"], int(lease["expires"]), table(lease["open"]), grant)
-    tables = {name: table(fields.get(name)) for name in ("spent", "starts", "past")}
-    lists = {name: list(fields.get(name) or ()) for name in ("requests", "tokens")}
-    account = msgspec.convert({**fields, **tables, **lists, "leases": {}}, Account, strict=False)
-    account.leases = leases
+    The grants in it, which some versions packed as bytes, are answers to workers that have ended.
+    """
+    fields = msgspec.msgpack.decode(data, type=dict[str, Raw])
+    leases = msgspec.msgpack.decode(fields.pop("leases"), type=dict[str, _ScriptedLease] | list[int])
+    values = {name: value for name, raw in fields.items() if (value := msgspec.msgpack.decode(raw))}
+    account = msgspec.convert(values, Account, strict=False)
+    for worker, lease in dict(leases).items():
+        account.leases[worker] = Lease(lease.number, int(lease.expires), dict(lease.open), Grant("ok"))
     return account
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.limits.account import Account, Grant, Operation, update
+from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.store.redis import connect, describe_error
@@ -68,16 +68,6 @@ return {clock[1], clock[2], account, redis.call('HGET', KEYS[1] .. ':keys', ARGV
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(KeyRecord).decode
 
-_MEND = """
-local name = KEYS[1] .. ':use:' .. ARGV[1]
-local account = cmsgpack.unpack(redis.call('GET', name))
-for _, lease in pairs(account.leases) do
-  if type(lease.grant) == 'string' then lease.grant = cmsgpack.unpack(lease.grant) end
-end
-redis.call('SET', name, cmsgpack.pack(account))
-"""
-"""A digest whose account is of an earlier version, which kept grants as bytes in it: unpack them."""
-
 
 class RedisBook:
     """The book on a server."""
@@ -86,8 +76,8 @@ class RedisBook:
         """Take the server's URL. No connection is made yet. Raise `CnllmError` for a URL that names no server."""
         self.url = url
         self._client = connect(url)
-        scripts = map(self._client.register_script, (_ADD, _CHANGE, _REMOVE, _EXCHANGE, _MEND))
-        self._add, self._change, self._remove, self._exchange, self._mend = scripts
+        scripts = map(self._client.register_script, (_ADD, _CHANGE, _REMOVE, _EXCHANGE))
+        self._add, self._change, self._remove, self._exchange = scripts
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file unless it is revoked."""
@@ -139,9 +129,9 @@ class RedisBook:
             uses = []
             for digest in self._client.hkeys(f"{PREFIX}:keys"):
                 if digest.startswith(team_digest("").encode()) is teams:
-                    now, wall, account, _, record = self._open(digest)
+                    now, wall, data, record = self._look(digest)
                     if record is not None:
-                        uses.append(use_of(record, account, now, wall))
+                        uses.append(use_of(record, account_of(data), now, wall))
         return sorted(uses, key=lambda use: use.record.created)
 
     def is_empty(self) -> bool:
@@ -164,9 +154,10 @@ class RedisBook:
         last, tries = time.monotonic() + _SECONDS, 0
         with _failures(self.url):
             while True:
-                now, wall, account, data, record = self._open(digest)
+                now, wall, data, record = self._look(digest)
                 if record is None:
                     return Grant("unknown")
+                account = account_of(data)
                 grant = update(account, record, operation, now, wall)
                 if self._exchange(keys=[PREFIX], args=[digest, data, _encode(account)]) == 1:
                     return grant
@@ -185,15 +176,6 @@ class RedisBook:
         seconds, micros, account, record = self._exchange(keys=[PREFIX], args=[digest])
         now = int(seconds) * 1_000_000 + int(micros)
         return now, now / 1_000_000, account, None if record is None else _decode_record(record)
-
-    def _open(self, digest: str | bytes) -> tuple[int, float, Account, bytes, KeyRecord | None]:
-        """Return the same with the account decoded, too. One of an earlier version is unpacked first."""
-        while True:
-            now, wall, data, record = self._look(digest)
-            try:
-                return now, wall, account_of(data), data, record
-            except UnicodeDecodeError:  # bytes where texts are expected
-                self._mend(keys=[PREFIX], args=[digest])
 
 
 @contextlib.contextmanager
