@@ -361,8 +361,8 @@ class Runner:
             raise
         now = time.monotonic()
         lane.controller.end(now, ticket, attempt.kind, attempt.tokens, attempt.retry_after)
-        if attempt.reply is not None:
-            self._tally.answer(now, attempt.seconds, attempt.reply)
+        if attempt.kind == "accepted" and attempt.outcome.reply is not None:
+            self._tally.answer(now, attempt.seconds, attempt.outcome.reply)
         if attempt.kind in ("rate", "burst"):
             self._tally.refusal(now)
         if attempt.next == "close":

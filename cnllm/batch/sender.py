@@ -41,7 +41,6 @@ class AttemptResult(Struct, frozen=True):
     outcome: Outcome
     cost: int | None
     seconds: float
-    reply: Reply | None = None
     error: CnllmError | None = None
     tokens: float | None = None
     retry_after: float | None = None
@@ -71,16 +70,8 @@ class Sender:
         assert request.lane is not None
         own = request.lane.model
         request.is_own_answer = lane.model == own and reply.message.by == own.name
-        seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
-        return AttemptResult(
-            "accepted",
-            "finish",
-            outcome,
-            self.price.paid(reply, request.reserved),
-            seconds,
-            reply,
-            tokens=_tokens_of(reply),
-        )
+        seconds, cost = time.monotonic() - start, self.price.paid(reply, request.reserved)
+        return AttemptResult("accepted", "finish", outcome_of_reply(reply), cost, seconds, tokens=_tokens_of(reply))
 
     async def _ask(self, request: RowRequest, lane: Lane) -> Reply:
         prepared, request.prepared = request.prepared, None
@@ -108,7 +99,7 @@ class Sender:
             if request.failures < self._attempts and (is_lost or self._retries.take()):
                 following = "retry"
         cost = self.price.paid_for_failure(error, request.reserved)
-        return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
+        return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, error, None, retry_after)
 
 
 def _tokens_of(reply: Reply) -> float | None:

@@ -276,31 +276,26 @@ def _add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
 
 
 def _row(call: LoggedCall) -> dict[str, object]:
-    """Return the columns of a call."""
+    """Return the columns of a call. Its price gets one with the others."""
     error = None if call.error is None else redact.redact_data(msgspec.to_builtins(call.error), ())
     notes = [{"code": note.code, "flag": note.flag, "said": "", "did": "", "where": note.where} for note in call.notes]
     return {
-        "conversation": call.conversation,
-        "began": call.began,
-        "state": _state(call),
-        "model": encodable_text(call.model),
-        "protocol": call.protocol or None,
-        "origin": call.origin,
-        "finish": call.finish or None,
-        "usage": None if call.usage is None else as_json(call.usage),
+        **{name: _column(getattr(call, name)) for name in call.__struct_fields__},
         **cost_columns(call.cost),
-        "seconds": round(call.seconds, 3),
-        "error": None if error is None else as_json(error),
-        "notes": as_json(notes),
-        "registry": call.registry or None,
+        "model": encodable_text(call.model),  # never null, not even where it is empty
         "client": call.client,
-        "tag": encodable_text(call.tag) or None,
-        "key": encodable_text(call.key) or None,
-        "reply_id": None if call.reply_id is None else encodable_text(call.reply_id),
-        "reply_model": None if call.reply_model is None else encodable_text(call.reply_model),
-        "price": None,
-        "prefix": None if call.prefix is None else as_json(call.prefix),
+        "state": _state(call),
+        "seconds": round(call.seconds, 3),
+        "error": _column(error),
+        "notes": as_json(notes),
     }
+
+
+def _column(value: object) -> str | None:
+    """Return a value of a call as the text of a column; None for one that is empty."""
+    if value is None or value == "":
+        return None
+    return encodable_text(value) if isinstance(value, str) else as_json(value)
 
 
 def _state(call: LoggedCall) -> str:

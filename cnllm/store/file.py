@@ -179,16 +179,9 @@ class DatabaseFile(Database):
         if not self._waits:
             connection.execute("BEGIN IMMEDIATE")
             return
-        deadline = time.monotonic() + self._seconds
         connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
         try:
-            while True:
-                try:
-                    connection.execute("BEGIN IMMEDIATE")
-                    return
-                except sqlite3.OperationalError as error:
-                    if not is_busy(error) or time.monotonic() > deadline:
-                        raise
+            try_again(lambda: connection.execute("BEGIN IMMEDIATE"), self._seconds, pause=0.0)
         finally:
             connection.execute(f"PRAGMA busy_timeout = {round(self._seconds * 1000)}")
 

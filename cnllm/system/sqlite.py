@@ -228,7 +228,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def try_again(work: Callable[[], T], seconds: float) -> T:
+def try_again(work: Callable[[], T], seconds: float, pause: float = _PAUSE) -> T:
     """Return the result of work, which is tried for so many seconds while another process is in its way.
 
     SQLite waits itself for most locks. A switch to WAL mode fails at once while another process does it.
@@ -240,4 +240,4 @@ def try_again(work: Callable[[], T], seconds: float) -> T:
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(pause)

@@ -141,13 +141,6 @@ class VendorJob(Struct, frozen=True):
     rows: tuple[Any, ...] = ()
 
 
-class JobPage(Struct, frozen=True):
-    """A page of the list of jobs. `next` names the following one; None where there is none."""
-
-    jobs: tuple[VendorJob, ...]
-    next: str | None
-
-
 class RowResult(Struct, frozen=True):
     """The result of a row: a response with its status, or an error.
 
@@ -193,8 +186,11 @@ def read_job(batch: Batch, data: Any) -> VendorJob | None:
     )
 
 
-def read_page(batch: Batch, data: Any, number: int) -> JobPage | None:
-    """Return a page of jobs, whose number counts from 0; None where the answer is no list."""
+def read_page(batch: Batch, data: Any, number: int) -> tuple[list[VendorJob], str | None] | None:
+    """Return the jobs of a page, and what names the following one. None where the answer is no list.
+
+    `number` is that of the page, from 0. Without a following page its name is None.
+    """
     listing = batch.list_
     assert listing is not None
     items = get(data, listing.items or "data")
@@ -202,7 +198,7 @@ def read_page(batch: Batch, data: Any, number: int) -> JobPage | None:
         items = []  # Google's answers leave an empty list out
     if type(items) is not list:
         return None
-    jobs = tuple(job for item in items if (job := read_job(batch, item)) is not None)
+    jobs = [job for item in items if (job := read_job(batch, item)) is not None]
     following: str | None = None
     if items and (not listing.more or get(data, listing.more) is True):
         if listing.pages == "token":
@@ -212,7 +208,7 @@ def read_page(batch: Batch, data: Any, number: int) -> JobPage | None:
             following = jobs[-1].id if jobs else None
         elif listing.pages == "number":
             following = str(number + 1)
-    return JobPage(jobs, following)
+    return jobs, following
 
 
 def read_result(result: BatchResult, data: Any) -> RowResult | None:

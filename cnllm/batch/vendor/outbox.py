@@ -313,11 +313,12 @@ async def _jobs(exchange: VendorConnection) -> AsyncIterator[VendorJob]:
         found = read_page(batch, await exchange.repeat(list_plan(batch, exchange.probe, page)), number)
         if found is None:
             raise UnreadableAnswer("the answer is not a list")
-        for job in found.jobs:
+        jobs, following = found
+        for job in jobs:
             yield job
-        if found.next is None or found.next == page:
+        if following is None or following == page:
             return
-        page = found.next
+        page = following
     raise UnreadableAnswer(f"it has more than {_MOST_PAGES} pages")
 
 
