@@ -18,7 +18,7 @@ from msgspec import Struct
 from cnllm.gateway.limits import window
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
-__all__ = ["FLIGHTS", "HEADROOM_DIVISOR", "Account", "Grant", "Lease", "Operation", "advance", "update"]
+__all__ = ["FLIGHTS", "HEADROOM_DIVISOR", "Account", "Grant", "Lease", "Operation", "add_units", "advance", "update"]
 
 HEADROOM_DIVISOR = 500
 """A worker may lease beyond its need: at most the rest of a budget, or a limit per minute, divided by this number."""
@@ -155,7 +155,7 @@ def _expire(account: Account, now: int) -> None:
     for worker in [worker for worker, lease in account.leases.items() if lease.expires <= now]:
         for currency, units in account.leases.pop(worker).open.items():
             if currency != FLIGHTS:
-                _add(account.spent, currency, units)
+                add_units(account.spent, currency, units)
 
 
 def _begin_period(account: Account, record: KeyRecord, currency: str, wall: float) -> None:
@@ -168,7 +168,7 @@ def _begin_period(account: Account, record: KeyRecord, currency: str, wall: floa
         if old is not None:  # it is a budget in all again
             del account.starts[currency]
             account.others.pop(currency, None)
-            _add(account.spent, currency, account.past.pop(currency, 0))
+            add_units(account.spent, currency, account.past.pop(currency, 0))
         return
     start = period_bounds(period, record.time_zone, wall)[0]
     if start == old:
@@ -181,12 +181,13 @@ def _begin_period(account: Account, record: KeyRecord, currency: str, wall: floa
             del others[next(iter(others))]  # that which was left first
         if start < old:
             again = max(again, spent)
-    _add(account.past, currency, spent - again)
-    _add(account.spent, currency, again)
+    add_units(account.past, currency, spent - again)
+    add_units(account.spent, currency, again)
     account.starts[currency] = start
 
 
-def _add(amounts: dict[str, int], currency: str, units: int) -> None:
+def add_units(amounts: dict[str, int], currency: str, units: int) -> None:
+    """Add to one of some amounts."""
     if units:
         amounts[currency] = amounts.get(currency, 0) + units
 
@@ -194,7 +195,7 @@ def _add(amounts: dict[str, int], currency: str, units: int) -> None:
 def _report(account: Account, lease: Lease, operation: Operation, now: int) -> None:
     """Take in the outcome of the requests that the worker had."""
     for currency, units in operation.charges.items():
-        _add(account.spent, currency, units)
+        add_units(account.spent, currency, units)
     for currency, units in operation.closed.items():
         lease.open[currency] = max(0, lease.open.get(currency, 0) - units)
     for counts, corrections in ((account.requests, operation.request_counts), (account.tokens, operation.token_counts)):
@@ -226,7 +227,7 @@ def _grant(account: Account, record: KeyRecord, lease: Lease, operation: Operati
         free = max(0, unspent - on_lease)
         units = min(need, free)
         units += min(spare, (free - units) // HEADROOM_DIVISOR)
-        lease.open[currency] = lease.open.get(currency, 0) + units
+        add_units(lease.open, currency, units)
         grant.money.append((currency, units, unspent))
     return grant
 

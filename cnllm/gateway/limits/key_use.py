@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
 from cnllm.gateway.limits import window
-from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Lease, advance
+from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Lease, add_units, advance
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
 __all__ = ["KeyUse", "account_of", "name_taken", "no_such_name", "record_data", "use_data", "use_of"]
@@ -80,7 +80,7 @@ def use_of(record: KeyRecord, account: Account, now: int, wall: float) -> KeyUse
     open: dict[str, int] = {}
     for lease in account.leases.values():
         for currency, units in lease.open.items():
-            open[currency] = open.get(currency, 0) + units
+            add_units(open, currency, units)
     flights = open.pop(FLIGHTS, 0)
     minute = window.total(account.requests), window.total(account.tokens)
     counts = account.calls, account.used, account.unpriced

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits import refusal, window
-from cnllm.gateway.limits.account import FLIGHTS, Grant, Operation
+from cnllm.gateway.limits.account import FLIGHTS, Grant, Operation, add_units
 from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 from cnllm.gateway.limits.refusal import Refusal, Refused
@@ -225,7 +225,7 @@ class KeyWorker:
         return Flight(self, self._epoch, balance.slot, is_limited=is_limited)
 
     def _draw(self, name: str, count: int) -> None:
-        """Take note of what was used since the last operation."""
+        """Take note of what was used since the last operation, of nothing too."""
         self._drawn[name] = self._drawn.get(name, 0) + count
 
     def _take(self, worst: WorstCase, tokens: int, now: float) -> Reservation | None:
@@ -266,7 +266,7 @@ class KeyWorker:
         if slot is not None and self.record.rpm is not None:
             report.request_counts += [slot, -1]
         if is_limited and epoch is self._epoch:
-            report.closed[FLIGHTS] = report.closed.get(FLIGHTS, 0) + 1
+            add_units(report.closed, FLIGHTS, 1)
             if self._refusal is not None and self._refusal.code == refusal.TOO_MANY_AT_ONCE:
                 self._closed_until = 0.0
         if not report.is_empty:
@@ -277,10 +277,8 @@ class KeyWorker:
         report = self._report
         charge = units if cost is None else cost
         if currency is not None and (epoch is self._epoch or not self.record.budgets):
-            if charge:
-                report.charges[currency] = report.charges.get(currency, 0) + charge
-            if units:
-                report.closed[currency] = report.closed.get(currency, 0) + units
+            add_units(report.charges, currency, charge)
+            add_units(report.closed, currency, units)
         if reply:
             report.calls += 1
             report.unpriced += cost is None
@@ -340,8 +338,7 @@ class KeyWorker:
         if not (self._epoch.open or report.closed or self._holds) and now - self._renewed >= self._lease:
             self._epoch = _Epoch()  # the lease has expired, and held nothing
         for currency, units in balance.money.items():
-            if units:
-                report.closed[currency] = report.closed.get(currency, 0) + units
+            add_units(report.closed, currency, units)
         if balance.requests:
             report.request_counts += [balance.slot, -balance.requests]
         if balance.tokens:
@@ -403,7 +400,7 @@ class KeyWorker:
             report.charges = {}
         else:
             for currency, units in operation.charges.items():
-                report.charges[currency] = report.charges.get(currency, 0) + units
+                add_units(report.charges, currency, units)
         report.calls += operation.calls
         report.used += operation.used
         report.unpriced += operation.unpriced
@@ -416,12 +413,12 @@ class KeyWorker:
             return self._close(refusal.too_many_at_once(record), _CLOSED_SECONDS)
         if worst is None and record.rpm is not None and balance.requests < 1:
             seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
-            return self._close(refusal.too_many_requests(record, seconds), seconds)
+            return self._close(refusal.too_many(record, "request", seconds), seconds)
         if record.tpm is not None and balance.tokens < waiter.tokens:
             counts = list(grant.token_window)
             window.add(counts, window.slot_of(grant.now), -balance.tokens)
             seconds = window.seconds_until(counts, waiter.tokens, record.tpm, grant.now) or 0.0
-            refused = refusal.too_many_tokens(record, seconds)
+            refused = refusal.too_many(record, "token", seconds)
             if balance.tokens < 1:
                 self._is_full = True
                 self._close(refused, seconds)

@@ -23,9 +23,8 @@ __all__ = [
     "no_budget",
     "revoked",
     "too_large",
+    "too_many",
     "too_many_at_once",
-    "too_many_requests",
-    "too_many_tokens",
     "unavailable",
 ]
 
@@ -54,15 +53,10 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def too_many_requests(record: KeyRecord, seconds: float) -> Refusal:
-    """Return the refusal of a request above the limit of requests."""
-    message = f"the {_name(record)} may send {_count(record.rpm or 0, 'request')} a minute; {_again(seconds)}"
-    return Refusal("rate", "rate_limit_exceeded", message, seconds)
-
-
-def too_many_tokens(record: KeyRecord, seconds: float) -> Refusal:
-    """Return the refusal of a request above the limit of tokens."""
-    message = f"the {_name(record)} may use {_count(record.tpm or 0, 'token')} a minute; {_again(seconds)}"
+def too_many(record: KeyRecord, noun: Literal["request", "token"], seconds: float) -> Refusal:
+    """Return the refusal of a request above the limit of requests, or of tokens."""
+    verb, limit = ("send", record.rpm) if noun == "request" else ("use", record.tpm)
+    message = f"the {_name(record)} may {verb} {_count(limit or 0, noun)} a minute; {_again(seconds)}"
     return Refusal("rate", "rate_limit_exceeded", message, seconds)
 
 

@@ -27,15 +27,13 @@ __all__ = [
     "TurnRecord",
     "Turns",
     "WouldWait",
-    "call_key",
     "check_of",
     "decode_turn",
     "digest_of",
     "encode_turn",
     "identity_hash",
     "item_size",
-    "prefix_key",
-    "response_key",
+    "key_of",
     "turn_keys",
 ]
 
@@ -115,30 +113,18 @@ def identity_hash(identity: str) -> bytes:
     return _hash(b"identity", identity.encode("utf-8", "surrogatepass"))
 
 
-def call_key(owner: bytes, call_id: str) -> bytes:
-    """Return the key of a call's turn: 16 bytes."""
-    return _hash(b"call", owner + call_id.encode("utf-8", "surrogatepass"))
+def key_of(kind: bytes, owner: bytes, name: str | bytes) -> bytes:
+    """Return the key of what an owner has under a name: 16 bytes.
 
-
-def prefix_key(owner: bytes, prefix: bytes) -> bytes:
-    """Return the key of the turn at the end of a conversation: 16 bytes."""
-    return _hash(b"prefix", owner + prefix)
+    It is a turn by the id of its `call` or by the `prefix` that it ends, a `response`, or an `item` of an output.
+    """
+    return _hash(kind, owner + (name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name))
 
 
 def turn_keys(owner: bytes, call_ids: Iterable[str], prefix: bytes | None) -> list[bytes]:
     """Return the keys of a turn, each once: those of its calls, then that of the conversation that ends with it."""
-    keys = [call_key(owner, call_id) for call_id in call_ids]
-    return list(dict.fromkeys(keys if prefix is None else [*keys, prefix_key(owner, prefix)]))
-
-
-def response_key(owner: bytes, id_: str) -> bytes:
-    """Return the key of a response: 16 bytes."""
-    return _hash(b"response", owner + id_.encode("utf-8", "surrogatepass"))
-
-
-def item_key(owner: bytes, id_: str) -> bytes:
-    """Return the key of an item of an output: 16 bytes."""
-    return _hash(b"item", owner + id_.encode("utf-8", "surrogatepass"))
+    keys = [key_of(b"call", owner, call_id) for call_id in call_ids]
+    return list(dict.fromkeys(keys if prefix is None else [*keys, key_of(b"prefix", owner, prefix)]))
 
 
 def digest_of(blob: bytes) -> bytes:
@@ -277,8 +263,8 @@ class StateStore(ABC):
         A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`.
         """
         owner = identity_hash(identity)
-        calls = {call_key(owner, call_id): call_id for call_id in call_ids}
-        ends = {prefix_key(owner, prefix): prefix for prefix in prefixes}
+        calls = {key_of(b"call", owner, call_id): call_id for call_id in call_ids}
+        ends = {key_of(b"prefix", owner, prefix): prefix for prefix in prefixes}
         rows = self._find([*calls, *ends]) if calls or ends else ()
         if rows is None:
             return Turns(failure=self._failed.reason)
@@ -296,20 +282,22 @@ class StateStore(ABC):
         `items` are those of its output, by their ids, which `output_items` finds.
         """
         owner = identity_hash(identity)
-        entries = [Item(owner, _RESPONSE, item, [item_key(owner, item_id)]) for item_id, item in (items or {}).items()]
-        is_kept = self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)]), *entries])[0]
+        entries = [
+            Item(owner, _RESPONSE, item, [key_of(b"item", owner, item_id)]) for item_id, item in (items or {}).items()
+        ]
+        is_kept = self._keep([Item(owner, _RESPONSE, blob, [key_of(b"response", owner, id)]), *entries])[0]
         return self._failed if is_kept is None else is_kept
 
     def output_items(self, identity: str, item_ids: Sequence[str]) -> dict[str, bytes] | StoreFailure:
         """Return the items of outputs that are kept under these ids, and a failure where nobody knows."""
         owner = identity_hash(identity)
-        keys = {item_key(owner, item_id): item_id for item_id in item_ids}
+        keys = {key_of(b"item", owner, item_id): item_id for item_id in item_ids}
         rows = self._find([*keys])
         return self._failed if rows is None else {keys[key]: blob for key, _, blob in rows}
 
     def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
-        rows = self._find([response_key(identity_hash(identity), id)])
+        rows = self._find([key_of(b"response", identity_hash(identity), id)])
         if rows is None:
             return self._failed
         return next((blob for _, _, blob in rows), None)
@@ -317,7 +305,10 @@ class StateStore(ABC):
     def delete_response(self, identity: str, id: str, item_ids: Sequence[str] = ()) -> bool | StoreFailure:
         """Delete a response and the items of its output. Return whether it was kept, or a failure."""
         owner = identity_hash(identity)
-        deleted = [self._delete(key) for key in [*(item_key(owner, id) for id in item_ids), response_key(owner, id)]]
+        deleted = [
+            self._delete(key)
+            for key in [*(key_of(b"item", owner, id) for id in item_ids), key_of(b"response", owner, id)]
+        ]
         return self._failed if None in deleted else deleted[-1] is True
 
 
