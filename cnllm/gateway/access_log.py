@@ -51,24 +51,22 @@ class AccessLog:
     """Writes the log, and keeps the newest entries of this process: so many bytes, by the identity of their client."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[str, bytes, Sequence[Model]]] = OrderedDict()
         self._size = 0
         self._faults: dict[tuple[str, str], float] = {}  # the time of the last traceback, by error and place
 
     def write(self, entry: Entry, identity: str = "", models: Sequence[Model] = ()) -> None:
         """Write an entry. It is kept for its client; that of a client without a valid key is not kept.
 
-        `models` are those that might have answered: their addresses are not in what is kept.
+        `models` are those that might have answered: their addresses are hidden from the client.
         """
         _shorten(entry)
         if identity:
-            addresses = EndpointAddresses(models if entry.notes else ())
-            shown = replace(entry, notes=[addresses.hide_in_note(note) for note in entry.notes])
-            content = _encode(shown)  # half of the memory that the objects take
-            self._entries[entry.id] = identity, content
+            content = _encode(entry)  # half of the memory that the objects take
+            self._entries[entry.id] = identity, content, models
             self._size += _PLACE_BYTES + len(content)
             while self._size > _KEPT_BYTES:
-                _, (_, oldest) = self._entries.popitem(last=False)
+                _, (_, oldest, _) = self._entries.popitem(last=False)
                 self._size -= _PLACE_BYTES + len(oldest)
         if _LOGGER.isEnabledFor(logging.INFO):
             codes = list(dict.fromkeys(note.code for note in entry.notes))
@@ -92,11 +90,16 @@ class AccessLog:
         _LOGGER.error("%s failed: %s: %s", id, name, redact(str(error), ()), exc_info=error if is_new else None)
 
     def request(self, identity: str, id: str) -> dict[str, Any]:
-        """Return an entry of a client with its notes in full. Raises `RequestFailed` for any other."""
-        entry = self._entries.get(id)
-        if entry is None or entry[0] != identity:
+        """Return an entry of a client with its notes in full, without addresses of endpoints.
+
+        Raises `RequestFailed` for any other.
+        """
+        owner, content, models = self._entries.get(id, ("", b"", ()))
+        if not content or owner != identity:
             raise RequestFailed(Failure(404, f"no request {id!a} of this key is kept in this process", "not_found"))
-        return entry_fields(_decode(entry[1]))
+        entry, addresses = _decode(content), EndpointAddresses(models)
+        entry.notes = [addresses.hide_in_note(note) for note in entry.notes]
+        return entry_fields(entry)
 
 
 def _shorten(entry: Entry) -> None:

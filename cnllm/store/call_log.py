@@ -44,6 +44,9 @@ _CACHE_KIB = 512  # of the file's pages: enough for calls that are added at its 
 _PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
+_PLAIN_COLUMNS = tuple(
+    "conversation began protocol origin finish usage registry tag key reply_id reply_model prefix".split()
+)
 
 MakeRecord = Callable[[], "LoggedCall"]
 
@@ -280,7 +283,7 @@ def _row(call: LoggedCall) -> dict[str, object]:
     error = None if call.error is None else redact.redact_data(msgspec.to_builtins(call.error), ())
     notes = [{"code": note.code, "flag": note.flag, "said": "", "did": "", "where": note.where} for note in call.notes]
     return {
-        **{name: _column(getattr(call, name)) for name in call.__struct_fields__},
+        **{name: _column(getattr(call, name)) for name in _PLAIN_COLUMNS},
         **cost_columns(call.cost),
         "model": encodable_text(call.model),  # never null, not even where it is empty
         "client": call.client,
@@ -288,6 +291,7 @@ def _row(call: LoggedCall) -> dict[str, object]:
         "seconds": round(call.seconds, 3),
         "error": _column(error),
         "notes": as_json(notes),
+        "price": None,
     }
 
 
