@@ -44,21 +44,19 @@ _CACHE_KIB = 512  # of the file's pages: enough for calls that are added at its 
 _PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
-_PLAIN_COLUMNS = tuple(
-    [
-        "conversation",
-        "began",
-        "protocol",
-        "origin",
-        "finish",
-        "usage",
-        "registry",
-        "tag",
-        "key",
-        "reply_id",
-        "reply_model",
-        "prefix",
-    ]
+_PLAIN_COLUMNS = (
+    "conversation",
+    "began",
+    "protocol",
+    "origin",
+    "finish",
+    "usage",
+    "registry",
+    "tag",
+    "key",
+    "reply_id",
+    "reply_model",
+    "prefix",
 )
 
 MakeRecord = Callable[[], "LoggedCall"]
