@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sqlite3
 import stat
 import time
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -338,3 +340,12 @@ def test_the_list_says_of_a_key_of_a_file_that_its_file_decides(machine: Machine
     rows = dict(re.findall(r"^(first|other) +(in a keys file|in use)", done.out, re.MULTILINE))
     assert rows == {"first": "in a keys file", "other": "in use"}
     assert "where --keys-file of a gateway has it" in done.err
+
+
+def test_a_record_that_cannot_be_read_is_named_with_its_file(machine: Machine) -> None:
+    machine.run("serve", "keys", "add", "team-a")
+    path = machine.data / "gateway-keys.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE keys SET record = x'c1'")
+    for words in (["list"], ["set", "team-a", "--rpm", "5"], ["revoke", "team-a"]):
+        machine.run("serve", "keys", *words).fails(2, f"{path} is damaged", "backup")

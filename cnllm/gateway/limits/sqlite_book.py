@@ -123,19 +123,20 @@ class SqliteBook:
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use."""
         query = "SELECT record FROM keys WHERE name = ? AND revoked IS NULL"
-        rows = self._run(lambda file: file.execute(query, name))
-        return _decode_record(rows[0][0]) if rows else None
+        records = self._run(lambda file: [_decode_record(record) for (record,) in file.execute(query, name)])
+        return records[0] if records else None
 
     def uses(self, *, teams: bool = False) -> list[KeyUse]:
         """Return all keys, or all teams, with their use, the oldest first."""
         query = "SELECT record, state FROM keys LEFT JOIN accounts USING (digest) WHERE name LIKE ? ORDER BY keys.rowid"
         if not teams:
             query = query.replace("LIKE", "NOT LIKE")
-        rows = self._run(lambda file: file.execute(query, f"{team_digest('')}%")) or []
-        times = _clock(), time.time()
-        return self._check_records(
-            lambda: [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
-        )
+
+        def work(file: DatabaseFile) -> list[KeyUse]:
+            rows, times = file.execute(query, f"{team_digest('')}%"), (_clock(), time.time())
+            return [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
+
+        return self._run(work) or []
 
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
@@ -183,7 +184,7 @@ class SqliteBook:
         """Return the result of work on the file; None where there never was one.
 
         Another file at its path is opened instead: keys that are revoked there are refused here. Raise `CnllmError`
-        where the file has gone: nobody knows what was spent.
+        where the file has gone, as nobody knows what was spent, and for a record that cannot be read.
         """
         with self._lock:
             if self._file is not None and self._id != file_id(self.path):
@@ -196,15 +197,10 @@ class SqliteBook:
                     raise CnllmError(f"{self.path} has gone", hint="restore it from a backup, or make new keys")
                 self._file = DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
                 self._id = self._file.id
-            file = self._file
-            return self._check_records(lambda: work(file))
-
-    def _check_records(self, work: Callable[[], T]) -> T:
-        """Return the result of work. Raise `CnllmError` for a record that cannot be read."""
-        try:
-            return work()
-        except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
-            raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
+            try:
+                return work(self._file)
+            except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+                raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
 
 
 def _clock() -> int:
