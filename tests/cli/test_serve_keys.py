@@ -343,9 +343,10 @@ def test_the_list_says_of_a_key_of_a_file_that_its_file_decides(machine: Machine
 
 
 def test_a_record_that_cannot_be_read_is_named_with_its_file(machine: Machine) -> None:
+    machine.run("serve", "teams", "add", "office")
     machine.run("serve", "keys", "add", "team-a")
     path = machine.data / "gateway-keys.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE keys SET record = x'c1'")
-    for words in (["list"], ["set", "team-a", "--rpm", "5"], ["revoke", "team-a"]):
+    for words in (["list"], ["set", "team-a", "--rpm", "5"], ["revoke", "team-a"], ["add", "b", "--team", "office"]):
         machine.run("serve", "keys", *words).fails(2, f"{path} is damaged", "backup")
