@@ -131,21 +131,22 @@ def failure_of(
         return _overflow(error, protocol, model, models or _one(model), tokens)
     if isinstance(error, CannotSend) and error.part is not None and body is not None:
         return Failure(400, _unreadable(error.part, error.note, body, model), "unsupported_media")
+    source = error.__cause__ if needs_operator(error) else error  # of a route, too
     status, code = next(
-        ((status, code) for kind, status, code in _CLASSES if isinstance(error, kind)), (500, "internal_error")
+        ((status, code) for kind, status, code in _CLASSES if isinstance(source, kind)), (500, "internal_error")
     )
     if isinstance(error, Overloaded):
         status = server_api(protocol).overloaded_status
     message = error.message
     if isinstance(error, EndpointError) and error.code and error.code not in message:
         message = f"{message} ({error.code})"
-    is_other = isinstance(error, EndpointError | StreamCut) or isinstance(error.__cause__, KeyMissing | Untrusted)
-    if error.hint and not is_other:  # such a hint is for Python, or for the operator
+    is_other = isinstance(error, EndpointError | StreamCut)
+    if error.hint and not is_other and source is error:  # such a hint is for Python, or for the operator
         message = f"{message}; {error.hint.replace(ADJUST, f'the header {POLICY_HEADER}: adjust')}"
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, models or _one(model))
-    return Failure(status, message, code, error.retry_after, retryable=error.retryable)
+    return Failure(status, message, code, error.retry_after, retryable=error.retryable, final=source is not error)
 
 
 def _unreadable(part: Part, note: Note, body: Mapping[str, Any], model: Model | None) -> str:
@@ -177,6 +178,11 @@ def _place(data: Any, part: Part, path: str = "") -> str | None:
 
 
 _BASE64 = str.maketrans("-_", "+/")
+
+
+def needs_operator(error: CnllmError) -> bool:
+    """Whether no target of a route could be asked because of the gateway's keys."""
+    return isinstance(error, NoTarget) and isinstance(error.__cause__, KeyMissing | Untrusted)
 
 
 def operator_failure(error: Untrusted | KeyMissing, model: Model | None) -> Failure:

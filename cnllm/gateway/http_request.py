@@ -29,7 +29,7 @@ from cnllm.gateway.endpoints import (
     short_path,
 )
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
-from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, operator_failure
+from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, needs_operator, operator_failure
 from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.limits.refusal import Refused
@@ -464,6 +464,8 @@ class HttpRequest:
         if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
             return operator_failure(error, model)
+        if needs_operator(error):
+            self._service.log.warn(self._id, error)
         return failure_of(error, self._body.protocol, model=model, models=self._models, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:

@@ -24,7 +24,7 @@ import cnllm
 from cnllm.estimates.money import UNITS, format_units, units_of
 from cnllm.gateway.access import digest
 from cnllm.gateway.endpoint_addresses import EndpointAddresses
-from cnllm.gateway.failures import failure_of
+from cnllm.gateway.failures import failure_headers, failure_of
 from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, new_key, team_digest
@@ -676,13 +676,16 @@ cooldown = 0
         assert ":9" not in f"{whole} {notes}"
 
 
-def test_no_client_is_told_to_set_a_key_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_a_whole_route_lacks_is_the_business_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     monkeypatch.delenv("MISTRAL_API_KEY", raising=False)
     with cnllm.Client(cnllm.Registry.load()) as client, pytest.raises(cnllm.NoTarget, match="no target") as caught:
         client.call("deepseek/deepseek-v4-pro", "Hi", fallback=["mistral/mistral-large-4"])
     assert "export" in str(caught.value.hint)
-    assert "export" not in failure_of(caught.value, "openai-chat").message
+    failure = failure_of(caught.value, "openai-chat")
+    assert "export" not in failure.message
+    assert (failure.status, failure.code) == (502, "provider_key_missing")
+    assert (b"x-should-retry", b"false") in failure_headers(failure)
 
 
 def test_the_name_of_a_provider_is_no_address(tmp_path: Path) -> None:
