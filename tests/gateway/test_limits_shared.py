@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,27 @@ def test_a_file_makes_no_revoked_key_valid(url: str) -> None:
     assert rights.key.revoked is not None
     assert (book.get(record.name), book.get("other")) == (None, None)
     book.close()
+
+
+def test_what_is_said_of_a_key_is_on_the_disk_before_the_command_ends(tmp_path: Path) -> None:
+    """The log of writes beside the file, which the system may lose with its power, is not needed for it."""
+    path, book = book_path(str(tmp_path / "gateway.db")), open_book(sqlite_url(tmp_path))
+    assert book is not None
+    with contextlib.closing(book):
+        book.add("d", KeyRecord("a", 1.0))
+        for limit in (5, 6):
+            book.change("a", partial(replace, rpm=limit))
+            assert _without_log(path, tmp_path).rpm == limit
+        book.revoke("a")
+        assert _without_log(path, tmp_path).revoked is not None
+
+
+def _without_log(path: Path, folder: Path) -> KeyRecord:
+    """The only record of a file, read without its log of writes."""
+    copy = shutil.copy(path, folder / "copy.db")
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        ((record,),) = connection.execute("SELECT record FROM keys").fetchall()
+    return msgspec.msgpack.decode(record, type=KeyRecord)
 
 
 def test_a_store_that_is_away_lets_nobody_pass_and_nothing_counts_twice(url: str) -> None:

@@ -5,9 +5,11 @@ It is a file of its own beside the store's: a damaged store is renamed and begin
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +73,7 @@ class SqliteBook:
         name = record.stored_name
 
         def work(file: DatabaseFile) -> None:
-            with file.writing() as connection:
+            with _lasting(file) as connection:
                 query = "SELECT 1 FROM keys WHERE digest = ? AND revoked IS NOT NULL"
                 if connection.execute(query, (digest,)).fetchone():
                     return
@@ -90,7 +92,7 @@ class SqliteBook:
         """Change the record of a name, in one transaction."""
 
         def work(file: DatabaseFile) -> KeyRecord:
-            with file.writing() as connection:
+            with _lasting(file) as connection:
                 query = "SELECT digest, record FROM keys WHERE name = ? AND revoked IS NULL"
                 row = connection.execute(query, (name,)).fetchone()
                 if row is None:
@@ -113,7 +115,7 @@ class SqliteBook:
         """Remove a team and what it used."""
 
         def work(file: DatabaseFile) -> bool:
-            with file.writing() as connection:
+            with _lasting(file) as connection:
                 connection.execute("DELETE FROM accounts WHERE digest = ?", (name,))
                 return connection.execute("DELETE FROM keys WHERE digest = ?", (name,)).rowcount > 0
 
@@ -201,6 +203,14 @@ class SqliteBook:
                 return work(self._file)
             except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
                 raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
+
+
+@contextmanager
+def _lasting(file: DatabaseFile) -> Iterator[sqlite3.Connection]:
+    """Write what a power failure must not undo, such as that a key was revoked."""
+    with file.writing() as connection:
+        yield connection
+    file.execute("PRAGMA wal_checkpoint(PASSIVE)")  # it waits for the disk
 
 
 def _clock() -> int:
