@@ -23,8 +23,8 @@ class Candidates(Struct, frozen=True):
 
     `on` and `off` are changes of the body that switch reasoning, those of other wires last, `efforts` and `budgets` the
     paths of a level and of a number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning,
-    `message_keys` further keys of messages, `ids` the patterns of call ids, `prefills` the marks of a reply that is to
-    be continued, `outputs` limits of output tokens.
+    `message_keys` further keys of messages, `prefills` the marks of a reply that is to be continued, `outputs` limits
+    of output tokens.
     """
 
     on: tuple[dict[str, Any], ...] = ()
@@ -35,7 +35,6 @@ class Candidates(Struct, frozen=True):
     params: dict[str, tuple[str, ...]] = {}
     fields: tuple[str, ...] = ()
     message_keys: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
     prefills: tuple[dict[str, Any], ...] = ()
     outputs: tuple[int, ...] = ()
 
@@ -46,7 +45,6 @@ _ONE = {
     "efforts": "reasoning.effort.at",
     "budgets": "reasoning.budget.at",
     "prefills": "messages.prefill.set",
-    "ids": "tools.call_id_pattern",
 }
 _LISTS = {"fields": "reasoning.fields", "message_keys": "messages.fields"}
 """The flags of a table that hold the candidates of each kind: one value in the first table, a list in the second."""

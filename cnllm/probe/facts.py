@@ -8,6 +8,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.jsonpath import leaves
+
 __all__ = ["USUAL", "AnswerWord", "Finding", "FlagFact", "leaf_facts", "split_mode"]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
@@ -62,11 +64,8 @@ def split_mode(flag: str) -> tuple[str, str]:
 
 def leaf_facts(facts: Iterable[FlagFact]) -> list[FlagFact]:
     """Return the facts by the names of `Model.explain`, where the values of a table are flags of their own."""
-    out: list[FlagFact] = []
-    for fact in facts:
-        if isinstance(fact.value, dict) and fact.value:
-            inner = fact.value.items()
-            out += leaf_facts(replace(fact, flag=f"{fact.flag}.{key}", value=value) for key, value in inner)
-        else:
-            out.append(fact)
-    return out
+    return [
+        replace(fact, flag=flag, value=value)
+        for fact in facts
+        for flag, value in (leaves({fact.flag: fact.value}) or {fact.flag: {}}).items()
+    ]

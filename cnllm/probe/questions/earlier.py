@@ -22,6 +22,7 @@ from cnllm.probe.question import (
     ProbeContext,
     Steps,
     question,
+    refusal,
 )
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.tools import Function
@@ -189,28 +190,20 @@ def earlier_calls(context: ProbeContext) -> Steps:
     forms = [(state["named"], state["thoughtful"])] if state is not None else list(_FORMS)
     if not context.is_flat:
         forms = [f for f in forms if not f[0]]
-    words = ""
-    passing: tuple[bool, bool] | None = None
-    for named, thoughtful in sorted(forms, key=lambda form: sum(form)):
-        answer = yield builder.ask(_describe(named=named, thoughtful=thoughtful), named=named, thoughtful=thoughtful)
-        if answer.passed:
-            passing = (named, thoughtful)
+
+    def ask(*, named: bool, thoughtful: bool) -> Ask:
+        why = (
+            f"an earlier call, its result with{'' if named else 'out'} a name{', with reasoning' if thoughtful else ''}"
+        )
+        return builder.ask(why, named=named, thoughtful=thoughtful)
+
+    for named, thoughtful in forms:
+        if (yield ask(named=named, thoughtful=thoughtful)).passed:
             break
-        words = words or answer.message
-    if passing is None:
+    else:
         return []
-    named, thoughtful = passing
     found = [Finding(_STATE, {"named": named, "thoughtful": thoughtful}, "works")]
     if context.is_flat and builder.tools:
-        other = yield builder.ask(
-            _describe(named=not named, thoughtful=thoughtful), named=not named, thoughtful=thoughtful
-        )
-        if other.refused:
-            found.append(Finding("tools.result_name", named, "refused", other.message))
+        other = yield ask(named=not named, thoughtful=thoughtful)
+        found += refusal(other, "tools.result_name", named)
     return found
-
-
-def _describe(*, named: bool, thoughtful: bool) -> str:
-    return f"an earlier call, its result with{'' if named else 'out'} a name" + (
-        ", with reasoning" if thoughtful else ""
-    )

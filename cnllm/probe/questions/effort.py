@@ -21,7 +21,7 @@ from cnllm.registry.levels import LEVELS
 __all__ = ["budget", "budget_under", "effort"]
 
 _NONSENSE = "zq"
-_TRIED = (None, "low", "high")
+_TRIED = ("", "low", "high")
 _FEW = 5
 _LOW, _HIGH = 1024, 1 << 30
 
@@ -40,29 +40,25 @@ def effort(context: ProbeContext) -> Steps:
     """
     refused: list[Finding] = []
     places = context.candidates.efforts
-    if len(places) > 1 and not context.hints:
-        values = [{at: _NONSENSE if level is None else _words(context, at)[level] for at in places} for level in _TRIED]
-        places = yield from _with_effect(places, [_at_levels(context, v) for v in values])
+    tries = [{at: _words(context, at).get(level, _NONSENSE) for at in places} for level in _TRIED]
+    places = yield from _with_effect(context, places, tries)
     for at in context.candidates_for("reasoning.effort.at", places):
-        nonsense = yield _at_level(context, at, _NONSENSE)
+        words = _words(context, at)
+        nonsense = yield _at_levels(context, {at: _NONSENSE})
         if nonsense.refused:
             if not _is_about(nonsense, at):
                 continue
             spelt = _tokens(nonsense.message)
-            words = {level: spelt.get(word.casefold(), word) for level, word in _words(context, at).items()}
+            words = {level: spelt.get(word.casefold(), word) for level, word in words.items()}
             levels = [level for level, word in words.items() if word.casefold() in spelt]
             if len(levels) < 2:
-                levels = []
-                for level, word in words.items():
-                    answer = yield _at_level(context, at, word)
-                    if answer.passed:
-                        levels.append(level)
+                levels = yield from _accepted(context, at, words)
             elif not _is_ordered(levels, [*spelt], words):
-                levels = yield from _with_length(context, at, {level: words[level] for level in levels})
-            else:
-                answer = yield _at_level(context, at, words[levels[-1]])
-                if not answer.passed:
-                    levels = []
+                control = yield context.ask([SUM], why="no level", patch=context.on or {}, control=True)
+                listed = {level: words[level] for level in levels}
+                levels = yield from _accepted(context, at, listed, unlike=_length(control))
+            elif not (yield _at_levels(context, {at: words[levels[-1]]})).passed:
+                levels = []
             if not levels:  # every level is refused: so is the parameter
                 refused = refused or (
                     [] if "." in at else [Finding(f"params.{at}", False, "refused", nonsense.message, by=at)]
@@ -72,21 +68,26 @@ def effort(context: ProbeContext) -> Steps:
             return found + [
                 Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in levels
             ]
-        low = yield _at_level(context, at, _words(context, at)["low"])
-        high = yield _at_level(context, at, _words(context, at)["high"])
+        low = yield _at_levels(context, {at: words["low"]})
+        high = yield _at_levels(context, {at: words["high"]})
         if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):
             return [Finding("reasoning.effort.at", at, "works")]
     return refused
 
 
-def _with_effect(places: tuple[str, ...], asks: Sequence[Ask]) -> Generator[Ask, ProbeAnswer, tuple[str, ...]]:
+def _with_effect(
+    context: ProbeContext, places: tuple[str, ...], tries: Sequence[dict[str, Any]]
+) -> Generator[Ask, ProbeAnswer, tuple[str, ...]]:
     """Return the paths of which some may have an effect, tried all at once: those first that a refusal names.
 
-    There is none where each request passes and the last ones have reasoning of the same length.
+    There is none where each request passes and the last ones have reasoning of the same length. A single path,
+    or one that the first run found, needs no such try.
     """
+    if len(places) < 2 or context.hints:
+        return places
     lengths: list[int] = []
-    for ask in asks:
-        answer = yield ask
+    for values in tries:
+        answer = yield _at_levels(context, values)
         if not answer.passed:
             return tuple(sorted(places, key=lambda at: not _is_about(answer, at)))
         lengths.append(_length(answer))
@@ -99,19 +100,16 @@ def _is_ordered(levels: Sequence[str], listing: Sequence[str], words: dict[str, 
     return places in (sorted(places), sorted(places, reverse=True))
 
 
-def _with_length(context: ProbeContext, at: str, words: dict[str, str]) -> Generator[Ask, ProbeAnswer, list[str]]:
-    """Return the levels whose words make the reasoning longer or shorter than it is without any."""
-    control = yield context.ask([SUM], why="no level", patch=context.on or {}, control=True)
+def _accepted(
+    context: ProbeContext, at: str, words: dict[str, str], *, unlike: int | None = None
+) -> Generator[Ask, ProbeAnswer, list[str]]:
+    """Return the levels whose words are taken; where a length is told, those with reasoning `unlike` that."""
     found: list[str] = []
     for level, word in words.items():
-        answer = yield _at_level(context, at, word)
-        if answer.passed and _length(answer) != _length(control):
+        answer = yield _at_levels(context, {at: word})
+        if answer.passed and _length(answer) != unlike:
             found.append(level)
     return found
-
-
-def _at_level(context: ProbeContext, at: str, word: str) -> Ask:
-    return _at_levels(context, {at: word})
 
 
 def _at_levels(context: ProbeContext, values: dict[str, Any]) -> Ask:
@@ -161,9 +159,7 @@ def budget(context: ProbeContext) -> Steps:
     Proof: a number out of range is refused, or a small one makes the reasoning shorter.
     """
     places = context.candidates.budgets
-    if len(places) > 1 and not context.hints:
-        values = [dict.fromkeys(places, tokens) for tokens in (_HIGH, 0, _FEW)]
-        places = yield from _with_effect(places, [_at_levels(context, v) for v in values])
+    places = yield from _with_effect(context, places, [dict.fromkeys(places, n) for n in (_HIGH, 0, _FEW)])
     for at in context.candidates_for("reasoning.budget.at", places):
         found = yield from _budget_at(context, at)
         if found:

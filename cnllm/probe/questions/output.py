@@ -12,6 +12,7 @@ from cnllm.probe.question import (
     SAME,
     ProbeContext,
     Steps,
+    offers_tools,
     question,
     reasons_by_choice,
     refusal,
@@ -83,7 +84,7 @@ def methods(context: ProbeContext) -> Steps:
     if not (works and has_object):
         if "tools.supported" not in context.known and not works:
             return []  # a tool may be the way, and nobody knows whether there are any
-        works += ["tool"] if context.known.get("tools.supported") is True else []
+        works += ["tool"] if offers_tools(context) else []
         works += ["prompt"] if works in ([], ["tool"]) else []
     return [Finding("schema.methods", works, "works", quote)]
 
@@ -118,9 +119,7 @@ def methods_reasoning(context: ProbeContext) -> Steps:
             works.append(method)
     if not quote:
         return [Finding(f"{SAME}schema.", True, "works")]
-    others = [
-        method for method in ("tool", "prompt") if context.known.get("tools.supported") is True or method == "prompt"
-    ]
+    others = ["tool", "prompt"] if offers_tools(context) else ["prompt"]
     return [Finding("when.reasoning.schema.methods", works or others, "refused", quote)]
 
 
