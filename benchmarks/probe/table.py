@@ -153,7 +153,7 @@ def _exchanges(report: Any, flags: set[str]) -> Iterable[str]:
                 body = json.dumps(exchange.ask.body, ensure_ascii=False)
                 said = answer.message or json.dumps(msgspec.to_builtins(answer.data), ensure_ascii=False, default=str)
                 yield f"  {number}. {exchange.ask.why}: {body[:700]}"
-                yield f"     {answer.status} {answer.kind}: {said[:400]}"
+                yield f"     {answer.status}: {said[:400]}"
 
 
 # ── the page ─────────────────────────────────────────────────────────────────

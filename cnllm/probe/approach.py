@@ -114,7 +114,7 @@ class _FirstRequests:
             answer = self.exchange(ask, place, id)
             self.seen.append((place, answer))
             if answer.passed and not (answer.text or answer.reasoning):
-                self.seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
+                self.seen[-1] = place, replace(answer, problem="form", message="an answer without a text")
                 return None
             if answer.passed:
                 if stream:
@@ -252,7 +252,7 @@ def _failure(url: str, seen: list[tuple[EndpointPlace, ProbeAnswer]]) -> CnllmEr
     """Return the error for an endpoint that took no request: the answer that says most."""
     order = ("key", "quota", "rate", "busy", "redirect", "page", "endless", "form", "failed", "network", "")
     answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
-    answer = answers[0] if answers else ProbeAnswer(kind="none", problem="network", message="nothing was sent")
+    answer = answers[0] if answers else ProbeAnswer(problem="network", message="nothing was sent")
     hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
     if answer.problem == "network":
         return TransportError(_line(url, answer), hint=hint)

@@ -120,9 +120,8 @@ def _parameter(model: Model, atoms: frozenset[str], flag: str, fact: FlagFact) -
     if state == "unknown":
         return "unclaimed", None
     if not rest or rest == ["as"]:
-        if fact.answer in ("refused", "ignored"):
-            return ("agreed" if state == fact.answer else "contradicted"), msgspec.to_builtins(rule)
-        is_same = state == "works" and param_rules.path(name, rule) == fact.value
+        works = fact.answer == "works"
+        is_same = state == fact.answer and (not works or param_rules.path(name, rule) == fact.value)
         return ("agreed" if is_same else "contradicted"), msgspec.to_builtins(rule)
     if state == "refused":
         return "contradicted", False

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -30,10 +30,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply, Usage
 
-__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "reads_more"]
-
-Kind = Literal["passed", "refused", "none"]
-"""What an answer says: a reply, a refusal of this very request, or nothing (429, 5xx, network, no key)."""
+__all__ = ["Ask", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "reads_more"]
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -64,13 +61,13 @@ class Ask(Struct, frozen=True, kw_only=True):
 class ProbeAnswer(Struct, frozen=True, kw_only=True):
     """An answer, read.
 
-    `message` is the endpoint's own sentence where it refused or failed, `problem` a word for an answer that says
-    nothing about the question: network, key, quota, rate, busy, redirect, page, form, endless. `data` is the decoded
-    body, or the list of the decoded chunks of a stream. `done`: the stream had its closing marker. `abandoned`: the
-    probe hung up.
+    `refused`: the endpoint refused the request for what is in it. `message` is its own sentence where it refused or
+    failed, `problem` a word for an answer that says nothing about the question: network, key, quota, rate, busy,
+    failed, redirect, page, form, endless. `data` is the decoded body, or the list of the decoded chunks of a stream.
+    `done`: the stream had its closing marker. `abandoned`: the probe hung up.
     """
 
-    kind: Kind
+    refused: bool = False
     status: int = 0
     message: str = ""
     problem: str = ""
@@ -84,12 +81,12 @@ class ProbeAnswer(Struct, frozen=True, kw_only=True):
     @property
     def passed(self) -> bool:
         """Whether the endpoint took the request."""
-        return self.kind == "passed"
+        return not self.refused and not self.problem
 
     @property
-    def refused(self) -> bool:
-        """Whether the endpoint refused the request for what is in it."""
-        return self.kind == "refused"
+    def is_whole(self) -> bool:
+        """Whether the endpoint took the request, and its reply came to its end."""
+        return self.passed and self.reply is not None and not self.abandoned
 
     @property
     def text(self) -> str:
@@ -136,12 +133,13 @@ def on_one_line(text: str, most: int) -> str:
 
 # ── reading ──────────────────────────────────────────────────────────────────
 _PROBLEMS: tuple[tuple[type[CnllmError], str], ...] = (
+    *((kind, "") for kind in (BadRequest, ContextTooLong, ReplayMissing, ContentFiltered)),
     (BadKey, "key"),
     (QuotaExceeded, "quota"),
     (RateLimited, "rate"),
     (Overloaded, "busy"),
 )
-_REFUSALS = (BadRequest, ContextTooLong, ReplayMissing, ContentFiltered)
+"""The words for errors, "" for a refusal of this very request."""
 
 
 def read_answer(
@@ -150,37 +148,33 @@ def read_answer(
     """Return the answer in the bytes of a response. Never raises for what an endpoint sends."""
     head = {name: value[:200] for name, value in headers.items()}
     if 300 <= status < 400:
-        return ProbeAnswer(kind="none", status=status, problem="redirect", message="a redirect", headers=head)
+        return ProbeAnswer(status=status, problem="redirect", message="a redirect", headers=head)
     streamed = "event-stream" in headers.get("content-type", "") or content.lstrip()[:6] in (b"data: ", b"event:")
     data, done = _decode_content(content, streamed=streamed)
     base: dict[str, Any] = {"status": status, "data": data, "headers": head, "streamed": streamed, "done": done}
     try:
-        reply = parse_response(model, status, headers, content)
+        return ProbeAnswer(reply=parse_response(model, status, headers, content), abandoned=abandoned, **base)
     except EndpointError as error:
         return _error(error, base)
     except StreamCut as error:
         if abandoned or (error.reply is not None and error.reply.raw_finish):  # it ended with a word that nobody knows
-            return ProbeAnswer(kind="passed", reply=error.reply, abandoned=abandoned, **base)
-        return ProbeAnswer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
+            return ProbeAnswer(reply=error.reply, abandoned=abandoned, **base)
+        return ProbeAnswer(problem="network", message="the reply broke off", reply=error.reply, **base)
     except CnllmError as error:
-        return ProbeAnswer(kind="none", problem="form", message=error.message, **base)
-    return ProbeAnswer(kind="passed", reply=reply, abandoned=abandoned, **base)
+        return ProbeAnswer(problem="form", message=error.message, **base)
 
 
 def _error(error: EndpointError, base: dict[str, Any]) -> ProbeAnswer:
     status = int(base["status"])
     if isinstance(error, EmptyReply):
         if error.reply is not None and (error.reply.raw_finish or error.reply.usage.input is not None):
-            return ProbeAnswer(kind="passed", reply=error.reply, **base)
-        return ProbeAnswer(kind="none", problem="form", message="an answer without a reply", **base)
-    if isinstance(error, _REFUSALS):
-        return ProbeAnswer(kind="refused", message=error.message, **base)
-    problem = next((word for kind, word in _PROBLEMS if isinstance(error, kind)), "")
-    if not problem:
-        if 400 <= status < 500 and status not in (408, 409, 425, 429):
-            return ProbeAnswer(kind="refused", message=error.message, **base)
-        problem = "failed" if status >= 500 else "form" if base["data"] is not None else "page"
-    return ProbeAnswer(kind="none", problem=problem, message=error.message, **base)
+            return ProbeAnswer(reply=error.reply, **base)
+        return ProbeAnswer(problem="form", message="an answer without a reply", **base)
+    problem = next((word for kind, word in _PROBLEMS if isinstance(error, kind)), None)
+    if problem is None:
+        is_refusal = 400 <= status < 500 and status not in (408, 409, 425, 429)
+        problem = "" if is_refusal else "failed" if status >= 500 else "form" if base["data"] is not None else "page"
+    return ProbeAnswer(refused=not problem, problem=problem, message=error.message, **base)
 
 
 def _decode_content(content: bytes, *, streamed: bool) -> tuple[Any, bool]:

@@ -50,7 +50,7 @@ def joint_answers(runs: Sequence[Steps], exchange: Exchanger) -> list[tuple[Ask,
         for group in group_items(parts, _JointAsk.fits):
             for part, exchanged in _answers(group, exchange) if len(group) > 1 else ():
                 found.append((part.ask, exchanged))
-                following = _following(part.steps, exchanged.answer) if exchanged.answer.kind != "none" else None
+                following = _following(part.steps, exchanged.answer) if not exchanged.answer.problem else None
                 if following is not None and following.joint:
                     later.append(_JointAsk(following, part.steps))
         parts = later

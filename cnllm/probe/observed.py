@@ -170,14 +170,13 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
     """Return what is learnt with one more reply of the flat wire."""
     message = message_of(answer.data)
     content = message.get("content")
-    known = flags.reasoning.fields if flags.reasoning is not None else None
-    fields = [
-        path
-        for path in _texts(message)
-        if path.partition(".")[0] not in _USUAL and path not in (known or ()) and path not in learnt.fields
-    ]
+    known = {*((flags.reasoning and flags.reasoning.fields) or ()), *learnt.fields}
     prompt = str(request)
-    new = [f for f in fields if (text := _texts(message)[f]) not in prompt and text not in answer.text]
+    new = [
+        path
+        for path, text in _texts(message).items()
+        if path.partition(".")[0] not in _USUAL and path not in known and text not in prompt and text not in answer.text
+    ]
     learnt = replace(learnt, fields=(*learnt.fields, *new), repeats=learnt.repeats or _has_repeats(answer.data))
     if isinstance(content, list):
         kinds = [p.get("type") for p in content if isinstance(p, dict)]
@@ -257,7 +256,7 @@ def observe_replies(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExcha
 
     `limit` is the path of the most tokens of a reply.
     """
-    passed = [e for e in exchanges if e.answer.passed and e.answer.reply is not None and not e.answer.abandoned]
+    passed = [e for e in exchanges if e.answer.is_whole]
     yield from _finish(flags, passed, limit)
     yield from _usage(flags, learnt, passed)
     yield from _errors(flags, [e for e in exchanges if e.answer.refused])
@@ -343,10 +342,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
             counts_in(e.answer.data),
         )
         for e in exchanges
-        if e.answer.passed
-        and e.answer.reply is not None
-        and not e.answer.abandoned
-        and e.answer.streamed == is_streamed
+        if e.answer.is_whole and e.answer.streamed == is_streamed
     ]
     if len(rows) < 3:
         return learnt

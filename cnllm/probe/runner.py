@@ -18,11 +18,10 @@ from cnllm.probe.facts import Finding, FlagFact, split_mode
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observe_replies
 from cnllm.probe.place import assumed_at
-from cnllm.probe.question import SAME, ProbeContext, Question, Steps
+from cnllm.probe.question import SAME, ProbeContext, Question
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.report import Report
 from cnllm.probe.state import ProbeState, ProbeStep, Stopped
-from cnllm.registry.flags import Flags
 
 __all__ = ["investigate"]
 
@@ -59,7 +58,7 @@ def investigate(run: ProbeState) -> Report:
         if passed < len(run.exchanges):
             with contextlib.suppress(Stopped):
                 passed = len(run.exchanges) if run.is_alive() else passed
-        facts = {flag: fact for flag, fact in facts.items() if _has_support(fact, passed)}
+        facts = {f.flag: f for f in facts.values() if f.answer == "unknown" or max(f.exchanges, default=0) <= passed}
         if not is_proven(run.learnt, facts, run.exchanges):
             facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
         facts = _by_mode(facts, run.known)
@@ -88,8 +87,18 @@ class _OpenQuestion(Struct):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no further run is needed."""
-        return bool(self.runs) and not _needs_another(self.question, self.runs)
+        """Whether no further run is needed: a second one confirms, and a third one is asked where two differ.
+
+        A question that depends on the model and showed no effect is asked three times.
+        """
+        if len(self.runs) not in (1, 2):
+            return len(self.runs) > 2
+        if not self.runs[0] and self.question.by_model:
+            return False
+        if len(self.runs) == 1:
+            return all(finding.flag.startswith(SAME) for finding in self.runs[0])
+        first, second = ({f.flag: f.value for f in findings} for findings in self.runs)
+        return first == second
 
 
 class _Interview:
@@ -162,9 +171,10 @@ class _Interview:
     def join(self, questions: list[Question]) -> None:
         """Ask the questions whose first requests one request can ask, if the next question is one of them."""
         context = self.context()
-        if questions[0].name in self.joined or not _is_joint(questions[0].run(context)):
+        first = questions[0]
+        if first.name in self.joined or not getattr(next(first.run(context), None), "joint", ""):
             return
-        alike = [q for q in questions if self.kind(q) == self.kind(questions[0])]
+        alike = [q for q in questions if self.kind(q) == self.kind(first)]
         runs = [q.run(context) for q in alike if q.name not in self.joined]
         self.joined |= {q.name for q in alike}
         for ask, exchanged in joint_answers(runs, self.run.exchange_of):
@@ -191,7 +201,8 @@ class _Interview:
     def can_wait(self, opened: _OpenQuestion) -> bool:
         """Whether another run of a question is worth less than the questions that were not asked."""
         found = opened.runs[0]
-        return _is_expected(found, self.assumed) if found else not opened.question.opens
+        says_nothing_new = all(f.flag.startswith("_") or is_assumed(self.assumed, f) for f in found)
+        return says_nothing_new if found else not opened.question.opens
 
     def settle(self, opened: _OpenQuestion) -> None:
         """Put what two runs agree on into the facts."""
@@ -214,31 +225,7 @@ class _Interview:
             settings.on_step(ProbeStep(opened.question.name, findings, count, settings.max_requests))
 
 
-def _is_joint(steps: Steps) -> bool:
-    ask = next(steps, None)
-    return ask is not None and bool(ask.joint)
-
-
-# ── what the runs of a question prove: two of them agree, and another is needed where they differ ──
-def _needs_another(question: Question, runs: Sequence[Sequence[Finding]]) -> bool:
-    """Whether a question is asked again: once to confirm, and a third time where two runs differ.
-
-    A question that depends on the model and showed no effect is asked three times.
-    """
-    if len(runs) == 1:
-        is_settled = bool(runs[0]) and all(finding.flag.startswith(SAME) for finding in runs[0])
-        return not is_settled and (bool(runs[0]) or question.by_model)
-    if len(runs) >= 3:
-        return False
-    first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
-    return first != second or (question.by_model and not first)
-
-
-def _is_expected(findings: Sequence[Finding], assumed: Flags) -> bool:
-    """Whether the findings of a run say only what is assumed of any endpoint of the wire."""
-    return all(finding.flag.startswith("_") or is_assumed(assumed, finding) for finding in findings)
-
-
+# ── what the runs of a question prove: two of them agree ──
 def _agree(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:
     """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
     votes: dict[str, dict[str, list[Finding]]] = {}
@@ -299,11 +286,6 @@ def _mode_of(topic: str, known: Mapping[str, Any]) -> str | None:
 def _last_pass(exchanges: Sequence[ProbeExchange]) -> int:
     """Return the number of the last exchange in which the endpoint took a request; 0 where it took none."""
     return next((e.number for e in reversed(exchanges) if e.answer.passed), 0)
-
-
-def _has_support(fact: FlagFact, passed: int) -> bool:
-    """Whether a fact was seen before the endpoint stopped answering."""
-    return fact.answer == "unknown" or not fact.exchanges or max(fact.exchanges) <= passed
 
 
 def _strange(exchanges: Sequence[ProbeExchange]) -> Iterator[str]:

@@ -105,7 +105,7 @@ class ProbeState(Struct, eq=False):
         known = self.shared.pop(ask.identity, None) or (self.controls.get(ask.identity) if ask.control else None)
         if known is not None:
             self.current.append(known.number)
-            if ask.control and known.answer.kind != "none":
+            if ask.control and not known.answer.problem:
                 self.controls[ask.identity] = known
             return known.answer
         if place is not None:
@@ -121,11 +121,11 @@ class ProbeState(Struct, eq=False):
             self.received += len(response.content)
             answer = self._read(model, ask, response)
             if response.abandoned and ask.most is None and not answer.refused:
-                answer = replace(answer, kind="none", problem="endless", message="an answer without an end")
+                answer = replace(answer, problem="endless", message="an answer without an end")
             has_failed = answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key")
             is_repeated = has_failed and bool(words) and words == answer.message
             if is_repeated:
-                answer = replace(answer, kind="refused", problem="")
+                answer = replace(answer, refused=True, problem="")
             self._record(ask, answer, len(plan.content), may_cost=_may_cost(ask, response))
             is_slow = isinstance(response.error, Timeout) and response.error.sent  # it would be the next time, too
             if is_repeated or not (has_failed or (answer.problem in _PATIENCE and not is_slow)):
@@ -134,9 +134,9 @@ class ProbeState(Struct, eq=False):
                 words = answer.message
             if attempt + 1 < _ATTEMPTS:
                 self.settings.sleep(_delay(answer, attempt))
-        if ask.control and answer.kind != "none":
+        if ask.control and not answer.problem:
             self.controls[ask.identity] = self.exchanges[-1]
-        self.failures = self.failures + 1 if answer.kind == "none" else 0
+        self.failures = self.failures + 1 if answer.problem else 0
         return answer
 
     def exchange_of(self, ask: Ask) -> ProbeExchange:
@@ -147,7 +147,7 @@ class ProbeState(Struct, eq=False):
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""
         if response.error is not None:
-            return ProbeAnswer(kind="none", problem="network", message=response.error.message)
+            return ProbeAnswer(problem="network", message=response.error.message)
 
         def read(learnt: Learnt, *, is_open: bool = False) -> ProbeAnswer:
             return read_answer(
@@ -228,9 +228,9 @@ class ProbeState(Struct, eq=False):
                 if answer.problem in _ENDS:
                     if not self.is_alive():
                         raise Stopped(f"{_ENDS[answer.problem]}: {answer.message}")
-                    answer = replace(answer, kind="refused", problem="")  # of this very question
+                    answer = replace(answer, refused=True, problem="")  # of this very question
                     self._correct(ask, answer)
-                if answer.kind == "none":
+                if answer.problem:
                     if self.failures >= _MOST_FAILURES:
                         raise Stopped(f"the endpoint no longer answers: {answer.message}")
                     steps.close()

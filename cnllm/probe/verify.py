@@ -12,7 +12,7 @@ from cnllm.probe.facts import FlagFact
 from cnllm.probe.overlay import overlay
 from cnllm.probe.place import EndpointPlace, ProbeTarget
 from cnllm.probe.questions import QUESTIONS
-from cnllm.probe.run import ProbeSettings, run_target
+from cnllm.probe.run import ProbeSettings, Report, run_target
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
@@ -23,21 +23,19 @@ _OURS = (".otherwise", ".step", ".default", ".drop", "_budgets")
 
 
 class Verification(Struct, frozen=True):
-    """The results for the claims about a model.
+    """The results for the claims about a model, from the report of a probe.
 
     `not_asked` are claims that a question is about and no two runs answered; `patch` is a registry file with what was
-    contradicted, "" where nothing was; `spent` is the cost at the given price.
+    contradicted, "" where nothing was.
     """
 
     model: str
+    report: Report
     agreed: tuple[str, ...]
     contradicted: tuple[ClaimVerdict, ...]
     unclaimed: tuple[ClaimVerdict, ...]
     not_asked: tuple[str, ...]
-    requests: int
-    stopped: str = ""
-    patch: str = ""
-    spent: float = 0.0
+    patch: str
 
 
 def place_of(model: Model) -> EndpointPlace:
@@ -58,14 +56,12 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
         patch = overlay(report.found, facts, provider=model.provider)
     return Verification(
         model.name,
+        report,
         agreed=tuple(verdict.flag for verdict in verdicts["agreed"]),
         contradicted=tuple(wrong),
         unclaimed=tuple(verdicts["unclaimed"]),
         not_asked=tuple(_not_asked(model, report.facts)),
-        requests=report.requests,
-        stopped=report.stopped,
         patch=patch,
-        spent=report.spent,
     )
 
 

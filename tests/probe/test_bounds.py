@@ -21,9 +21,7 @@ def answers(
         while True:
             sent += 1
             value = (ask.body or {})["value"]
-            ask = steps.send(
-                ProbeAnswer(kind="passed") if accepts(value) else ProbeAnswer(kind="refused", status=400, message=words)
-            )
+            ask = steps.send(ProbeAnswer() if accepts(value) else ProbeAnswer(refused=True, status=400, message=words))
     except StopIteration as end:
         return end.value, sent
 

@@ -163,9 +163,9 @@ def _verify_all(
             status = errors.worst_status(status, errors.exit_status(error))
             continue
         results.append(result)
-        rest = None if rest is None else rest - result.requests
-        money = None if money is None else max(0.0, money - result.spent)
-        own = errors.FAILED if result.contradicted else errors.PARTIAL if result.stopped else errors.WHOLE
+        rest = None if rest is None else rest - result.report.requests
+        money = None if money is None else max(0.0, money - result.report.spent)
+        own = errors.FAILED if result.contradicted else errors.PARTIAL if result.report.stopped else errors.WHOLE
         status = errors.worst_status(status, own)
         if not options["as_json"]:
             _print(result)
@@ -180,12 +180,12 @@ def _show(model: str, step: ProbeStep) -> None:
 def _print(result: Verification) -> None:
     stdout.print_message(
         f"{result.model}: {len(result.agreed)} claims agreed, {len(result.contradicted)} contradicted, "
-        f"{len(result.not_asked)} not asked; {result.requests} requests"
+        f"{len(result.not_asked)} not asked; {result.report.requests} requests"
     )
     for verdict in result.contradicted:
         stdout.print_message(f"  {_sentence(verdict)}")
-    if result.stopped:
-        stdio.print_line(f"cnllm: {result.stopped}")
+    if result.report.stopped:
+        stdio.print_line(f"cnllm: {result.report.stopped}")
 
 
 def _sentence(verdict: ClaimVerdict) -> str:
@@ -203,6 +203,6 @@ def _row(result: Verification) -> dict[str, Any]:
         "contradicted": result.contradicted,
         "unclaimed": [{"flag": v.flag, "value": v.seen, "answer": v.answer} for v in result.unclaimed],
         "not_asked": result.not_asked,
-        "requests": result.requests,
-        "stopped": result.stopped,
+        "requests": result.report.requests,
+        "stopped": result.report.stopped,
     }
