@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, as_json, require_plan
 from cnllm.config import redact
@@ -28,6 +28,7 @@ _BLOCK = 1 << 16
 _LOCK_SECONDS = 5.0  # for which another program may append to the file
 _BEGIN = b'{"when": "'  # the first bytes of every exchange that a recorder writes
 
+Inner = TypeVar("Inner")
 Sink = Callable[[Json], None]
 Secrets = Iterable[str] | Callable[[], Iterable[str]]
 """The secrets to hide. A function is called each time, because a key may become known later."""
@@ -47,11 +48,11 @@ class AsyncInnerTransport(Protocol):
         """Send a plan. Return status, headers and the chunks of the body."""
 
 
-class _Wrapper:
+class _Wrapper(Generic[Inner]):
     """The common part of the recorders. `inner` is the transport whose traffic is recorded."""
 
-    def __init__(self, inner: Any, path: str | os.PathLike[str] | Sink, secrets: Secrets) -> None:
-        self._inner = inner
+    def __init__(self, inner: Inner, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
+        self._inner: Any = inner
         self.needs_key: bool = getattr(inner, "needs_key", True)
         self._tape = _Tape(path, secrets)
 
@@ -60,14 +61,11 @@ class _Wrapper:
         getattr(self._inner, "interrupt", _do_nothing)(plan)
 
 
-class Recorder(_Wrapper):
+class Recorder(_Wrapper[InnerTransport]):
     """Passes requests to another transport and appends each exchange to a file when it has ended.
 
     Instead of the file it may call a function with each exchange.
     """
-
-    def __init__(self, inner: InnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
-        super().__init__(inner, path, secrets)
 
     def send(self, plan: Any) -> Answer:
         """Send a plan with the inner transport and record the exchange."""
@@ -84,11 +82,8 @@ class Recorder(_Wrapper):
         getattr(self._inner, "close", _do_nothing)()
 
 
-class AsyncRecorder(_Wrapper):
+class AsyncRecorder(_Wrapper[AsyncInnerTransport]):
     """A `Recorder` around an async transport."""
-
-    def __init__(self, inner: AsyncInnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
-        super().__init__(inner, path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
         """Send a plan with the inner transport and record the exchange."""
@@ -264,19 +259,15 @@ class _Entry:
     def write_end(self, error: BaseException) -> None:
         """Write the exchange that an error ended: whole after the last chunk, abandoned after an interrupt."""
         if isinstance(error, StopIteration | StopAsyncIteration):
-            self._write("whole")
+            self.write("whole")
         elif isinstance(error, Exception):
-            self._write("failed", {"type": type(error).__name__, "message": str(error)})
+            self.write("failed", {"type": type(error).__name__, "message": str(error)})
         else:
             self.write_abandoned()  # Ctrl-C, a cancelled task
 
     def write_abandoned(self) -> None:
         """Write the exchange as abandoned, unless all of it had arrived."""
-        self._write("whole" if self._is_complete() else "abandoned")
-
-    def write_whole(self) -> None:
-        """Write the exchange as whole: its reader has all that it needs."""
-        self._write("whole")
+        self.write("whole" if self._is_complete() else "abandoned")
 
     def _is_complete(self) -> bool:
         """Whether all bytes had arrived, although the reader did not wait for the end of the connection."""
@@ -288,7 +279,8 @@ class _Entry:
             return sum(map(len, self.chunks)) >= int(length)
         return b"".join(self.chunks).rstrip().endswith(b"[DONE]")
 
-    def _write(self, ended: str, error: Json | None = None) -> None:
+    def write(self, ended: str, error: Json | None = None) -> None:
+        """Write the exchange, unless that was done before."""
         tape, self._tape = self._tape, None
         if tape is None or self._generation != generation():  # a forked child forgets what its parent writes
             return
@@ -341,7 +333,7 @@ class _Recording(_RecordedBody, Iterator[bytes], Closing):
 
     def drain(self) -> None:
         """Read the end of a complete reply, if the inner transport can do that."""
-        self._entry.write_whole()
+        self._entry.write("whole")
         getattr(self._chunks, "drain", _do_nothing)()
 
     def close(self) -> None:
@@ -369,7 +361,7 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
 
     async def drain(self) -> None:
         """Read the end of a complete reply, if the inner transport can do that."""
-        self._entry.write_whole()
+        self._entry.write("whole")
         if hasattr(self._chunks, "drain"):
             await self._chunks.drain()
 

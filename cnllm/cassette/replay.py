@@ -27,46 +27,12 @@ from cnllm.types import checks
 __all__ = ["AsyncPlayer", "Player"]
 
 
-class Player:
-    """Answers from a cassette, never from the network. Each exchange answers once, in the file's order.
-
-    `needs_key`: a client needs no key to ask it.
-    """
-
-    needs_key = False
-
-    def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
-        self._cassette = _Cassette(path, secrets)
-
-    def send(self, plan: Any) -> Answer:
-        """Return the recorded response to a plan."""
-        return self._cassette.answer(plan)
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
-
-
-class AsyncPlayer:
-    """A `Player` for an async client."""
-
-    needs_key = False
-
-    def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
-        self._cassette = _Cassette(path, secrets)
-
-    async def send(self, plan: Any) -> AsyncAnswer:
-        """Return the recorded response to a plan."""
-        status, headers, chunks = self._cassette.answer(plan)
-        return status, headers, _as_async(chunks)
-
-    async def aclose(self) -> None:
-        """Do nothing: no connection is open."""
-
-
 class _Cassette:
-    """The exchanges of a cassette, and which of them have answered."""
+    """The exchanges of a cassette, and which of them have answered. `needs_key`: a client needs no key to ask it."""
 
-    def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str]) -> None:
+    needs_key = False
+
+    def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
         checks.require_path("path", path)
         self._path = Path(path)
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
@@ -79,7 +45,7 @@ class _Cassette:
                 self._by_request.setdefault(_digest(row[1].key), deque()).append(index)
         self._lock = threading.Lock()  # a client may be used by several threads
 
-    def answer(self, plan: Any) -> Answer:
+    def _answer(self, plan: Any) -> Answer:
         """Return the recorded response to a plan."""
         entry = self._take(plan)
         if entry.response is None:
@@ -132,6 +98,29 @@ class _Cassette:
                 raise CnllmError(f"{self._path}:{number}: this line is not a recorded exchange", hint=_RECORD) from None
             if exchange.response is not None or exchange.error is not None:
                 yield number, exchange
+
+
+class Player(_Cassette):
+    """Answers from a cassette, never from the network. Each exchange answers once, in the file's order."""
+
+    def send(self, plan: Any) -> Answer:
+        """Return the recorded response to a plan."""
+        return self._answer(plan)
+
+    def close(self) -> None:
+        """Do nothing: no connection is open."""
+
+
+class AsyncPlayer(_Cassette):
+    """A `Player` for an async client."""
+
+    async def send(self, plan: Any) -> AsyncAnswer:
+        """Return the recorded response to a plan."""
+        status, headers, chunks = self._answer(plan)
+        return status, headers, _as_async(chunks)
+
+    async def aclose(self) -> None:
+        """Do nothing: no connection is open."""
 
 
 _RECORD = "record the call first: cnllm call … --record FILE"
