@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, Unpack, cast, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ else:
 __all__ = [
     "Tool",
     "ToolMaker",
+    "ToolOptions",
     "ToolSet",
     "as_tool",
     "as_tools",
@@ -77,30 +78,22 @@ class ToolMaker(Protocol):
         """Make a tool from a function."""
 
 
-@overload
-def tool(
-    function: Callable[P, R],
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool | None = None,
-    timeout: float | None = None,
-    format: Mapping[str, Any] | None = None,
-) -> Tool[P, R]: ...
+class ToolOptions(TypedDict, total=False):
+    """The options of `tool`."""
+
+    name: str | None
+    description: str | None
+    strict: bool | None
+    timeout: float | None
+    format: Mapping[str, Any] | None
 
 
 @overload
-def tool(
-    function: None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool | None = None,
-    timeout: float | None = None,
-    format: Mapping[str, Any] | None = None,
-) -> ToolMaker: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
+
+
+@overload
+def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> ToolMaker: ...
 
 
 def tool(
