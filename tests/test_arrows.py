@@ -146,6 +146,7 @@ EDGE: dict[str, dict[str, str]] = {
         "config/distribution": "the command that installs the extra",
         "config/keys": "the user's keys file",
         "config/redact": "no message has a secret",
+        "system/closing": "a stream ends with its block",
         "system/processes": "a forked child opens a session of its own, and systems differ in pipes",
         "transports/content_encoding": "bounds on what a compressed body may become",
         "transports/httpx_async": "the pieces of a body, decoded in time",

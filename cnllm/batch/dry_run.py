@@ -64,7 +64,7 @@ def estimate_run(
             continue
         sample += 1
         plan = job.prepared.plan
-        read = estimate_tokens(plan.messages, job.options)
+        read = estimate_tokens(plan.messages, job.options.get("tools"))
         written = min(plan.max_output or TYPICAL_OUTPUT, TYPICAL_OUTPUT)
         tokens_in, tokens_out = tokens_in + read, tokens_out + written
         if not unpriced:

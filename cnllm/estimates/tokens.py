@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def estimate_sent(plan: Plan, begun: Iterable[Start] = ()) -> int | None:
 
 def estimate_text(plan: Plan, messages: Iterable[Message] | None = None) -> int:
     """Return the estimate of a request that knows no family; of some of its messages where they are given."""
-    return _tokens(plan.messages if messages is None else messages, plan.body.get("tools"), plan.schema)
+    return estimate_tokens(plan.messages if messages is None else messages, plan.body.get("tools"), plan.schema)
 
 
 def text_bytes(plan: Plan) -> int:
@@ -123,13 +123,8 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def estimate_tokens(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
-    """Return about how many tokens a request has: its messages, with the system message, and its tools."""
-    return _tokens(messages, options.get("tools"))
-
-
-def _tokens(messages: Iterable[Message], *values: Any) -> int:
-    """Return about how many tokens messages have, with further values as JSON."""
+def estimate_tokens(messages: Iterable[Message], *values: Any) -> int:
+    """Return about how many tokens messages have, with the system message, and with further values as JSON: tools."""
     total = sum(_text_tokens(msgspec.json.encode(value).decode()) for value in values if value)
     for message in messages:
         total += _PER_MESSAGE + sum(_part_size(part, _text_tokens, _PER_PICTURE) for part in message.parts)

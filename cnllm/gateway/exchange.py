@@ -287,7 +287,7 @@ class Exchange:
     def tokens(self) -> int:
         """Return the estimated length of the request in tokens."""
         if self._tokens is None:
-            self._tokens = estimate_tokens(self.request.messages, self.request.options)
+            self._tokens = estimate_tokens(self.request.messages, self.request.options.get("tools"))
         return self._tokens
 
     def lacks_counts(self, reply: Reply) -> bool:
@@ -307,7 +307,7 @@ class Exchange:
             input=max(self.tokens, (usage.cached or 0) + (usage.cache_write or 0))
             if usage.input is None
             else usage.input,
-            output=estimate_tokens([reply.message], {}) if usage.output is None else usage.output,
+            output=estimate_tokens([reply.message]) if usage.output is None else usage.output,
         )
 
     def count_body(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from cnllm.mcp_client.result_repair import repair_result
+from cnllm.system.closing import AsyncClosing
 from cnllm.types.json_form import mend_halves
 
 __all__ = ["UNREADABLE", "bounded_streams"]
@@ -32,7 +33,7 @@ async def bounded_streams(transport: Any) -> AsyncIterator[tuple[_Reader, _Write
         yield _Reader(read, writer.has_room), writer
 
 
-class _Stream:
+class _Stream(AsyncClosing):
     """A stream of messages in front of another one."""
 
     def __init__(self, stream: Any) -> None:
@@ -40,12 +41,6 @@ class _Stream:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 class _Writer(_Stream):

@@ -141,8 +141,28 @@ class McpTools(ToolSet):
                 result.cancel()
 
     def _result(self, result: Any) -> ToolResult:
-        """Return a `CallToolResult` without the secrets that its server got: it goes to the model's endpoint."""
-        return _tool_result(result, self._server.echoed_secrets())
+        """Return a `CallToolResult` as text, with its pictures and sounds as media.
+
+        It is without the secrets that its server got, because it goes to the model's endpoint. A link becomes its
+        address, which is not fetched. A file that is no text and no picture becomes a line that names it. Structured
+        content is used where there is no other.
+        """
+        texts: list[str] = []
+        media: list[Media] = []
+        for block in result.content:
+            part = _part(block)
+            if isinstance(part, str):
+                texts.append(part)
+            elif len(media) < _MAX_MEDIA:
+                media.append(part)
+            else:
+                texts.append(f"[{part.type} left out: a result may hold {_MAX_MEDIA} media]")
+        if not texts and not media and result.structured_content is not None:
+            texts.append(shown(result.structured_content))
+        text = redact.redact("\n".join(texts), self._server.echoed_secrets())
+        if len(text) > _MAX_TEXT:
+            text = f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
+        return ToolResult("", text, error=bool(result.is_error), media=tuple(media))
 
     def _submit(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
         """Begin a call in the open session; where there is none, open one."""
@@ -290,30 +310,6 @@ def _definition(server: McpServer, label: str, offered_name: str, tool: Any) -> 
     digest = hashlib.sha256(text.encode()).hexdigest()
     description, schema = redact.redact_data([tool.description, tool.input_schema], server.echoed_secrets())
     return Definition(offered_name, label, str(server), tool.name, description, schema, digest)
-
-
-def _tool_result(result: Any, secrets: tuple[str, ...]) -> ToolResult:
-    """Return a `CallToolResult` as text without secrets, with its pictures and sounds as media.
-
-    A link becomes its address, which is not fetched. A file that is no text and no picture becomes a line that names
-    it. Structured content is used where there is no other.
-    """
-    texts: list[str] = []
-    media: list[Media] = []
-    for block in result.content:
-        part = _part(block)
-        if isinstance(part, str):
-            texts.append(part)
-        elif len(media) < _MAX_MEDIA:
-            media.append(part)
-        else:
-            texts.append(f"[{part.type} left out: a result may hold {_MAX_MEDIA} media]")
-    if not texts and not media and result.structured_content is not None:
-        texts.append(shown(result.structured_content))
-    text = redact.redact("\n".join(texts), secrets)
-    if len(text) > _MAX_TEXT:
-        text = f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
-    return ToolResult("", text, error=bool(result.is_error), media=tuple(media))
 
 
 def _part(block: Any) -> str | Media:

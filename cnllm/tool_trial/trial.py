@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from cnllm.client.sync_client import Client
 from cnllm.engine import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.money import amount_of, units_of
+from cnllm.estimates.money import units_of
 from cnllm.estimates.worst_case import WorstCase, settled_cost, worst_case
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
@@ -184,7 +184,7 @@ class AllowanceSpent(CnllmError):
 
 
 class TrialAllowance:
-    """The requests and the money that a trial may still use. `requests` and `spent` count what it has.
+    """The requests and the money that a trial may still use. `requests` counts what it has.
 
     A request counts with the most that it can cost, until the cost of its reply is known.
     """
@@ -195,11 +195,6 @@ class TrialAllowance:
         self.requests = 0
         self._spent = 0  # in units of money
         self._open: WorstCase | None = None  # of the last request, which is in what was spent
-
-    @property
-    def spent(self) -> Decimal:
-        """Return the most that the requests have cost."""
-        return amount_of(self._spent)
 
     def take(self, plan: Plan) -> None:
         """Count a request. Raise `AllowanceSpent` if it may not be sent."""
