@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -28,20 +28,15 @@ _MARK = b"# Written by cnllm probe"
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
 
 
-def find(
-    registry: Registry,
-    target: str,
-    id: str | None,
-    protocol: str | None,
-    key_env: str | None,
-    price: str | None,
-    *,
-    needs_key: bool = True,
-) -> ProbeTarget:
-    """Return the target for an address or the name of a provider. Raises `UsageError`, also for a missing key."""
+def find(registry: Registry, target: str, params: Mapping[str, Any]) -> ProbeTarget:
+    """Return the target for an address or the name of a provider, by the options of `cnllm probe`.
+
+    Raises `UsageError`, also for a missing key.
+    """
     from cnllm.probe.place import ProbeTarget
 
-    assumed = None if price is None else read_prices(price, ",")
+    id, protocol, key_env, needs_key = params["id"], params["protocol"], params["key_env"], not params["dry_run"]
+    assumed = None if params["assume_price"] is None else read_prices(params["assume_price"], ",")
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
             rest = "give the URL of an endpoint, with http:// or https://"

@@ -6,7 +6,7 @@ import datetime
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -300,18 +300,7 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
 @click.option("--plot", metavar="FILE.svg", type=click.Path(), help="Draw the lines into an SVG file, too.")
 @options.as_json("the lines and their sum")
 @click.pass_context
-def cost(
-    ctx: click.Context,
-    ident: str | None,
-    by: str,
-    since: str | None,
-    bill: str | None,
-    columns: str | None,
-    plot: str | None,
-    *,
-    as_csv: bool,
-    as_json: bool,
-) -> None:
+def cost(ctx: click.Context, /, ident: str | None, by: str, plot: str | None, **params: Any) -> None:
     """Sum the tokens and the cost of logged calls.
 
     All calls, or those of one conversation.
@@ -333,6 +322,7 @@ def cost(
     """
     from cnllm.store import Store
 
+    bill, since, as_csv, as_json = (params[name] for name in ("bill", "since", "as_csv", "as_json"))
     if as_csv and as_json:
         raise errors.UsageError("--csv and --json print different things", "give one of them")
     begin = None if since is None else utc_time(since, "--since")
@@ -345,8 +335,8 @@ def cost(
             raise errors.UsageError("--against compares all calls, in the groups of the bill", "leave out ID and --by")
         from cnllm.cli.bill_report import print_comparison
 
-        ctx.exit(print_comparison(bill, columns, begin, as_csv=as_csv, as_json=as_json))
-    if columns is not None:
+        ctx.exit(print_comparison(bill, params["columns"], begin, as_csv=as_csv, as_json=as_json))
+    if params["columns"] is not None:
         raise errors.UsageError("--columns describes the bill of --against", "add --against BILL")
     with Store.open() as store:
         id_ = None if ident is None else store.conversation(ident, with_calls=True).id

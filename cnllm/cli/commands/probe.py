@@ -59,15 +59,7 @@ def probe(target: str, **params: Any) -> int:
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    goal = probe_target.find(
-        registry,
-        target,
-        params["id"],
-        params["protocol"],
-        params["key_env"],
-        params["assume_price"],
-        needs_key=not params["dry_run"],
-    )
+    goal = probe_target.find(registry, target, params)
     if params["max_cost"] is not None and goal.price is None:
         raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
     if params["output"] is not None:

@@ -185,15 +185,7 @@ _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
     help="Put what was changed on top of FILE, in words.",
 )
 @options.as_json("an array of changes")
-def update(
-    sources: tuple[str, ...],
-    *,
-    dry_run: bool,
-    yes: bool,
-    accepted: tuple[str, ...],
-    changelog: str | None,
-    as_json: bool,
-) -> None:
+def update(sources: tuple[str, ...], changelog: str | None, *, dry_run: bool, as_json: bool, **consent: Any) -> None:
     """Compare the registry with public lists, and write the changes to a file between it and your own file.
 
     New models change without a question; so do limits, prices and kinds of input where both lists say the same. What
@@ -223,8 +215,8 @@ def update(
         registry_changes.print_changes(changes, reviews)
     chosen: list[Change] = []
     if not dry_run:
-        asks = not (yes or as_json) and questions.can_ask()
-        chosen = _choose(changes, reviews, accepted, yes=yes, asks=asks)
+        asks = not (consent["yes"] or as_json) and questions.can_ask()
+        chosen = _choose(changes, reviews, **consent, asks=asks)
     path = write_updates(registry, chosen, lists) if chosen else None
     if chosen and changelog is not None:
         add_to_changelog(changelog, change_lines(chosen, lists), _today())

@@ -41,15 +41,7 @@ _SOURCE = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+[:#@]\S+")
 @click.option("--path", metavar="PATH", help="The file in a package or repository that has the value.")
 @click.option("--quote", metavar="TEXT", help="A short sentence of the source.")
 @click.option("--in", "file", metavar="FILE", type=click.Path(), help="The registry file. Else your own.")
-def set_command(
-    name: str,
-    values: tuple[str, ...],
-    source: str,
-    how: str | None,
-    path: str | None,
-    quote: str | None,
-    file: str | None,
-) -> None:
+def set_command(name: str, values: tuple[str, ...], source: str, file: str | None, **citation: str | None) -> None:
     """Set flags of a model or a provider, with the source of the values, and show what changes.
 
     The value, the citation and the source are written where they belong; every other line stays as it is. What
@@ -64,8 +56,7 @@ def set_command(
     from cnllm.registry import Registry
     from cnllm.registry_files.set_values import Reading, set_facts
 
-    today = datetime.datetime.now(datetime.UTC).date()
-    reading = Reading(source, today, how, path, quote)
+    reading = Reading(source, datetime.datetime.now(datetime.UTC).date(), **citation)
     place = Path(file) if file is not None else None
     if place is not None and not place.exists():
         raise errors.UsageError(f"--in {place}: no such file", "name a registry file")

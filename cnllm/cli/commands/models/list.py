@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +100,7 @@ def list_(
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
     listing = summary.listing(catalogue=with_catalogue)
-    matcher = _Filters(listing, **filters)
+    matcher = _Filters(listing, filters)
     text = (part or "").casefold()
     names = listing.models
     if hosts is not None:
@@ -172,34 +172,25 @@ def _hosts(model: str) -> list[str]:
 class _Filters:
     """The filters of one call. Raises `UsageError` for an unknown provider or capability."""
 
-    def __init__(
-        self,
-        listing: Listing,
-        *,
-        providers: tuple[str, ...],
-        capabilities: tuple[str, ...],
-        max_price: float | None,
-        currency: str | None,
-        context: int | None,
-        maybe: bool,
-    ) -> None:
-        self.providers = {_provider(p, listing.providers) for p in providers}
-        words = [word for word in ",".join(capabilities).split(",") if word.strip()]
+    def __init__(self, listing: Listing, options: Mapping[str, Any]) -> None:
+        self.providers = {_provider(p, listing.providers) for p in options["providers"]}
+        words = [word for word in ",".join(options["capabilities"]).split(",") if word.strip()]
         self.capabilities = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
-        self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
-        self.filters = bool(providers or self.capabilities or currency) or max_price is not None or context is not None
+        self.maybe: bool = options["maybe"]
+        self._bounds: list[tuple[str, Any, Callable[[Any, Any], bool]]] = [
+            ("context", options["context"], operator.ge),
+            ("output", options["max_price"], operator.le),
+            ("currency", (options["currency"] or "").upper() or None, operator.eq),
+        ]
+        self.filters = bool(self.providers or self.capabilities) or any(b is not None for _, b, _ in self._bounds)
 
     def fits(self, row: dict[str, Any]) -> bool | None:
         """Whether a model passes all filters. None if that is unknown."""
         if not self.filters:
             return True
-        price = row["price"] or {}
-        bounds: list[tuple[Any, Any, Callable[[Any, Any], bool]]] = [
-            (self.context, row["context"], operator.ge),
-            (self.max_price, price.get("output"), operator.le),
-            (self.currency or None, price.get("currency"), operator.eq),
-        ]
-        states = [None if value is None else fits(value, bound) for bound, value, fits in bounds if bound is not None]
+        values = {**(row["price"] or {}), "context": row["context"]}
+        limits = [(values.get(name), bound, fits) for name, bound, fits in self._bounds if bound is not None]
+        states = [None if value is None else fits(value, bound) for value, bound, fits in limits]
         states += [row["capabilities"][word] for word in self.capabilities]
         return False if False in states else None if None in states else True
 
