@@ -116,7 +116,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
     if box is not None:
         options |= {"tools": box.tools, "approve": box.approve}
     models, keys = _models_and_keys(params, registry)
-    try:
+    with errors.correcting():
         return make_settings(
             params["source"],
             models,
@@ -133,8 +133,6 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             log_calls=turn_log.logs_calls(False if params["no_log"] else None),
             **options,
         )
-    except (TypeError, ValueError) as error:
-        raise errors.UsageError(str(error), errors.CORRECT) from error
 
 
 def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[Any], list[str]]:

@@ -94,9 +94,8 @@ class CallRunner:
     def _build_plan(self) -> Plan:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
         try:
-            return build_request(self.model, self.messages, stream=self.stream, **self.options)
-        except (TypeError, ValueError) as error:
-            raise errors.UsageError(str(error), errors.CORRECT) from error
+            with errors.correcting():
+                return build_request(self.model, self.messages, stream=self.stream, **self.options)
         except LookupError as error:
             raise errors.UsageError(
                 f"{self.model.name} speaks {self.model.protocol}, which this version does not know"

@@ -213,8 +213,6 @@ def _require_parameters(model: str | None, parameters: list[str]) -> None:
     from cnllm.client.sync_client import Client
 
     options = call_options(tuple(parameters))
-    with Client(simulate=True) as client:
-        try:
-            client.plan(model or client.registry.default_models[0], "Hi", **options)
-        except (ValueError, TypeError) as error:
-            raise UsageError(str(error), "variables of a template stand as $name in its texts") from None
+    hint = "variables of a template stand as $name in its texts"
+    with Client(simulate=True) as client, errors.correcting(hint=hint):
+        client.plan(model or client.registry.default_models[0], "Hi", **options)

@@ -50,20 +50,15 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.options if self.key is None else {**self.options, "api_key": self.key}
 
 
-class CompletedTurn(msgspec.Struct, frozen=True):
-    """A successful turn: its number in the store, its messages, and the exit status that `call` would return."""
+class ChatTurn(msgspec.Struct, frozen=True):
+    """A turn: its number in the store, its messages, and the exit status that `call` would return.
+
+    One that failed has its question alone.
+    """
 
     number: int | None
     messages: list[Message]
     status: int = errors.WHOLE
-
-
-class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn without an answer."""
-
-    number: int | None
-    question: Message
-    status: int = errors.FAILED
 
 
 class ChatSession:
@@ -91,8 +86,8 @@ class ChatSession:
         self._files = list(files)  # for the next question
         self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
-        self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
-        self._failed: FailedTurn | None = None  # the last turn, if it failed
+        self._turns = [ChatTurn(number, messages) for number, messages in log.turns()]
+        self._failed: ChatTurn | None = None  # the last turn, if it failed
         self._worst_failure = errors.WHOLE  # of commands, failed turns before the last one, and turns before `clear`
         self._check(model, settings)
 
@@ -145,9 +140,9 @@ class ChatSession:
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
             self.add_failure(self._failed.status)
-        self._failed = FailedTurn(None, question)
+        self._failed = ChatTurn(None, [question], errors.FAILED)
         with self._log.turn(new, self.model, origin, self._settings.protocol, self._settings.base_url) as turn:
-            self._failed = FailedTurn(turn.number, question)
+            self._failed = replace(self._failed, number=turn.number)
             result = self._run_turn(new, view)
             if result.reply is not None:
                 self.answers.append(result.reply)
@@ -165,7 +160,7 @@ class ChatSession:
             is_interrupted = isinstance(result.error, KeyboardInterrupt)
             is_typed = is_interrupted or isinstance(result.error, CnllmError)
             status = errors.exit_status(result.error) if is_typed else errors.WRONG
-            self._failed = FailedTurn(turn.number, question, status)
+            self._failed = ChatTurn(turn.number, [question], status)
             if is_interrupted and result.messages:
                 self._complete_turn(turn, new, result.messages, status)
             turn.fail(result.error, result.reply, result.messages, void=self._failed is not None)
@@ -189,7 +184,7 @@ class ChatSession:
         self, turn: turn_log.LoggedTurn, new: list[Message], messages: list[Message], status: int
     ) -> None:
         self._failed = None
-        self._turns.append(CompletedTurn(turn.number, [*new, *messages], status))
+        self._turns.append(ChatTurn(turn.number, [*new, *messages], status))
 
     def retry(self) -> bool:
         """Ask the last turn again, a failed one too. Return False if there is no turn.
@@ -198,7 +193,7 @@ class ChatSession:
         """
         if self._failed is not None:
             failed, self._failed = self._failed, None
-            self.ask(failed.question)
+            self.ask(failed.messages[0])
             return True
         question = _question(self._turns[-1].messages) if self._turns else None
         if question is None:
@@ -220,12 +215,12 @@ class ChatSession:
 
         A failed turn is only in the store.
         """
-        turn: FailedTurn | CompletedTurn | None = self._failed or (self._turns.pop() if self._turns else None)
+        turn = self._failed or (self._turns.pop() if self._turns else None)
         if turn is None:
             return None
         self._failed = None
         self._log.forget(turn.number)
-        question = turn.question if isinstance(turn, FailedTurn) else _question(turn.messages)
+        question = _question(turn.messages)
         return "" if question is None else question.text
 
     # ── the conversation ─────────────────────────────────────────────────────
@@ -268,15 +263,8 @@ class ChatSession:
 
     def switch(self, name: str) -> None:
         """Ask another model from now on. Print what the request to it changes in the conversation."""
-        model = client_factory.resolve_model(
-            self.registry,
-            name,
-            self.messages(),
-            self._settings.options,
-            protocol=None,
-            base_url=None,
-            offline=self._client.simulate,
-        )
+        options, offline = self._settings.options, self._client.simulate
+        model = client_factory.resolve_model(self.registry, name, self.messages(), options, offline=offline)
         client_factory.read_key(model, None, required=False)
         settings = replace(self._settings, protocol=None, base_url=None, key=None)
         self._check(model, settings)

@@ -39,23 +39,19 @@ def resolve_model(
     messages: Any,
     options: dict[str, Any],
     *,
-    protocol: str | None,
-    base_url: str | None,
     offline: bool,
     sends: bool = True,
-    key_env: str | None = None,
-    is_bare: bool = False,
+    **place: Any,
 ) -> Model:
     """Return the named model, or the first usable one of a tier; in that case print its name.
 
-    `sends`: the command sends a request, and may ask which site of a vendor a key is for. `is_bare`: the provider in
-    the name is cnllm's choice and not the user's.
+    `place` goes to `choose_site`. `sends`: a request is sent, and the user may be asked which site of a vendor a key is
+    for.
     """
     from cnllm.registry import tiers
 
     if not name.startswith(tiers.PREFIX):
-        place = {"protocol": protocol, "base_url": base_url, "key_env": key_env}
-        found = choose_site(registry, name, offline=offline or not sends, is_bare=is_bare, **place)
+        found = choose_site(registry, name, offline=offline or not sends, **place)
         print_age(found)
         return found
     model, note = tiers.choose_model(name, messages, options, registry, offline=offline)
@@ -150,11 +146,11 @@ def is_set(name: str) -> bool:
 def build_client(
     registry: Registry,
     *,
-    api_key: str | None,
     simulate: bool,
-    timeout: float | None,
-    replay: str | None,
     records: tuple[str | Callable[[dict[str, Any]], None], ...],
+    api_key: str | None = None,
+    timeout: float | None = None,
+    replay: str | None = None,
 ) -> Client:
     """Build a client that sends, simulates or replays, and records its exchanges in `records`."""
     from cnllm.client.sync_client import Client

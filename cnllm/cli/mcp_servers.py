@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from cnllm.cli.output import errors, stdio
-from cnllm.cli.output.errors import UsageError
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.mcp_client import mcp
@@ -121,15 +120,13 @@ def _server(value: str, variables: Sequence[str]) -> McpTools:
     """Return the tools of a server: a table of the user's, a URL, or a command."""
     name = value.strip()
     table = mcp_server(name) if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else None
-    try:
+    with errors.correcting(f"--mcp {value}: ", _HINT):
         if table is None:
             tools = mcp(name, env=() if "://" in name.partition(" ")[0] else variables)
         else:
             known = inspect.signature(mcp).parameters
             options = {key: value for key, value in table.items() if key in known}
             tools = mcp(table["url"] if "url" in table else table["command"], name=name, **options)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"--mcp {value}: {error}", _HINT) from error
     errors.hide_secrets(*tools.secrets())
     return tools
 

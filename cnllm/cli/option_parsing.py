@@ -7,7 +7,7 @@ import os
 from copy import deepcopy
 from typing import Any, get_args
 
-from cnllm.cli.output.errors import CORRECT, UsageError, read_file
+from cnllm.cli.output.errors import CORRECT, UsageError, correcting, read_file
 from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
 from cnllm.schemas.coerce import finite_number, refuse_constant
@@ -95,10 +95,8 @@ def read_schema(value: str) -> dict[str, Any]:
     if is_short_form(value):
         from cnllm.schemas.short_form import parse_short_form
 
-        try:
+        with correcting(f"--schema {value!r}: ", "it looks like 'name, age int, tags [str]'"):
             return parse_short_form(value)
-        except ValueError as error:
-            raise UsageError(f"--schema {value!r}: {error}", "it looks like 'name, age int, tags [str]'") from None
     schema = parse_json(value.encode(), "--schema") if is_json(value) else _read_json_file(value, "--schema")
     return _require_object(schema, value)
 

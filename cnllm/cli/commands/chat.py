@@ -110,15 +110,11 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             markdown=not params["plain"],
             pick=turns.pick,
         )
-        with client_factory.build_client(
-            registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
-        ) as client:
+        with client_factory.build_client(registry, simulate=params["simulate"], records=records) as client:
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
-            try:
+            with errors.correcting():
                 sessions.append(ChatSession(client, log, box, model, settings, system, extras))
-            except (ValueError, TypeError) as error:
-                raise errors.UsageError(str(error), errors.CORRECT) from error
             log.print_beginning()
             if sys.stdin.isatty():
                 stdio.print_line(f"asking {sessions[0].model.name}; /help lists the commands, Ctrl-D leaves")

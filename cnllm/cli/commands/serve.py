@@ -284,10 +284,8 @@ def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
     if params["public_url"] is not None:
         if not params["public"]:
             raise errors.UsageError("--public-url is for a gateway that others reach", "add --public")
-        try:
+        with errors.correcting("--public-url: ", "--public-url https://llm.example.org"):
             url_host(params["public_url"])
-        except ValueError as error:
-            raise errors.UsageError(f"--public-url: {error}", "--public-url https://llm.example.org") from error
 
 
 @contextlib.contextmanager

@@ -48,10 +48,8 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
     from cnllm.simulator.server import running
     from cnllm.simulator.unfaithful import read_host_faults
 
-    try:
+    with errors.correcting("--unfaithful: ", "cnllm simulate --help lists them"):
         read_host_faults(unfaithful)
-    except ValueError as error:
-        raise errors.UsageError(f"--unfaithful: {error}", "cnllm simulate --help lists them") from error
 
     registry = Registry.load()
     names = [registry.resolve(model).name for model in models]

@@ -35,6 +35,7 @@ __all__ = [
     "WHOLE",
     "WRONG",
     "command_line_form",
+    "correcting",
     "enable_debug",
     "error_text",
     "exit_status",
@@ -293,6 +294,15 @@ def read_file(path: str | os.PathLike[str], label: str, hint: str, most: int | N
         return files.read_bounded(path, most or files.MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{label}: {error.strerror or error}", hint) from error
+
+
+@contextmanager
+def correcting(place: str = "", hint: str = CORRECT) -> Iterator[None]:
+    """Raise `UsageError` for a value that has the wrong type or means nothing; `place` begins its message."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{place}{error}", hint) from error
 
 
 @contextmanager

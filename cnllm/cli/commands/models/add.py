@@ -86,20 +86,16 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
                 f"{provider} is already described, including {_option(option)}",
                 f"leave {_option(option)} out, or name a new provider",
             )
-    context = questions.value("context", "Tokens in its window, empty if unknown", _count)
-    output = questions.value("output", "Most tokens of a reply, empty if unknown", _count)
-    reasoning = questions.value("reasoning", f"Reasoning ({', '.join(MODES)}), empty if unknown", _mode)
-    alias = questions.value("alias", "Short name, empty for none", _alias)
     return Addition(
         provider=provider,
         id=id,
         protocol=PROTOCOL,
         base_url=base_url,
         keys=() if key is None else (key,),
-        context=context,
-        output=output,
-        reasoning=None if reasoning == "unknown" else reasoning,
-        alias=alias,
+        context=questions.value("context", "Tokens in its window, empty if unknown", _count),
+        output=questions.value("output", "Most tokens of a reply, empty if unknown", _count),
+        reasoning=questions.value("reasoning", f"Reasoning ({', '.join(MODES)}), empty if unknown", _mode),
+        alias=questions.value("alias", "Short name, empty for none", _alias),
     )
 
 
@@ -173,10 +169,10 @@ def _count(text: str) -> int:
     return int(digits)
 
 
-def _mode(text: str) -> str:
+def _mode(text: str) -> str | None:
     if text not in MODES:
         raise errors.UsageError(f"{text!r} is not a reasoning mode", f"it is one of {', '.join(MODES)}")
-    return text
+    return None if text == "unknown" else text
 
 
 def _alias(text: str) -> str:
