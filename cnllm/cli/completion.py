@@ -27,26 +27,6 @@ __all__ = [
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
-_POWERSHELL = """\
-Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
-    param($word, $command, $cursor)
-    $length = [Math]::Min($cursor - $command.Extent.StartOffset, $command.Extent.Text.Length)
-    $env:%(complete_var)s = 'powershell_complete'
-    $env:COMP_WORDS = $command.Extent.Text.Substring(0, $length)
-    $env:COMP_WORD = $word
-    try {
-        %(prog_name)s | ForEach-Object {
-            $value, $help = $_ -split "`t", 2
-            if (-not $help) { $help = $value }
-            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
-        }
-    } finally {
-        Remove-Item Env:%(complete_var)s, Env:COMP_WORDS, Env:COMP_WORD
-    }
-}
-"""
-
-
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -120,7 +100,9 @@ def complete_in_powershell(command: click.Command) -> None:
 def completion_script(command: click.Command, shell: str) -> str:
     """Return the script that lets a shell complete a command."""
     if shell == "powershell":
-        return _POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"}
+        from pathlib import Path
+
+        return Path(__file__).with_suffix(".ps1").read_text(encoding="utf-8")
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
+from pathlib import Path
 
 from cnllm.comparison.figures import (
     FIGURES,
@@ -25,29 +26,6 @@ __all__ = ["render_drawing", "render_page"]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 _LONGEST = 4000
 """The characters of a prompt or a response that the page shows."""
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1c1f24;--dim:#5c6570;--line:#d9dde3;--back:#fff;--good:#1a7f4b;--bad:#b3261e}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--dim:#9aa4b0;--line:#343a43;--back:#14171b;
---good:#5fd39a;--bad:#ff8a80}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:1100px;padding:24px 16px 64px;
-background:var(--back);color:var(--ink);
-font:16px/1.5 system-ui,"PingFang SC","Microsoft YaHei",sans-serif}h1{font-size:26px;line-height:1.25;margin:0 0 8px}
-h2{font-size:19px;margin:36px 0 8px}p{margin:6px 0}.dim{color:var(--dim);font-size:14px}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
-th{font-weight:600}tbody th{font-weight:400;min-width:132px}thead th{overflow-wrap:anywhere;min-width:112px}
-.bad{color:var(--bad)}.good{color:var(--good)}svg{display:block;margin-top:3px}
-details{border-bottom:1px solid var(--line);padding:7px 0}summary{cursor:pointer;overflow-wrap:anywhere}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;background:color-mix(in srgb,var(--ink) 6%,transparent);padding:10px;
-font-size:13px;border-radius:6px}button{font:inherit;font-size:14px;float:right;color:inherit;background:none;
-border:1px solid var(--line);border-radius:6px;padding:3px 10px;cursor:pointer}
-html[lang=en] [lang=zh-CN],html[lang=zh-CN] [lang=en]{display:none}
-"""
-_SCRIPT = """
-const root=document.documentElement,pick=lang=>{root.lang=lang};
-pick((navigator.language||"en").toLowerCase().startsWith("zh")?"zh-CN":"en");
-document.querySelector("button").addEventListener("click",()=>pick(root.lang==="en"?"zh-CN":"en"));
-"""
 
 
 def render_page(report: ComparisonData) -> str:
@@ -58,8 +36,13 @@ def render_page(report: ComparisonData) -> str:
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">\n'
-        f"<style>{_STYLE}</style>\n<body>\n{body}\n<script>{_SCRIPT}</script>\n</html>\n"
+        f"<style>\n{_read('page.css')}</style>\n<body>\n{body}\n<script>\n{_read('page.js')}</script>\n</html>\n"
     )
+
+
+def _read(name: str) -> str:
+    """Return a file of this folder."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _both(english: str, chinese: str) -> str:
@@ -177,11 +160,6 @@ _DRAWN = {
     "exact": "exact lists",
 }
 """The figures of the drawing, with their heads."""
-_DRAWING_STYLE = (
-    "text{font:13px system-ui,sans-serif;fill:#1c1f24}.dim{fill:#5c6570}.bad{fill:#b3261e}.good{fill:#1a7f4b}"
-    ".line{stroke:#d9dde3}@media(prefers-color-scheme:dark){text{fill:#e6e9ee}.dim{fill:#9aa4b0}.bad{fill:#ff8a80}"
-    ".good{fill:#5fd39a}.line{stroke:#343a43}}"
-)
 _ROW = 38
 
 
@@ -192,9 +170,10 @@ def render_drawing(report: ComparisonData) -> str:
     settings = report.settings
     about = f"{settings.turns} tool turns, seed {settings.seed}, {report.started[:10]}"
     about += ", simulated" if report.simulated else ""
+    style = "".join(_read("drawing.css").splitlines())
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="700" height="{height}" viewBox="0 0 700 {height}" role="img">',
-        f"<title>{html.escape(title)}</title><style>{_DRAWING_STYLE}</style>",
+        f"<title>{html.escape(title)}</title><style>{style}</style>",
         f'<text x="0" y="18" style="font-size:17px;font-weight:600">{html.escape(title)}</text>',
         f'<text class="dim" x="0" y="38">{html.escape(about)}; the bar is the interval of 95 %</text>',
     ]

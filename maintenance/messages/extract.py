@@ -35,7 +35,6 @@ SKIPPED = {
     "ray/": "what a program in Python reads",
     "cli/matrix/": "a page in HTML, and what it is made of",
     "cli/output/curl.py": "a command for a shell",
-    "cli/completion.py": "a script for a shell",
     "cli/builtin_tools.py": "what a model reads",
     "client/verb_help.py": "docstrings",
     "engine/history/prompted_tools.py": "what a model reads",
