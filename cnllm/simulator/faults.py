@@ -37,9 +37,9 @@ On the request for a list, `page-size=1` sets the number of jobs in a page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 __all__ = ["HEADER", "NO_FAULT", "InjectedFault", "JobFaults", "page_size", "read_fault", "read_job_faults"]
@@ -54,7 +54,7 @@ _KINDS = frozenset(
 )
 
 
-class JobFaults(Struct, frozen=True):
+class JobFaults(Struct, frozen=True, rename="kebab"):
     """The fate of a job of a batch; the module explains the words."""
 
     polls: int = 1
@@ -68,8 +68,8 @@ class JobFaults(Struct, frozen=True):
     shuffled: bool = False
 
 
-_JOB_WORDS = {name.replace("_", "-"): name for name in JobFaults.__struct_fields__}
-"""Words that say what happens to a job, with their fields. They change nothing about the request itself."""
+_JOB_WORDS = JobFaults.__struct_encode_fields__
+"""Words that say what happens to a job. They change nothing about the request itself."""
 _PAGE_SIZE = "page-size"
 
 
@@ -129,9 +129,8 @@ def read_fault(header: str) -> InjectedFault:
 
 def read_job_faults(headers: Mapping[str, str]) -> JobFaults:
     """Return what the fault header asks of a job. Raise `ValueError` for a value that is no number."""
-    words = {name: value for name, value in _words(headers).items() if name in _JOB_WORDS}
-    kinds: dict[str, Callable[[str], Any]] = {"seconds": float, "shuffled": lambda value: True}
-    return JobFaults(**{_JOB_WORDS[name]: kinds.get(name, int)(value) for name, value in words.items()})
+    words = {name: value or True for name, value in _words(headers).items()}  # a word alone is a switch
+    return msgspec.convert(words, JobFaults, strict=False)
 
 
 def page_size(headers: Mapping[str, str]) -> int | None:

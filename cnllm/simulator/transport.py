@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
@@ -41,21 +40,13 @@ class OutgoingRequest(Protocol):
 
 
 class _Network:
-    """The endpoints behind a transport, and their batches. `pace` is the seconds between the pieces of a stream.
+    """The endpoints behind a transport, and their batches.
 
     If `strict`, they refuse everything that the flags deny, even if real endpoints are not known to refuse it. `change`
     makes another reply of each, such as that of a host with faults (`cnllm.simulator.unfaithful`).
     """
 
-    def __init__(
-        self,
-        registry: Registry | None = None,
-        pace: float = 0.0,
-        *,
-        strict: bool = False,
-        change: Change | None = None,
-    ) -> None:
-        self.pace = pace
+    def __init__(self, registry: Registry | None = None, *, strict: bool = False, change: Change | None = None) -> None:
         self._endpoints = Endpoints(registry, strict, change)
         self._batches: BatchStore | None = None
         self._lock = threading.Lock()
@@ -94,19 +85,18 @@ def _is_call(model: Model, method: str, path: str) -> bool:
     return method == "POST" and path.endswith(tuple(paths))
 
 
+async def _awaited(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
 class SimTransport(_Network):
     """A transport that answers from the registry."""
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
         response = self.respond(plan)
-        return response.status, response.headers, self._pace(response.pieces)
-
-    def _pace(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for index, piece in enumerate(pieces):
-            if index and self.pace:
-                time.sleep(self.pace)
-            yield piece
+        return response.status, response.headers, iter(response.pieces)
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -123,15 +113,7 @@ class AsyncSimTransport(_Network):
             response = await anyio.to_thread.run_sync(self.respond, plan)
         else:
             response = self.respond(plan)
-        return response.status, response.headers, self._pace(response.pieces)
-
-    async def _pace(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-        for index, piece in enumerate(pieces):
-            if index and self.pace:
-                import anyio  # comes with httpx; only a paced answer needs it
-
-                await anyio.sleep(self.pace)
-            yield piece
+        return response.status, response.headers, _awaited(response.pieces)
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
