@@ -35,6 +35,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a chat; `protocol`, `base_url` and `key` are those of the endpoint that the user gives.
 
     `options` are those of each call. `pick` lets the user pick one of several names; None where nobody can.
+    `system` and `files` go with the first question.
     """
 
     protocol: str | None = None
@@ -43,6 +44,8 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     markdown: bool = False
     pick: Callable[[Sequence[str]], str | None]
+    system: str | None = None
+    files: Sequence[Part] = ()
 
     @property
     def call_options(self) -> dict[str, Any]:
@@ -65,14 +68,7 @@ class ChatSession:
     """The state of a chat. The store holds its turns too, unless logging is off."""
 
     def __init__(
-        self,
-        client: Client,
-        log: turn_log.TurnLog,
-        box: CommandTools,
-        model: Model,
-        settings: ChatSettings,
-        system: str | None = None,
-        files: Sequence[Part] = (),
+        self, client: Client, log: turn_log.TurnLog, box: CommandTools, model: Model, settings: ChatSettings
     ) -> None:
         self.model = model
         self.box = box
@@ -82,8 +78,8 @@ class ChatSession:
         self._client = client
         self._log = log
         self._settings = settings
-        self._system = Message("system", [Text(system)]) if system else None
-        self._files = list(files)  # for the next question
+        self._system = Message("system", [Text(settings.system)]) if settings.system else None
+        self._files = list(settings.files)  # for the next question
         self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
         self._turns = [ChatTurn(number, messages) for number, messages in log.turns()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ from cnllm.system import files
 from cnllm.tools.values import set_labels
 
 if TYPE_CHECKING:
+    from cnllm.cli.tools import Answer, Approval
     from cnllm.mcp_client import Definition, McpTools
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
@@ -38,8 +39,8 @@ class McpServers:
         self,
         values: Sequence[str],
         variables: Sequence[str],
-        approval: Literal["ask", "all", "none"],
-        ask: Callable[[ToolCall], Literal["yes", "no", "always"]] | None,
+        approval: Approval,
+        ask: Callable[[ToolCall], Answer] | None,
     ) -> None:
         self._servers = [_server(value, variables) for value in dict.fromkeys(values)]
         self._approval = approval

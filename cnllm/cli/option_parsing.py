@@ -35,20 +35,11 @@ CHOICES = {
 
 CALL_OPTIONS: dict[str, Parameter] = {
     **PARAMETERS,
-    "corrections": Parameter("", *WHOLE),
+    "corrections": Parameter("", *WHOLE, 0),
     "pdf_text": Parameter("", *SWITCH),
     **{name: Parameter("", (str,), f"{', '.join(words[:-1])} or {words[-1]}") for name, words in CHOICES.items()},
 }
 """Options that `-p` passes to the call by name. Any other name is a parameter of the model."""
-_BOUNDS: dict[str, tuple[int, int | None]] = {
-    "max_tokens": (1, None),
-    "temperature": (0, None),
-    "top_p": (0, 1),
-    "top_k": (-1, None),  # servers of open weights have -1 for "all"
-    "top_logprobs": (0, None),
-    "corrections": (0, None),
-}
-"""The least and the most value of a parameter at any endpoint; the registry has what one endpoint takes."""
 _EXAMPLES: dict[type, str] = {
     float: "0.5",
     int: "1000",
@@ -182,7 +173,7 @@ def _check_value(name: str, value: Any) -> Any:
         example = CHOICES[name][0] if name in CHOICES else _EXAMPLES[option.types[-1]]
         option_text = f"--{name.replace('_', '-')} {example}" if name in PARAMETERS else f"-p {name}={example}"
         raise UsageError(f"the parameter {name}={text}: {option.form} is expected", f"for example: {option_text}")
-    least, most = _BOUNDS.get(name, (None, None))
+    least, most = option.least, option.most
     if (least is not None and value < least) or (most is not None and value > most):
         form = f"a number of at least {least}" if most is None else f"a number from {least} to {most}"
         hint = "no endpoint takes it; nothing was sent. --extra-body sends any value as it is"

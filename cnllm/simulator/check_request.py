@@ -31,13 +31,7 @@ class ErrorResponse(Struct, frozen=True):
 
 
 def check_request(
-    model: Model,
-    headers: Mapping[str, str],
-    request: ParsedRequest,
-    *,
-    strict: bool = False,
-    general: bool = False,
-    unlisted: bool = False,
+    model: Model, headers: Mapping[str, str], request: ParsedRequest, **options: bool
 ) -> ErrorResponse | None:
     """Return this endpoint's error for a request, or None if the endpoint accepts the request.
 
@@ -48,19 +42,10 @@ def check_request(
     """
     flags, thinks = flags_for(model, request)
     refusals = refusals_of(flags)
-    context = RequestContext(
-        model=model,
-        flags=flags,
-        request=request,
-        headers={k.lower(): v for k, v in headers.items()},
-        thinks=thinks,
-        worded=frozenset(r.on for r in refusals),
-        strict=strict,
-        unlisted=unlisted,
-        general=general,
-    )
+    lower = {k.lower(): v for k, v in headers.items()}
+    context = RequestContext(model, flags, request, lower, thinks, frozenset(r.on for r in refusals), **options)
     violation = next(_violations(context), None)
-    return None if violation is None else error_response(violation, () if general else refusals, model=model)
+    return None if violation is None else error_response(violation, () if context.general else refusals, model=model)
 
 
 def check_key(model: Model, headers: Mapping[str, str]) -> ErrorResponse | None:

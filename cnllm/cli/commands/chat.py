@@ -101,7 +101,6 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
         require_readable(registry, model, [Message("user", extras)], call_options)
         key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
         records = (log.exchange,) if log.exchange else ()
-        system = decode_argument(params["system"], "--system") if params["system"] else None
         settings = ChatSettings(
             protocol=params.get("protocol"),
             base_url=params["base_url"],
@@ -109,12 +108,14 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             options=call_options,
             markdown=not params["plain"],
             pick=turns.pick,
+            system=decode_argument(params["system"], "--system") if params["system"] else None,
+            files=extras,
         )
         with client_factory.build_client(registry, simulate=params["simulate"], records=records) as client:
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
             with errors.correcting():
-                sessions.append(ChatSession(client, log, box, model, settings, system, extras))
+                sessions.append(ChatSession(client, log, box, model, settings))
             log.print_beginning()
             if sys.stdin.isatty():
                 stdio.print_line(f"asking {sessions[0].model.name}; /help lists the commands, Ctrl-D leaves")

@@ -70,20 +70,16 @@ def answer_step(store: BatchStore, step: BatchStep, request: BatchRequest) -> Si
         return error_body(rejection)
     with store.lock:
         try:
-            if step.name == "upload":
-                return _upload(store, offer, request)
-            if step.name == "submit":
-                return _submit(store, step, request)
-            if step.name == "list":
-                return _list(store, offer, request)
-            return _answer_named(store, step, request)
+            answers = {"upload": _upload, "submit": _submit, "list": _list}
+            return answers.get(step.name, _answer_named)(store, step, request)
         except RefusedStep as error:
             return _refuse(offer, error)
         except (ValueError, RecursionError) as error:
             return _refuse(offer, RefusedStep(str(error)))
 
 
-def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
+def _upload(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
+    offer = step.interfaces[0]
     content_type = next((value for key, value in request.headers.items() if key.lower() == "content-type"), "")
     fields, file = _read_form(content_type, request.content)
     for name, value in ((offer.flags.upload or BatchUpload()).set or {}).items():
@@ -114,7 +110,8 @@ def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> Simula
     return response
 
 
-def _list(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
+def _list(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
+    offer = step.interfaces[0]
     flags = offer.flags.list_ or BatchList()
     query = {name: values[-1] for name, values in parse_qs(urlsplit(request.target).query).items()}
     start = query.pop(flags.parameter or "after", None)
