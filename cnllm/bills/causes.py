@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -13,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.bills.sums import BillSum, LogSum
+from cnllm.bills.times import seconds_of
 from cnllm.engine.decode.cost import RATES, base_rates, cost_of, exact_rate, tier_rates
 from cnllm.registry.flags import Price
 from cnllm.store.costs import BilledCall
@@ -130,7 +130,7 @@ class Variants:
     def add(self, call: BilledCall) -> None:
         """Add a call. A call that a price does not change costs what the log has."""
         variants = self._book.variants(call.price, call.model)
-        created = _seconds(call.began)
+        created = seconds_of(call.began)
         for key in {*self._sums, *variants}:
             sums = self._sums.setdefault(key, dict(self._actual))
             cost = cost_of(call.usage, variants[key], created) if key in variants else call.cost
@@ -266,10 +266,3 @@ def _other_rate(rate: Decimal, name: str, prices: list[Price]) -> tuple[CauseCod
             if own is not None and exact_rate(own) == rate:
                 return code, words
     return "price", "a price that the registry did not have"
-
-
-def _seconds(time: str) -> float | None:
-    try:
-        return datetime.datetime.fromisoformat(time).timestamp()
-    except (ValueError, OverflowError):
-        return None

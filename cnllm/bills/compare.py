@@ -18,7 +18,7 @@ from cnllm.bills.exports import Export
 from cnllm.bills.files import BillFiles
 from cnllm.bills.reader import BillLine, BillTable, find_table
 from cnllm.bills.sums import BillSum, LogSum
-from cnllm.bills.times import Period
+from cnllm.bills.times import Period, seconds_of
 from cnllm.errors import CnllmError
 from cnllm.store.costs import BilledCall, billed_calls, reply_numbers, stored_prices
 
@@ -463,10 +463,7 @@ def _plain_name(model: str) -> str:
 
 
 def _milliseconds(time: str) -> int:
-    try:
-        return round(datetime.datetime.fromisoformat(time).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0
+    return round((seconds_of(time) or 0) * 1000)
 
 
 def _iso_time(milliseconds: int) -> str:

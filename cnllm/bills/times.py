@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-__all__ = ["Period", "period_of", "zone_of"]
+__all__ = ["Period", "period_of", "seconds_of", "zone_of"]
 
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
 _UNIX = re.compile(r"\d{10}(?:\.\d*)?|\d{13}")
@@ -23,6 +23,14 @@ class Period(NamedTuple):
     start: int
     end: int
     label: str
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a time in the form of ISO 8601; None for another text."""
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 @lru_cache(maxsize=64)

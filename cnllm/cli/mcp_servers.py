@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -18,7 +18,6 @@ from cnllm.system import files
 from cnllm.tools.values import set_labels
 
 if TYPE_CHECKING:
-    from cnllm.cli.tools import Answer, Approval
     from cnllm.mcp_client import Definition, McpTools
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
@@ -39,8 +38,8 @@ class McpServers:
         self,
         values: Sequence[str],
         variables: Sequence[str],
-        approval: Approval,
-        ask: Callable[[ToolCall], Answer] | None,
+        approval: Literal["ask", "all", "none"],
+        ask: Callable[[ToolCall], Literal["yes", "no", "always"]] | None,
     ) -> None:
         self._servers = [_server(value, variables) for value in dict.fromkeys(values)]
         self._approval = approval

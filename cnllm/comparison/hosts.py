@@ -17,7 +17,16 @@ from msgspec.structs import replace
 from cnllm.client.credentials import key_for
 from cnllm.comparison import report as reports
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
-from cnllm.comparison.run import ComparisonResult, Host, HostEntry, TaskChoice, first_request, open_host
+from cnllm.comparison.run import (
+    Budget,
+    Host,
+    HostEntry,
+    LiveExchanges,
+    OnResult,
+    TaskChoice,
+    first_request,
+    open_host,
+)
 from cnllm.comparison.tasks import ComparisonTask
 from cnllm.config.keys import find_key
 from cnllm.engine import Plan
@@ -179,7 +188,7 @@ def compare(
     simulate: bool = False,
     registry: Registry | None = None,
     transports: Mapping[str, Any] | None = None,
-    on_result: Callable[[str, ComparisonResult], object] | None = None,
+    on_result: OnResult | None = None,
 ) -> Comparison:
     """Ask several hosts of one model the same seeded tasks, and return the report. The first host is the reference.
 
@@ -211,17 +220,9 @@ def compare(
     else:
         shared = None if own else NewConnections()
     try:
-        return ask_hosts(
-            registry,
-            resolved,
-            chosen,
-            settings,
-            transports={host.name: own.get(host.name, shared) for host in chosen},
-            keys=keys,
-            caps={} if simulate else caps,
-            simulated=simulate,
-            on_result=on_result,
-        )
+        budget = Budget({} if simulate else caps)
+        live = {host.name: LiveExchanges(own.get(host.name, shared), budget, keys[host.name]) for host in chosen}
+        return ask_hosts(registry, resolved, chosen, settings, budget, live, simulated=simulate, on_result=on_result)
     finally:
         if (close := getattr(shared, "close", None)) is not None:
             close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +20,7 @@ from cnllm.comparison.run import (
     Host,
     HostEntry,
     LiveExchanges,
+    OnResult,
     TaskChoice,
     TaskExchange,
     open_host,
@@ -114,20 +113,17 @@ def ask_hosts(
     model: Model,
     hosts: Sequence[Host],
     settings: TaskChoice,
+    budget: Budget,
+    live: Mapping[str, LiveExchanges],
     *,
-    transports: Mapping[str, Any],
-    keys: Mapping[str, str | None],
-    caps: Mapping[str, Decimal] | None = None,
     simulated: bool = False,
-    on_result: Callable[[str, ComparisonResult], object] | None = None,
+    on_result: OnResult | None = None,
 ) -> Comparison:
     """Ask all hosts the tasks, and return the report. The first host is the reference.
 
-    A host for which the budget has no more is left where it is; the others go on. Ctrl-C ends the run with a report on
-    what came.
+    `live` has what asks each host, within the budget. A host for which the budget has no more is left where it is; the
+    others go on. Ctrl-C ends the run with a report on what came.
     """
-    budget = Budget(caps or {})
-    live = {host.name: LiveExchanges(transports[host.name], budget, keys[host.name]) for host in hosts}
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     run = _TaskLoop(hosts, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
     entries = tuple(
@@ -192,7 +188,7 @@ class _TaskLoop:
         hosts: Sequence[Host],
         settings: TaskChoice,
         asks: Mapping[str, Ask],
-        on_result: Callable[[str, ComparisonResult], object] | None,
+        on_result: OnResult | None,
         known_stops: Mapping[str, str] | None = None,
     ) -> None:
         names = [host.name for host in hosts]
@@ -222,9 +218,7 @@ class _TaskLoop:
             for name, results in self.results.items()
         }
 
-    def _try(
-        self, host: Host, task: ComparisonTask, ask: Ask, on_result: Callable[[str, ComparisonResult], object] | None
-    ) -> None:
+    def _try(self, host: Host, task: ComparisonTask, ask: Ask, on_result: OnResult | None) -> None:
         """Ask a host one task. A task that the budget does not pay to its end does not count."""
         try:
             result, exchanges = run_task(host, task, ask)

@@ -46,6 +46,7 @@ __all__ = [
     "Host",
     "HostEntry",
     "LiveExchanges",
+    "OnResult",
     "TaskChoice",
     "TaskExchange",
     "first_request",
@@ -148,6 +149,8 @@ class ComparisonResult(Struct, frozen=True):
 
 
 Ask = Callable[[ComparisonTask, int, Plan], TaskExchange]
+OnResult = Callable[[str, ComparisonResult], object]
+"""Called with the name of a host and each result of it."""
 
 
 class Budget:

@@ -127,9 +127,10 @@ def _best_state(states: Iterable[CapabilityState]) -> CapabilityState:
 # ── tools ────────────────────────────────────────────────────────────────────
 
 
-def _no_tools(model: Model) -> bool:
-    """Whether the model is known to take no tools."""
-    return model.flags.tools.supported is False
+def _if_tools(find: Callable[[Model], CapabilityState]) -> Callable[[Model], CapabilityState]:
+    """Return a rule of a model that may take tools; one that takes none cannot do what needs them."""
+    none = CapabilityState(False, "tools.supported")
+    return lambda model: none if model.flags.tools.supported is False else find(model)
 
 
 def _tools(model: Model) -> CapabilityState:
@@ -151,17 +152,15 @@ def _can_force(model: Model, *, reasoning: bool | None) -> CapabilityState:
     return CapabilityState("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
 
 
+@_if_tools
 def _forced_tool(model: Model) -> CapabilityState:
     """Read `tool_choice.allowed` in every possible state of reasoning (`reasoning.mode`)."""
-    if _no_tools(model):
-        return CapabilityState(False, "tools.supported")
     return _best_state(_can_force(model, reasoning=state) for state in _reasoning_states(model))
 
 
+@_if_tools
 def _forced_reasoning(model: Model) -> CapabilityState:
     """Read `tool_choice.allowed` in the mode `reasoning`; no where `reasoning.mode` is never."""
-    if _no_tools(model):
-        return CapabilityState(False, "tools.supported")
     states = _reasoning_states(model)
     if True not in states:
         return CapabilityState(False, "reasoning.mode") if states == [False] else CapabilityState()
@@ -171,13 +170,7 @@ def _forced_reasoning(model: Model) -> CapabilityState:
 def _tool_flag(flag: str) -> Callable[[Model], CapabilityState]:
     """Return a rule: what a flag says, of a model that may take tools."""
     table, name = flag.split(".")
-
-    def find(model: Model) -> CapabilityState:
-        if _no_tools(model):
-            return CapabilityState(False, "tools.supported")
-        return CapabilityState(getattr(getattr(model.flags, table), name, None), flag)
-
-    return find
+    return _if_tools(lambda model: CapabilityState(getattr(getattr(model.flags, table), name, None), flag))
 
 
 def _web_search(model: Model) -> CapabilityState:

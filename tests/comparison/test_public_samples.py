@@ -25,6 +25,7 @@ from cnllm import Registry
 from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
 from cnllm.comparison.hosts import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts
+from cnllm.comparison.run import Budget, LiveExchanges
 from cnllm.comparison.tasks import RightStep
 from cnllm.schemas.validate import validation_errors
 
@@ -54,9 +55,9 @@ def compare_one(
     model = registry.resolve("home/m")
     settings = SampleChoice(0, len(tasks), samples=tasks)
     (host,), _ = choose_hosts(registry, model, [model.name], need_keys=False)
-    return ask_hosts(
-        registry, model, [host], settings, transports={host.name: transport}, keys={host.name: None}, caps={}
-    )
+    budget = Budget({})
+    live = {host.name: LiveExchanges(transport, budget, None)}
+    return ask_hosts(registry, model, [host], settings, budget, live)
 
 
 def as_stream(choice: Mapping[str, Any], usage: Any = None) -> list[bytes]:

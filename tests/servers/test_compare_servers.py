@@ -15,6 +15,7 @@ from cnllm import Registry
 from cnllm.comparison import ComparisonTask, TaskChoice, choose_hosts
 from cnllm.comparison.hosts import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, replay
+from cnllm.comparison.run import Budget, LiveExchanges
 from cnllm.comparison.tasks import RightStep
 
 from .conftest import FOLDER, Servers
@@ -63,14 +64,9 @@ def ask_both(tmp_path: Path, urls: dict[str, str], turns: int) -> tuple[Registry
     chosen, _ = choose_hosts(registry, registry.resolve(first), names, need_keys=False)
     connections = NewConnections()
     try:
-        report = ask_hosts(
-            registry,
-            chosen[0].model,
-            chosen,
-            TinySettings(seed=0, turns=turns),
-            transports={host.name: connections for host in chosen},
-            keys={host.name: None for host in chosen},
-        )
+        budget = Budget({})
+        live = {host.name: LiveExchanges(connections, budget, None) for host in chosen}
+        report = ask_hosts(registry, chosen[0].model, chosen, TinySettings(seed=0, turns=turns), budget, live)
     finally:
         connections.close()
     return registry, report

@@ -117,7 +117,6 @@ class StoredFile(Struct, frozen=True):
     """A file of rows or results."""
 
     id: str
-    provider: str
     name: str
     content: bytes
     created: float
@@ -198,7 +197,7 @@ class BatchStore:
 
     def add_file(self, provider: str, name: str, content: bytes) -> StoredFile:
         """Keep a file."""
-        file = StoredFile(self.new_id("file-"), provider, name, content, self.clock())
+        file = StoredFile(self.new_id("file-"), name, content, self.clock())
         self._files[provider, file.id] = file
         return file
 
