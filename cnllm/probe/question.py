@@ -26,9 +26,11 @@ __all__ = [
     "TIME",
     "WEATHER",
     "Finding",
+    "NothingProven",
     "ProbeContext",
     "Question",
     "Steps",
+    "need",
     "offers_tools",
     "question",
     "reasons_by_choice",
@@ -170,10 +172,26 @@ def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Pro
     """
 
     def decorate(run: Callable[[ProbeContext], Steps]) -> Question:
+        def steps(context: ProbeContext) -> Steps:
+            try:
+                return (yield from run(context))
+            except NothingProven:
+                return []
+
         proof = " ".join((run.__doc__ or "").partition("Proof: ")[2].split()).removesuffix(".")
-        return Question(name, flags, run=run, **{"proof": proof, **settings})
+        return Question(name, flags, run=steps, **{"proof": proof, **settings})
 
     return decorate
+
+
+class NothingProven(Exception):
+    """What a question needs is not there."""
+
+
+def need(condition: object) -> None:
+    """End the question without a finding, unless a condition holds."""
+    if not condition:
+        raise NothingProven
 
 
 def refusal(answer: ProbeAnswer, flag: str, value: Any) -> list[Finding]:

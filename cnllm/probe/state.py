@@ -209,13 +209,6 @@ class ProbeState(Struct, eq=False):
         price = self.target.price or (0.0, 0.0)
         return (read * price[0] + written * price[1]) / 1_000_000
 
-    def _correct(self, ask: Ask, answer: ProbeAnswer) -> None:
-        """Keep an answer as a refusal, now that the base request has passed again after it."""
-        index = max(n for n in self.current if self.exchanges[n - 1].answer.problem in _ENDS) - 1
-        self.exchanges[index] = replace(self.exchanges[index], answer=answer)
-        if ask.control:
-            self.controls[ask.identity] = self.exchanges[index]
-
     # ── one question ─────────────────────────────────────────────────────────
 
     def question(self, question: Question, context: ProbeContext) -> list[Finding]:
@@ -229,7 +222,10 @@ class ProbeState(Struct, eq=False):
                     if not self.is_alive():
                         raise Stopped(f"{_ENDS[answer.problem]}: {answer.message}")
                     answer = replace(answer, refused=True, problem="")  # of this very question
-                    self._correct(ask, answer)
+                    index = max(n for n in self.current if self.exchanges[n - 1].answer.problem in _ENDS) - 1
+                    self.exchanges[index] = replace(self.exchanges[index], answer=answer)
+                    if ask.control:
+                        self.controls[ask.identity] = self.exchanges[index]
                 if answer.problem:
                     if self.failures >= _MOST_FAILURES:
                         raise Stopped(f"the endpoint no longer answers: {answer.message}")

@@ -21,6 +21,7 @@ from cnllm.probe.question import (
     WEATHER,
     ProbeContext,
     Steps,
+    need,
     question,
     refusal,
 )
@@ -150,10 +151,8 @@ class Earlier:
         return nest(self.field, _THOUGHT)
 
 
-def earlier(
-    context: ProbeContext, patch: Mapping[str, Any] | None = None
-) -> Generator[Ask, ProbeAnswer, Earlier | None]:
-    """Return the builder of conversations that go on from a call; None where the model should make one, and does not.
+def earlier(context: ProbeContext, patch: Mapping[str, Any] | None = None) -> Generator[Ask, ProbeAnswer, Earlier]:
+    """Return the builder of conversations that go on from a call. It needs the model to make one, where it may.
 
     Without tools the text of the answer is left out: only the made-up call stands beside its reasoning.
     """
@@ -161,7 +160,8 @@ def earlier(
     tools = _tools(context)
     ask = context.ask([ASK_WEATHER], why="a call, to continue from", tools=tools, patch=patch, control=True)
     genuine = yield ask
-    return Earlier(context, genuine, patch) if genuine.calls or (genuine.passed and not tools) else None
+    need(genuine.calls or (genuine.passed and not tools))
+    return Earlier(context, genuine, patch)
 
 
 def _tools(context: ProbeContext) -> tuple[Function, ...]:
@@ -184,8 +184,6 @@ def earlier_calls(context: ProbeContext) -> Steps:
     Proof: a result without (or with) the tool's name is refused, and the reverse passes.
     """
     builder = yield from earlier(context)
-    if builder is None:
-        return []
     state = context.hint(_STATE)
     forms = [(state["named"], state["thoughtful"])] if state is not None else list(_FORMS)
     if not context.is_flat:

@@ -7,7 +7,7 @@ import re
 
 from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.question import ProbeContext, Steps, need, question
 from cnllm.probe.questions.tool_rules import PIXEL
 from cnllm.protocols import read_turns, server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
@@ -52,18 +52,15 @@ def kinds(context: ProbeContext) -> Steps:
         answer = yield ask
         tries.append(kind)
         if answer.refused:
-            if _FORM.search(answer.message):
-                return []
+            need(not _FORM.search(answer.message))
             if _ABILITY.search(answer.message):
                 quotes.append(answer.message)
             continue
         passes.append(kind)
         if reads_more(answer, control, _LEAST):
             counted.append(kind)
-    if not tries or (not quotes and counted != passes):
-        return []  # everything passes, and nothing shows that it is read
-    if passes and len(tries) < len(_MEDIA):
-        return []  # the wire has no part for the other kinds, which the model may read as well
+    need(tries and (quotes or counted == passes))  # else everything passes, and nothing shows that it is read
+    need(not passes or len(tries) == len(_MEDIA))  # else the model may read kinds for which the wire has no part
     return [Finding("input", ["text", *passes], "works", quotes[0] if quotes else "")]
 
 

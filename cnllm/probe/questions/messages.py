@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import HELLO, ProbeContext, Steps, question, refusal
+from cnllm.probe.question import HELLO, ProbeContext, Steps, need, question, refusal
 from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier, takes_calls
 from cnllm.types import Message, Text
 
@@ -95,8 +95,7 @@ def first(context: ProbeContext) -> Steps:
     Proof: a conversation that the assistant begins is refused, or its tokens are counted.
     """
     turns = yield context.ask([HELLO, _TURN, HELLO], why="the user begins", control=True)
-    if not turns.passed:
-        return []
+    need(turns.passed)
     why = "the assistant begins"
     return (yield from _longer(context, [_TURN, HELLO], "messages.first_user", refused=True, read=False, why=why))
 
@@ -134,8 +133,7 @@ def fields(context: ProbeContext) -> Steps:
     history = [HELLO, Message("assistant", "Hello."), Message("user", HELLO.text)]
     hint = context.hint("messages.fields")
     nonsense = yield _with_last(context, context.ask(history, why="a key that does not exist"), {"zq_extra": True}, 1)
-    if not nonsense.refused:
-        return []
+    need(nonsense.refused)
     keys: list[str] = []
     for key in (k for k in context.candidates.message_keys if k != "name"):
         settled = hint is not None and key not in hint
@@ -154,12 +152,11 @@ def prefill(context: ProbeContext) -> Steps:
     """
     control = yield context.ask([HELLO], why="the control", control=True)
     begin = " ".join(control.text.split()[:4])
-    if not begin or not control.text.startswith(begin) or begin == control.text:
-        return []
+    need(begin and control.text.startswith(begin) and begin != control.text)
     history = [HELLO, Message("assistant", (Text(begin),))]
     plain = yield context.ask(history, why="the beginning of a reply, unmarked", control=True)
-    if plain.passed and not plain.text.startswith(begin[:12]):
-        return []  # it goes on from there without any mark, or answers something else: nothing can be told
+    # else it goes on from there without any mark, or answers something else: nothing can be told
+    need(not plain.passed or plain.text.startswith(begin[:12]))
     for mark in context.candidates_for("messages.prefill.set", context.candidates.prefills):
         ask = context.ask(history, why=f"the beginning of a reply, marked by {', '.join(mark)}")
         answer = yield _with_last(context, ask, mark)
@@ -182,14 +179,12 @@ def replay(context: ProbeContext) -> Steps:
     Proof: a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place.
     """
     builder = yield from earlier(context, context.on if context.on is not None else {})
-    if builder is None or not builder.has_form:
-        return []
+    need(builder.has_form)
     missing = yield builder.ask("an earlier call without its reasoning", thoughtful=False)
     present = yield builder.ask("an earlier call with its reasoning", thoughtful=True)
     if present.refused and missing.passed and context.is_flat:
         return [Finding("reasoning.replay", "never", "refused", present.message)]
-    if not (missing.refused and present.passed):
-        return []
+    need(missing.refused and present.passed)
     quote = missing.message
     found = yield from _extent(context, builder, quote)
     if not context.is_flat:
@@ -238,8 +233,7 @@ def replay_off(context: ProbeContext) -> Steps:
     Proof: a turn with reasoning is refused.
     """
     builder = yield from earlier(context)
-    if builder is None or not builder.has_form:
-        return []
+    need(builder.has_form)
     missing = yield builder.ask("an earlier call, reasoning off", thoughtful=False, control=True)
     present = yield builder.ask("an earlier call with reasoning, reasoning off", thoughtful=True)
     return refusal(present, "when.no-reasoning.reasoning.replay", "never") if missing.passed else []

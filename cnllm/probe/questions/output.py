@@ -12,6 +12,7 @@ from cnllm.probe.question import (
     SAME,
     ProbeContext,
     Steps,
+    need,
     offers_tools,
     question,
     reasons_by_choice,
@@ -57,8 +58,7 @@ def methods(context: ProbeContext) -> Steps:
     answered with prose.
     """
     control = yield context.ask(_PROSE, why="prose", control=True)
-    if not control.passed or "{" in control.text:
-        return []
+    need(control.passed and "{" not in control.text)
     works: list[str] = []
     quote = ""
     has_object = False
@@ -82,8 +82,7 @@ def methods(context: ProbeContext) -> Steps:
     if works == list(_JSON):
         works.remove("json_object")  # an endpoint that takes a schema takes a bare object, too
     if not (works and has_object):
-        if "tools.supported" not in context.known and not works:
-            return []  # a tool may be the way, and nobody knows whether there are any
+        need("tools.supported" in context.known or works)  # else a tool may be the way
         works += ["tool"] if offers_tools(context) else []
         works += ["prompt"] if works in ([], ["tool"]) else []
     return [Finding("schema.methods", works, "works", quote)]
@@ -113,9 +112,8 @@ def methods_reasoning(context: ProbeContext) -> Steps:
         answer = yield ask
         if answer.refused:
             quote = quote or answer.message
-        elif _object(answer.text) is None:
-            return []
         else:
+            need(_object(answer.text) is not None)
             works.append(method)
     if not quote:
         return [Finding(f"{SAME}schema.", True, "works")]
@@ -176,7 +174,6 @@ def window(context: ProbeContext) -> Steps:
     answer = yield context.ask(
         [Message("user", "a " * count)], why=f"a prompt of {count} words", stream=True, most=_HANG_UP, set={path: 16}
     )
-    if not answer.refused:
-        return []
+    need(answer.refused)
     figures = [n for n in numbers(answer.message) if isinstance(n, int) and _LEAST <= n < _MOST and n < count]
     return [Finding("limits.context", figures[0], "refused", answer.message)] if len(figures) == 1 else []

@@ -18,9 +18,11 @@ from cnllm.probe.question import (
     SAME,
     TIME,
     WEATHER,
+    NothingProven,
     ProbeContext,
     Question,
     Steps,
+    need,
     offers_tools,
     question,
     reasons_by_choice,
@@ -94,12 +96,10 @@ def unread(context: ProbeContext) -> Steps:
             if answer.passed:
                 break
             others = [name for name in names if not is_named(keys[name], answer.message)]
-            if others == names:
-                return []
+            need(others != names)
             names = others
     limit = context.max_tokens_path
-    if not names or not (yield replace(ask([limit]), control=True)).refused:
-        return []
+    need(names and (yield replace(ask([limit]), control=True)).refused)
     return [Finding(f"params.{name}", "ignored", "ignored") for name in names]
 
 
@@ -134,16 +134,14 @@ def stop(context: ProbeContext) -> Steps:
     """
     control = yield context.ask(_WORDS, why="words", control=True)
     word = _middle_word(control.text)
-    if word is None:
-        return []
     hint = context.hints.get("params.stop")
     refused = ""
     ignored = ""
     for path in _paths(context, "stop") if hint is None else [hint.by]:
         answer = yield context.ask(_WORDS, why=f"{path}=[{word!r}]", set={path: [word]})
         if answer.refused:
-            if (yield context.ask(_WORDS, why=f"{path}={word!r}", set={path: word})).passed:
-                return []  # only its form is refused
+            alone = yield context.ask(_WORDS, why=f"{path}={word!r}", set={path: word})
+            need(not alone.passed)  # else only its form is refused
             refused = refused or answer.message
         elif len(answer.text) < len(control.text) and word not in answer.text.rstrip().removesuffix(word):
             return [Finding("params.stop", path, "works", by=path)]
@@ -154,14 +152,14 @@ def stop(context: ProbeContext) -> Steps:
     return [Finding("params.stop", False, "refused", refused, by=context.bodies.path("stop"))] if refused else []
 
 
-def _middle_word(text: str) -> str | None:
-    """Return a word from the middle of a text that does not occur before."""
+def _middle_word(text: str) -> str:
+    """Return a word from the middle of a text that does not occur before. A text without one proves nothing."""
     words = text.split()
     for index in range(len(words) // 2, len(words) - 1):
         word = words[index].strip(".,:;!?\"'()")
         if len(word) > 2 and text.find(word) == text.find(words[index]) + words[index].find(word) > 0:
             return word
-    return None
+    raise NothingProven
 
 
 @question(
@@ -196,23 +194,21 @@ def parallel(context: ProbeContext) -> Steps:
 
     Proof: one call comes where two come without the switch; a refusal of the switch.
     """
+    path = context.bodies.path("parallel_tool_calls")
     control = yield context.ask(_BOTH, why="two calls in parallel", tools=(WEATHER, TIME), control=True)
     single = context.ask(_BOTH, why="no parallel calls", tools=(WEATHER, TIME), parallel=False)
     plain = context.ask(_BOTH, tools=(WEATHER, TIME))
     if single.body == plain.body:
-        path = context.bodies.path("parallel_tool_calls")
         single = context.ask(_BOTH, why=f"{path}=false", tools=(WEATHER, TIME), set={path: False})
     answer = yield single
     if answer.refused:
         return [Finding("tools.parallel", False, "refused", answer.message)]
-    if len(control.calls) > 1 and len(answer.calls) == 1:
-        path = context.bodies.path("parallel_tool_calls")
-        is_param = "parallel_tool_calls" in (context.bodies.model.flags.params or {})
-        works = [Finding("params.parallel_tool_calls", path, "works")] if is_param else []
-        return [Finding("tools.parallel", True, "works"), *works]
-    if len(control.calls) > 1 and len(answer.calls) > 1:
+    need(len(control.calls) > 1 and answer.calls)
+    if len(answer.calls) > 1:
         return [Finding("tools.parallel", None, "ignored")]
-    return []
+    is_param = "parallel_tool_calls" in (context.bodies.model.flags.params or {})
+    works = [Finding("params.parallel_tool_calls", path, "works")] if is_param else []
+    return [Finding("tools.parallel", True, "works"), *works]
 
 
 @question("logprobs", "params.logprobs", requests=1)
@@ -240,8 +236,7 @@ def _refusable(name: str, value: Any, other_value: Any) -> Question:
         paths = _paths(context, name)
         answer = yield context.ask([HELLO], why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
         if not answer.refused:
-            if paths[0] == name:
-                return []
+            need(paths[0] != name)
             bare = yield context.ask([HELLO], why=f"{name}={value}", set={name: value})
             is_named = bare.refused and paths[0] in bare.message
             return [Finding(f"params.{name}", paths[0], "works", bare.message)] if is_named else []
@@ -319,9 +314,7 @@ def _range_question(values: _Range, mode: str = "") -> Question:
                 return [Finding(flag, path, "works")]
             else:
                 return found
-        if refusal is None:
-            return []
-        return [Finding(flag, False, "refused", refusal.message)]
+        return [] if refusal is None else [Finding(flag, False, "refused", refusal.message)]
 
     return run
 

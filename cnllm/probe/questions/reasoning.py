@@ -17,6 +17,7 @@ from cnllm.probe.question import (
     SUM,
     ProbeContext,
     Steps,
+    need,
     question,
 )
 from cnllm.registry.model import conditions
@@ -66,8 +67,7 @@ def default(context: ProbeContext) -> Steps:
     Proof: the reply has reasoning, or counts its tokens, without any switch.
     """
     first = yield context.ask([SUM], why="no switch of reasoning", patch={})
-    if not first.passed:
-        return []
+    need(first.passed)
     if not reasons(first):
         return [Finding("_quiet", True, "works")]  # that it can reason shows only beside a switch
     return [Finding("reasoning.default", "on", "works"), *_form(context, first)]

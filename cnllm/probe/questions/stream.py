@@ -16,6 +16,7 @@ from cnllm.probe.question import (
     WEATHER,
     ProbeContext,
     Steps,
+    need,
     offers_tools,
     question,
     reasons_by_choice,
@@ -41,8 +42,7 @@ def stream(context: ProbeContext) -> Steps:
     Proof: the reply comes in events; what their texts and their last ones hold, with and without the switch.
     """
     plain = yield context.ask([HELLO], why="a stream", stream=True)
-    if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
-        return []
+    need(plain.passed and plain.streamed and isinstance(plain.data, list))
     has_repeats = repeats(pieces_of(plain.data).get("content", []))  # that two streams have none proves nothing
     found = [Finding("stream.deltas", "cumulative", "works")] if has_repeats else []
     if plain.done and (plain.reply is None or not plain.reply.raw_finish):
@@ -106,9 +106,7 @@ def stream_tools(context: ProbeContext) -> Steps:
     Proof: a call comes in pieces.
     """
     answer = yield context.ask([ASK_WEATHER], why="a stream with tools", tools=(WEATHER,), stream=True)
-    if not answer.passed or not answer.calls or not isinstance(answer.data, list):
-        return []
+    need(answer.passed and answer.calls and isinstance(answer.data, list))
     pieces = [get(chunk, "choices.0.delta.tool_calls.0.function.arguments") for chunk in answer.data]
-    if context.is_flat and len([p for p in pieces if p]) < 2:
-        return []
+    need(not context.is_flat or len([p for p in pieces if p]) > 1)
     return [Finding("stream.tools", True, "works")]

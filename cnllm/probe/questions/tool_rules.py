@@ -17,6 +17,7 @@ from cnllm.probe.question import (
     WEATHER,
     ProbeContext,
     Steps,
+    need,
     offers_tools,
     question,
     refusal,
@@ -95,8 +96,7 @@ def schema(context: ProbeContext) -> Steps:
     hint = context.hint("tools.schema")
     if hint is None:
         every = yield _with_schema(context, _every([*_SCHEMAS]), "a schema with all of this")
-        if not every.refused:
-            return []
+        need(every.refused)
         if context.run == 1 and (usual := _usual(context, "schema", _SCHEMAS)):
             known = {*usual, *(["root-refs"] if "inline-refs" in usual else [])}
             why = "a schema with what the wire is not known to refuse"
@@ -201,8 +201,7 @@ def keywords(context: ProbeContext) -> Steps:
             suspects = half if answer.refused else suspects[len(half) :]
         if not hits:
             alone = yield ask(suspects)
-            if not alone.refused:
-                return []  # it refuses their number, or what nobody knows
+            need(alone.refused)  # else it refuses their number, or what nobody knows
             hits = suspects
         refused += hits
         queue = [keyword for keyword in queue if keyword not in hits]
@@ -266,8 +265,7 @@ def mark(context: ProbeContext) -> Steps:
     """
     ask = context.ask([ASK_WEATHER], why="a tool that is not strict", tools=(WEATHER,), control=True)
     tool = ask.body["tools"][0] if ask.body else {}
-    if "strict" not in tool:
-        return []
+    need("strict" in tool)
     bare = {key: value for key, value in tool.items() if key != "strict"}
 
     def other(why: str, **more: Any) -> Ask:
@@ -275,8 +273,7 @@ def mark(context: ProbeContext) -> Steps:
 
     without = yield other("a tool that says nothing of that")
     for answer in ((yield ask), (yield other("a tool with a key that does not exist", zq_mark=False))):
-        if not reads_more(answer, without, 1):
-            return []
+        need(reads_more(answer, without, 1))
     return [Finding("tools.strict", False, "ignored")]
 
 
@@ -311,8 +308,6 @@ def ids(context: ProbeContext) -> Steps:
     Proof: ids that do not match are refused, those that do pass.
     """
     builder = yield from earlier(context)
-    if builder is None:
-        return []
 
     def ask(id: str, *, control: bool = False) -> Ask:
         return builder.ask(f"a call id of {len(id)} characters, {id[:16]}", id=id, control=control)
@@ -322,14 +317,12 @@ def ids(context: ProbeContext) -> Steps:
     if hint is None:
         good = yield ask(_SHORT, control=True)
         worst = yield ask(_ODD + "0" * 60)
-        if not good.passed or not worst.refused:
-            return []
+        need(good.passed and worst.refused)
     if not length or is_word:
         is_word = (yield ask(_ODD)).refused
     for limit in _LIMITS if not length else [length] if length in _LIMITS else ():
         beyond = yield ask("c" + "0" * limit)
-        if not beyond.refused:
-            return []
+        need(beyond.refused)
         if (yield ask("c" + "0" * (limit - 1), control=True)).passed:
             return _pattern(limit, beyond, is_word=is_word)
     plain = yield ask(_PLAIN)
@@ -349,13 +342,12 @@ def result_media(context: ProbeContext) -> Steps:
     """
     media = (Media("image/png", data=PIXEL),)
     builder = yield from earlier(context)
-    if builder is None or PIXEL not in str((ask := builder.ask("a result with a picture", media=media)).body):
-        return []
+    ask = builder.ask("a result with a picture", media=media)
+    need(PIXEL in str(ask.body))
     turn = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
     picture = yield context.ask([turn], why="a picture of the user's", control=True)
     control = yield builder.ask("an earlier call", control=True)
-    if not picture.passed or not control.passed:
-        return []  # the model reads no pictures at all
+    need(picture.passed and control.passed)  # else the model reads no pictures at all
     answer = yield ask
     return refusal(answer, "tools.result_media", False)
 
@@ -367,11 +359,7 @@ def content(context: ProbeContext) -> Steps:
     Proof: the forms before it are refused, and this one passes.
     """
     builder = yield from earlier(context)
-    if builder is None:
-        return []
-    control = yield builder.ask("an earlier call beside text", control=True)
-    if not control.passed:
-        return []
+    need((yield builder.ask("an earlier call beside text", control=True)).passed)
     quote = ""
     for value, content in (("null", None), ("empty", ""), ("omit", ...), ("space", " ")):
         answer = yield builder.ask(f"an earlier call, content {value}", content=content)

@@ -17,6 +17,7 @@ from cnllm.probe.question import (
     WEATHER,
     ProbeContext,
     Steps,
+    need,
     offers_tools,
     question,
     reasons_by_choice,
@@ -40,9 +41,8 @@ def tools(context: ProbeContext) -> Steps:
     )
     if answer.refused:
         return [Finding("tools.supported", False, "refused", answer.message)]
-    if answer.calls and set(answer.calls) <= {WEATHER.name, TIME.name}:
-        return [Finding("tools.supported", True, "works")]
-    return []
+    need(answer.calls and set(answer.calls) <= {WEATHER.name, TIME.name})
+    return [Finding("tools.supported", True, "works")]
 
 
 def _request(
@@ -78,13 +78,11 @@ def choice(context: ProbeContext) -> Steps:
     """
     plain = context.plain
     control = yield _request(context, None, plain, why="tools without a choice")
-    if not control.calls or control.calls == [TIME.name]:
-        return []
+    need(control.calls and control.calls != [TIME.name])
     answers = {}
     for word in ("auto", "none", "named"):
         answers[word] = yield _request(context, word, plain)
-    if answers["auto"].passed and not answers["auto"].calls:
-        return []
+    need(answers["auto"].calls or not answers["auto"].passed)
     obeyed = {"auto": True, "none": not answers["none"].calls, "named": answers["named"].calls == [TIME.name]}
     required = answers["required"] = yield _request(context, "required", plain)
     if required.passed:
@@ -123,8 +121,7 @@ def choice_reasoning(context: ProbeContext) -> Steps:
     """
     on = context.on or {}
     control = yield _request(context, None, on, why="tools without a choice")
-    if not control.passed:
-        return []
+    need(control.passed)
     flag = "when.reasoning.tool_choice.allowed"
     choices, quote = [], ""
     for word in _accepted_choices(context):
