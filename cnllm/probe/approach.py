@@ -80,21 +80,16 @@ class _FirstRequests:
             answer = self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
             listing.append((base, answer))
             ids = list(_model_ids(answer.data))
-            if ids:
+            if ids or answer.status not in (404, 405) or len(listing) > 2:
                 return ids, listing
-            if answer.status not in (404, 405) or len(listing) > 2:
-                break
         return [], listing
 
     def describe(self, place: EndpointPlace) -> list[ProbeAnswer]:
         """Ask a server of one's own what it says of itself."""
-        answers: list[ProbeAnswer] = []
         parts = urlsplit(place.base_url)
-        for path in _SELF_PATHS if place.is_own else ():
-            answer = self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
-            if answer.status == 200 and isinstance(answer.data, dict):
-                answers.append(answer)
-        return answers
+        asks = [Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path) for path in _SELF_PATHS if place.is_own]
+        answers = [self.exchange(ask, place) for ask in asks]
+        return [answer for answer in answers if answer.status == 200 and isinstance(answer.data, dict)]
 
     def first_request(self, place: EndpointPlace, id: str) -> ProbedEndpoint | None:
         """Try one place, with each header of a key, and with what a refusal asks for."""

@@ -30,7 +30,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply, Usage
 
-__all__ = ["Ask", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "reads_more"]
+__all__ = ["Ask", "ProbeAnswer", "ProbeExchange", "RawResponse", "on_one_line", "read_answer", "reads_more"]
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -56,6 +56,16 @@ class Ask(Struct, frozen=True, kw_only=True):
         """Return a digest by which the same request is found again."""
         data = (self.body, self.stream, self.most, self.path, self.keyless)
         return hashlib.blake2b(msgspec.json.encode(data), digest_size=16).hexdigest()
+
+
+class RawResponse(Struct, frozen=True):
+    """The bytes that came for a request. `abandoned`: the probe hung up. `error` is set where nothing came."""
+
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    content: bytes = b""
+    abandoned: bool = False
+    error: CnllmError | None = None
 
 
 class ProbeAnswer(Struct, frozen=True, kw_only=True):
@@ -142,10 +152,11 @@ _PROBLEMS: tuple[tuple[type[CnllmError], str], ...] = (
 """The words for errors, "" for a refusal of this very request."""
 
 
-def read_answer(
-    model: Model, status: int, headers: Mapping[str, str], content: bytes, *, abandoned: bool = False
-) -> ProbeAnswer:
+def read_answer(model: Model, response: RawResponse) -> ProbeAnswer:
     """Return the answer in the bytes of a response. Never raises for what an endpoint sends."""
+    if response.error is not None:
+        return ProbeAnswer(problem="network", message=response.error.message)
+    status, headers, content, abandoned = response.status, response.headers, response.content, response.abandoned
     head = {name: value[:200] for name, value in headers.items()}
     if 300 <= status < 400:
         return ProbeAnswer(status=status, problem="redirect", message="a redirect", headers=head)

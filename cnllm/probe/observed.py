@@ -337,7 +337,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
     is_streamed = exchanges[-1].answer.streamed
     rows = [
         (
-            _size((e.ask.body or {}).get("messages"), (e.ask.body or {}).get("tools")),
+            sum(len(msgspec.json.encode(part)) for part in map((e.ask.body or {}).get, ("messages", "tools")) if part),
             _length(e.answer),
             counts_in(e.answer.data),
         )
@@ -369,10 +369,6 @@ def counts_in(data: Any) -> dict[str, int]:
         tree = {k: v for k, v in part.items() if k != "choices"} if isinstance(part, dict) else {}
         out |= {p: v for p, v in leaves(tree).items() if type(v) is int and abs(v) < _MOST_COUNT}
     return out
-
-
-def _size(*parts: Any) -> int:
-    return sum(len(msgspec.json.encode(part)) for part in parts if part)
 
 
 def _length(answer: ProbeAnswer) -> int:

@@ -43,7 +43,7 @@ def overlay(
     `new`: the registry does not know the provider, which has these `keys` and starts from the provider `parent`.
     """
     date = datetime.date.today()
-    proven = [f for f in facts if f.answer != "unknown"]
+    proven = [f for f in facts if f.answer != "unknown" and not f.flag.startswith(_PROVIDER_FLAGS)]
     doc: dict[str, Any] = {}
     if new:
         table: dict[str, Any] = {
@@ -59,8 +59,6 @@ def overlay(
     model: dict[str, Any] = {}
     quotes: dict[str, list[str]] = {}
     for fact in proven:
-        if fact.flag.startswith(_PROVIDER_FLAGS):
-            continue
         _put(model, fact.flag, fact.value)
         quotes.setdefault(on_one_line(fact.quote, _MOST_QUOTE), []).append(fact.flag)
     if quotes:

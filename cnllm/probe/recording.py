@@ -19,7 +19,7 @@ from cnllm.cassette.record import append
 from cnllm.config import paths, redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.probe.state import RawResponse
+from cnllm.probe.exchange import RawResponse
 from cnllm.system import files
 from cnllm.system.files import CASSETTE_BYTES, read_bounded
 
@@ -27,6 +27,8 @@ __all__ = ["ProbeRecording", "state_file"]
 
 _LONGEST = datetime.timedelta(hours=24)
 """How long answers count: later the endpoint may be another one."""
+_PASSING = (401, 402, 403, 429)
+"""They say something of the key, the account or the moment: the answer may be another one the next time."""
 
 
 def state_file(base_url: str, id: str | None, protocol: str | None) -> Path:
@@ -69,18 +71,13 @@ def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> s
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
-def _is_passing(status: int) -> bool:
-    """Whether an answer says something of the key, the account or the moment: it may be another one the next time."""
-    return status in (401, 402, 403, 429) or status >= 500
-
-
 def _entry(line: bytes) -> tuple[datetime.datetime, str, RawResponse] | None:
     """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
     try:
         exchange = read_exchange(line)
         when = datetime.datetime.fromisoformat(exchange.when).astimezone(datetime.UTC)
         request, response = exchange.request, exchange.response
-        if response is None or exchange.ended == "failed" or _is_passing(response.status):
+        if response is None or exchange.ended == "failed" or response.status in _PASSING or response.status >= 500:
             return None
         content = b"".join(exchange.chunks)
         answer = RawResponse(response.status, dict(response.headers), content, exchange.ended == "abandoned")

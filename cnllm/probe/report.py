@@ -6,7 +6,7 @@ import datetime
 import itertools
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact, split_mode
 from cnllm.probe.questions import QUESTIONS
 
-__all__ = ["Report", "differences", "estimate", "sentence"]
+__all__ = ["Report", "differs", "estimate", "sentence"]
 
 _MOST_JSON = 1500
 _MOST_WORDS = 300
@@ -51,7 +51,7 @@ class Report(Struct, frozen=True):
         """
         url = self.found.place.base_url if self.found is not None else ""
         id = self.found.id if self.found is not None else ""
-        differ = differences(self.facts)
+        differ = [fact for fact in self.facts if differs(fact)]
         unknown = [fact.flag for fact in self.facts if fact.answer == "unknown"]
         known = [fact for fact in self.facts if fact.answer != "unknown"]
         by_number = {exchange.number: exchange for exchange in self.exchanges}
@@ -77,17 +77,11 @@ class Report(Struct, frozen=True):
         return "\n".join([*lines, "## What is left to ask", "", *_wrap(_next_questions(self.left, count)), ""])
 
 
-def differences(facts: Iterable[FlagFact]) -> list[FlagFact]:
-    """Return the facts that differ from what the protocol's documentation lets a client expect."""
-    return [fact for fact in facts if _differs(fact)]
-
-
-def _differs(fact: FlagFact) -> bool:
-    if fact.answer == "unknown":
-        return False
-    if fact.answer == "ignored":
-        return True
+def differs(fact: FlagFact) -> bool:
+    """Whether a fact differs from what the protocol's documentation lets a client expect."""
     _, flag = split_mode(fact.flag)
+    if fact.answer in ("unknown", "ignored"):
+        return fact.answer == "ignored"
     if flag in USUAL:
         return bool(fact.value != USUAL[flag])
     return fact.answer == "refused" and not fact.flag.startswith(("reasoning.mode", "limits."))

@@ -17,13 +17,14 @@ from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.probe.claims import is_assumed
+from cnllm.probe.exchange import RawResponse
 from cnllm.probe.facts import leaf_facts
 from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address
 from cnllm.probe.recording import ProbeRecording
 from cnllm.probe.report import Report
 from cnllm.probe.runner import investigate
-from cnllm.probe.state import OnStep, ProbeSettings, ProbeState, RawResponse
+from cnllm.probe.state import OnStep, ProbeSettings, ProbeState
 from cnllm.registry.registry import Registry
 from cnllm.transports import default_transport
 from cnllm.types import checks
@@ -84,13 +85,10 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
     address, wire = bare_address(target.base_url)
     target = replace(target, base_url=address, protocol=target.protocol or wire)
-    with contextlib.ExitStack() as stack:
-        transport: Any = settings.transport
-        if transport is None:
-            transport = default_transport()
-            stack.callback(transport.close)
-        state = ProbeState(registry, target, _sender(transport, target.api_key, settings.record), settings)
-        report = investigate(state)
+    own: Any = default_transport() if settings.transport is None else None
+    with contextlib.nullcontext(settings.transport) if own is None else contextlib.closing(own) as transport:
+        send = _sender(transport, target.api_key, settings.record)
+        report = investigate(ProbeState(registry, target, send, settings))
     if (found := report.found) is None:
         return report
     owner = target.provider or provider_name(found.place.base_url)

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError, Timeout
+from cnllm.errors import Timeout
 from cnllm.probe.approach import ProbedEndpoint
-from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
+from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, RawResponse, read_answer
 from cnllm.probe.facts import Finding, FlagFact
 from cnllm.probe.observed import Learnt, learn, learn_usage, message_of, with_learnt
 from cnllm.probe.place import EndpointPlace, ProbeTarget, model_at, plan_at
@@ -22,7 +22,7 @@ from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["OnStep", "ProbeSettings", "ProbeState", "ProbeStep", "RawResponse", "Stopped"]
+__all__ = ["OnStep", "ProbeSettings", "ProbeState", "ProbeStep", "Stopped"]
 
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
@@ -59,16 +59,6 @@ class ProbeSettings(Struct, frozen=True, kw_only=True):
     transport: Any = None
     record: str | os.PathLike[str] | None = None
     sleep: Callable[[float], object] = time.sleep
-
-
-class RawResponse(Struct, frozen=True):
-    """The answer to a request. `error` is set where there is none."""
-
-    status: int = 0
-    headers: Mapping[str, str] = {}
-    content: bytes = b""
-    abandoned: bool = False
-    error: CnllmError | None = None
 
 
 class Stopped(Exception):
@@ -146,19 +136,7 @@ class ProbeState(Struct, eq=False):
 
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""
-        if response.error is not None:
-            return ProbeAnswer(problem="network", message=response.error.message)
-
-        def read(learnt: Learnt, *, is_open: bool = False) -> ProbeAnswer:
-            return read_answer(
-                with_learnt(model, learnt, is_open=is_open),
-                response.status,
-                response.headers,
-                response.content,
-                abandoned=response.abandoned,
-            )
-
-        answer = read(self.learnt)
+        answer = read_answer(with_learnt(model, self.learnt), response)
         if not answer.passed or ask.body is None or wire(model.protocol).ordered:
             return answer
         learnt = learn(self.learnt, model.flags, ask.body, answer)
@@ -168,7 +146,7 @@ class ProbeState(Struct, eq=False):
         if learnt == self.learnt and not is_open:
             return answer
         self.learnt = learnt
-        return read(learnt, is_open=is_open)
+        return read_answer(with_learnt(model, learnt, is_open=is_open), response)
 
     def _record(self, ask: Ask, answer: ProbeAnswer, size: int, *, may_cost: bool) -> None:
         number = len(self.exchanges) + 1

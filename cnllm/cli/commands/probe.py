@@ -117,7 +117,7 @@ def _show(step: ProbeStep) -> None:
 
 def _write(report: Report, state: Path, output: str | None, *, as_json: bool) -> None:
     """Write the description, the report and the recording, and print what was learnt."""
-    from cnllm.probe.report import differences
+    from cnllm.probe.report import differs
 
     if output is not None and report.overlay:
         path = Path(output)
@@ -134,5 +134,5 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
     proven = sum(f.answer != "unknown" for f in report.facts)
     stdio.print_line(
         f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "
-        f"{len(differences(report.facts))} differ from the protocol"
+        f"{sum(map(differs, report.facts))} differ from the protocol"
     )
