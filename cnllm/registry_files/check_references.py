@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.documents import layer_tables
+from cnllm.registry.merge import flatten
 from cnllm.registry.problem import (
     Problem,
     corrected_key,
@@ -88,7 +89,7 @@ class _ReferenceCheck:
                     yield from self._unknown([*path, kind, name], f"{place}.{kind}", noun, name, names)
             yield from self._status(path, place, table.get("status", {}))
             for flag in table.get("corrects", {}):
-                if not _has_flag(table, flag):
+                if flag not in _flags(table):
                     message = f"{place}.corrects names '{flag}', which is not there: set the right value as well"
                     yield self._problem([*path, "corrects", flag], message)
 
@@ -221,6 +222,7 @@ def citation_problems(document: Document) -> Iterator[Problem]:
         return Problem(document.label, document.line(path), message, corrected=corrected)
 
     for path, table in layer_tables(document.data):
+        flags = _flags(table)
         for name, value in table.get("sources", {}).items():
             place = [*path, "sources", name]
             unused.pop(name, None)
@@ -240,8 +242,7 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                     problem(place, f"{dotted_path(place)} backs '{flag}', which is not there")
                     for flag in citation["backs"]
                     # `models.FLAG` is a flag of the models of a provider, or of all, in this file
-                    if not (flag.startswith(SHARED) and path[0] in ("providers", "defaults"))
-                    and not _has_flag(table, flag)
+                    if not (flag.startswith(SHARED) and path[0] in ("providers", "defaults")) and flag not in flags
                 )
     if document.builtin:
         yield from (problem(place, message) for place, message in _missing_paths(document))
@@ -281,18 +282,6 @@ def _missing_paths(document: Document) -> Iterator[tuple[list[str], str]]:
                 yield place, f"{dotted_path(place)} has no path; name the file of {source['url']} that has the value"
 
 
-def _has_flag(table: dict[str, Any], flag: str) -> bool:
-    """Whether a table has a value at a dotted path. A key may contain dots."""
-    value: Any = table
-    keys = flag.split(".")
-    while keys:
-        if type(value) is not dict:
-            return False
-        for length in range(len(keys), 0, -1):
-            key = ".".join(keys[:length])
-            if key in value:
-                value, keys = value[key], keys[length:]
-                break
-        else:
-            return False
-    return True
+def _flags(table: dict[str, Any]) -> set[str]:
+    """Return the dotted paths of all values of a table, and of the tables in it."""
+    return {".".join(keys[:length]) for keys, _ in flatten(table) for length in range(1, len(keys) + 1)}
