@@ -12,7 +12,7 @@ FIELDS = read_fields(
             "translate": """
                 messages:array tools:array tool_choice:string|object parallel_tool_calls:boolean temperature:number
                 top_p:number max_tokens:integer max_completion_tokens:integer stop:string|array seed:integer
-                reasoning_effort:string response_format:object
+                reasoning_effort:string response_format:object functions:array function_call:string|object
             """,
             "answer": "model:string stream:boolean stream_options:object n:integer",
             "forward": """
@@ -21,7 +21,7 @@ FIELDS = read_fields(
                 service_tier:string user:string verbosity:string
             """,
             "keep": """
-                audio:object modalities:array moderation prediction store:boolean function_call functions
+                audio:object modalities:array moderation prediction store:boolean
             """,
             "search": "web_search_options",
         },

@@ -37,7 +37,7 @@ from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import WebSearch, custom_function
 from cnllm.types.wire_parts import is_block
 
-__all__ = ["DETAILS", "PROTOCOL", "custom_tools", "read_request", "read_search"]
+__all__ = ["DETAILS", "PROTOCOL", "custom_tools", "offers_functions", "read_request", "read_search"]
 
 PROTOCOL = "openai-chat"
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
@@ -57,7 +57,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         raise ValueError("messages is not a list")
     messages_read = recall(messages, partial(_turn, stamp))
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
-    notes = _tools(options)
+    notes = _older_tools(body, options) + _tools(options)
     if (limit := body.get("max_completion_tokens")) is not None:
         if options.get("max_tokens") not in (None, limit):
             notes.append(Note("key-foreign", "max_tokens", "max_tokens", "left out: max_completion_tokens counts"))
@@ -104,6 +104,32 @@ def _without_origin(message: Message, stamp: Stamp) -> Message:
         return message
     parts = [msgspec.structs.replace(p, seal=stamp(None) if type(p) is Opaque else None) for p in message.parts]
     return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def offers_functions(body: Mapping[str, Any] | None) -> bool:
+    """Whether a body offers its functions in the older form, whose replies have one call and no id."""
+    return body is not None and bool(body.get("functions")) and not body.get("tools")
+
+
+def _older_tools(body: Mapping[str, Any], options: dict[str, Any]) -> list[Note]:
+    """Decode functions in the older form, and the choice among them. Return notes on what is left out."""
+    if not offers_functions(body):
+        return [
+            Note("key-foreign", "tools", key, f"left out: {counterpart} counts")
+            for key, counterpart in (("functions", "tools"), ("function_call", "tool_choice"))
+            if body.get(key)
+        ]
+    for index, function in enumerate(body["functions"]):
+        if not isinstance(function, dict):
+            raise ValueError(f"functions[{index}] is not an object")
+    options["tools"] = [{"type": "function", "function": function} for function in body["functions"]]
+    options.setdefault("parallel_tool_calls", False)
+    match body.get("function_call"):
+        case {"name": str(name)}:
+            options.setdefault("tool_choice", {"type": "function", "function": {"name": name}})
+        case str(mode):
+            options.setdefault("tool_choice", mode)
+    return []
 
 
 def _tools(options: dict[str, Any]) -> list[Note]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Frames, ServerStream, write_texts
-from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools
+from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools, offers_functions
 from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
 from cnllm.protocols.reply_fields import citation_fields, is_refusal, select_keys, stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
@@ -53,6 +53,7 @@ _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "cont
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply."""
     text = reply.text or (None if reply.tool_calls else "")
+    is_older = offers_functions(request)
     field = _field(reply.extra)
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, field: text}
     if reply.reasoning:
@@ -65,8 +66,12 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         message["annotations"] = annotations
     if reply.tool_calls:
         custom = custom_tools(request)
-        message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
-    finish = _reason(reply.finish, reply.raw_finish, reply.extra)
+        calls = [_call(call, custom) for call in reply.tool_calls]
+        if is_older:  # the form has one call; a client that executes more finds them in the newer one
+            message["function_call"] = calls.pop(0)["function"]
+        if calls:
+            message["tool_calls"] = calls
+    finish = _reason(reply.finish, reply.raw_finish, reply.extra, is_older=is_older)
     # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
     choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra, field), "finish_reason": finish}
     body: dict[str, Any] = {
@@ -82,13 +87,15 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     return body
 
 
-def _reason(finish: str, raw: str | None, extra: dict[str, Any]) -> str:
+def _reason(finish: str, raw: str | None, extra: dict[str, Any], *, is_older: bool) -> str:
     """Return the finish reason: the endpoint's own word where it is one of this protocol that nobody knows.
 
     A refusal of the model has a field of its own, and a usual end.
     """
     if finish == "content_filter" and is_refusal(extra):
         return "stop"
+    if finish == "tool_calls" and is_older:
+        return "function_call"
     is_own = finish == "length" and raw is not None and extra.get("finish_reason") == raw
     return raw if is_own and raw is not None else _FINISH.get(finish, "stop")
 
@@ -180,6 +187,7 @@ class StreamEncoder(ServerStream):
         self._head = {**head, "created": int(time.time()), "model": model}
         self._before, self._after = self._around_delta()
         self._custom = custom_tools(request)
+        self._is_older = offers_functions(request)
         self._readers: dict[int, InputReader | ArgumentReader] = {}  # of custom tools, and functions without arguments
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
@@ -223,8 +231,14 @@ class StreamEncoder(ServerStream):
         is_custom = event.name in self._custom
         kind, key = ("custom", "input") if is_custom else ("function", "arguments")
         self._readers[event.index] = InputReader() if is_custom else ArgumentReader()
-        head = {"index": event.index, "id": event.id, "type": kind}
-        return self._chunk({"tool_calls": [{**head, kind: {"name": event.name, key: ""}}]})
+        beginning = {"name": event.name, key: ""}
+        if self._is_older and event.index == 0:
+            return self._chunk({"function_call": beginning})
+        return self._chunk(self._call_delta(event.index, {"id": event.id, "type": kind, kind: beginning}))
+
+    def _call_delta(self, index: int, keys: dict[str, Any]) -> dict[str, Any]:
+        """Return a delta with keys of a call; in the older form the first call is none of the list."""
+        return {"tool_calls": [{"index": index - self._is_older, **keys}]}
 
     def _call_piece(self, index: int, text: str) -> Frames:
         """Return the frames of a piece of a call's arguments."""
@@ -238,7 +252,7 @@ class StreamEncoder(ServerStream):
 
     def _input_chunk(self, index: int, text: str) -> Frames:
         """Return the frame of a piece of a custom tool's input, unless it is empty."""
-        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": text}}]})] if text else []
+        return [self._chunk(self._call_delta(index, {"custom": {"input": text}}))] if text else []
 
     def _end_call(self, index: int, call: ToolCall) -> Frames:
         """Return the frames of what the pieces of a call lack."""
@@ -247,12 +261,12 @@ class StreamEncoder(ServerStream):
         if isinstance(reader, InputReader):
             return self._input_chunk(index, rest)
         out = [self._text_chunk(index, rest)] if rest else []
-        data = seal_data(call.seal, PROTOCOL)
-        return [*out, self._chunk({"tool_calls": [{"index": index, **data}]})] if data else out
+        data = {} if self._is_older and index == 0 else seal_data(call.seal, PROTOCOL)
+        return [*out, self._chunk(self._call_delta(index, data))] if data else out
 
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
-        out = [self._chunk({}, _reason(event.finish, event.raw, self.extra))]
+        out = [self._chunk({}, _reason(event.finish, event.raw, self.extra, is_older=self._is_older))]
         if self._sends_usage and (usage := _usage(self.usage, self.extra)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
@@ -271,8 +285,10 @@ class StreamEncoder(ServerStream):
 
     def _around_text(self, key: DeltaKey) -> tuple[bytes, bytes]:
         """Return the bytes before and behind the text of a chunk."""
+        if key == 0 and self._is_older:
+            return b'%b"function_call":{"arguments":' % self._before, b"}%b" % self._after
         if type(key) is int:
-            before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key)
+            before = b'%b"tool_calls":[{"index":%d,"function":{"arguments":' % (self._before, key - self._is_older)
             return before, b"}}]%b" % self._after
         field = "reasoning_content" if key is ReasoningDelta else _field(self.extra)
         return b'%b"%b":' % (self._before, field.encode()), self._after
