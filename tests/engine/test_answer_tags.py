@@ -221,6 +221,13 @@ def test_the_tags_of_each_family_go_where_the_id_says_nothing() -> None:
         assert parser.close().text == "Hello", name
 
 
+def test_the_token_that_ends_a_turn_is_no_text() -> None:
+    said = "<|START_RESPONSE|>Hello<|END_RESPONSE|><|END_OF_TURN_TOKEN|>"
+    choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+    model = cnllm.Registry.load().resolve("vllm/CohereLabs/c4ai-command-r7b-12-2024")
+    assert engine.parse_response(model, 200, {}, json.dumps({"choices": [choice]}).encode()).text == "Hello"
+
+
 def test_a_thought_and_an_answer_in_channels_are_told_apart_where_the_id_says_nothing() -> None:
     model = cnllm.Registry.load().resolve("openai-compatible/any-name", base_url="http://127.0.0.1:1/v1")
     said = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It is <|return|> here."

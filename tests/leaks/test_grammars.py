@@ -504,6 +504,13 @@ def test_values_of_a_python_call_have_a_bound(opening: str, closing: str) -> Non
     assert refused(rules.PYTHONIC_ALONE, block(33)) == "too deeply nested"
 
 
+@each("number", ["1e999", "-1e999", "[1e999]"])
+def test_a_number_of_a_python_call_that_no_float_holds_is_none(number: str) -> None:
+    assert refused(rules.PYTHONIC, f"<|tool_call_start|>[f(a={number})]<|tool_call_end|>") == (
+        "it has a number that is none"
+    )
+
+
 def test_the_attributes_of_a_channel_may_hold_quotation_marks() -> None:
     argument = '<|open|>argument key="a &quot;b&quot; &amp;quot;" type="number"<|sep|>1<|close|>argument<|sep|>'
     block = f'<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>{argument}<|close|>call<|sep|>'

@@ -281,7 +281,7 @@ def pythonic(calls: list[Call], draw: Draw) -> Block:
         f"{name}({comma.join(f'{key}={_literal(value, draw)}' for key, value in arguments.items())})"
         for name, arguments in calls
     ]
-    body = draw(st.sampled_from(["[%s]", "%s"])) % comma.join(inner)
+    body = draw(st.sampled_from(["[%s]", "%s", "\n```python\n%s\n```\n"])) % comma.join(inner)
     return rule, rule.open[0], f"{rule.open[0]}{body}{rule.close[0]}"
 
 

@@ -62,6 +62,11 @@ SEEN = [
             "to=functions.get<|channel|>commentary <|constrain|>json",
         )
     ),
+    *(
+        (model, f"<|tool_call_start|>\n```{word}\nget(city='Rome')\n```\n<|tool_call_end|>", GET)
+        for model in ("vllm/openbmb/MiniCPM4-8B", "vllm/unheard-of")
+        for word in ("python", "python ", "")
+    ),
     ("vllm/ByteDance-Seed/Seed-OSS-36B-Instruct", f"<seed:tool_call>\n{FUNCTION}\n</seed:tool_call>", GET),
     *(
         ("alibaba/qwen3-coder-plus", FUNCTION.replace(old, new), GET)

@@ -2,7 +2,7 @@
 
     [NAME(city="Paris", days=2), NAME(units=["C"], exact=True)]
 
-Without the list a line may stand for each call.
+Without the list a line may stand for each call, and a fence of Python around all of them.
 
 Only literals are values. Nothing of it is run.
 """
@@ -23,11 +23,15 @@ from cnllm.leaks.grammars.base import (
     read_name,
     skip_space,
 )
+from cnllm.schemas.coerce import finite_number
 
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
 _HEAD = re.compile(rf"\s*({NAME})\s{{0,8}}\(\s*")
 _MAY_BEGIN = re.compile(rf"\[?\s{{0,64}}(?:{NAME}\s{{0,8}}(?:\(|\Z)|\Z)")
+_FENCE = re.compile(r"```(?:python)?[ \t]{0,8}\n")
+_FENCE_END = "```"
+_FENCE_START = "```python"
 _KEY = re.compile(r"([^\W\d][\w.-]{0,127})\s{0,8}=\s*")
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*(\"|\Z)|'(?:[^'\\]|\\.)*('|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
@@ -42,6 +46,8 @@ _MAX_DEPTH = 32
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Return the calls of a block. Text beside them is no call, so that the whole block is none."""
     text = block.body.strip()
+    if (fence := _FENCE.match(text)) is not None and text.endswith(_FENCE_END, fence.end()):
+        text = text[fence.end() : -len(_FENCE_END)].strip()
     if text[:1] == "[" and text[-1:] == "]":
         text = text[1:-1]
     calls: list[ParsedCall] = []
@@ -88,7 +94,7 @@ def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
     if (match := _NUMBER.match(text, position)) is not None:
         digits = match[0].replace("_", "")
         try:
-            return (float(digits) if re.search(r"[.eE]", digits) else int(digits)), match.end()
+            return (finite_number(digits) if re.search(r"[.eE]", digits) else int(digits)), match.end()
         except ValueError:
             raise NotACall("it has a number that is none") from None
     if (match := _WORD.match(text, position)) is not None and match[0] in _WORDS:
@@ -140,6 +146,10 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a call begins in the body; None if more text is needed."""
     text = body[:ENOUGH].lstrip()
+    if (fence := _FENCE.match(text)) is not None:
+        text = text[fence.end() :].lstrip()
+    elif text and _FENCE_START.startswith(text.rstrip()):
+        return None if len(body) < ENOUGH else False
     match = _MAY_BEGIN.match(text)
     if match is None:
         return False
