@@ -60,8 +60,9 @@ OURS = {
     *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),
     # a part's type in the Responses protocol, and our name for a text; an endpoint has a field of this name
     "reasoning_text",
-    # fields of the Messages protocol (`anthropic/types` of its SDK) that are in no flag of its table
-    *("output_config", "effort", "disable_parallel_tool_use"),
+    # fields of the Messages protocol (`anthropic/types` of its SDK) that are in no flag of its table, and the type of
+    # its marks
+    *("output_config", "effort", "disable_parallel_tool_use", "ephemeral"),
 }
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
 SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "reasoning_details", "function_call"}

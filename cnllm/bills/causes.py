@@ -96,7 +96,8 @@ def _other_prices(price: Price) -> Iterator[tuple[tuple[CauseCode, str], Price]]
     if price.service:
         yield ("tier", "the price of the usual service tier"), _flat(price, base)
     if price.cached is not None:
-        yield ("cache", "the price of input for tokens of the cache"), _flat(price, {**base, "cached": price.input})
+        plain = {**base, "cached": price.input, "cached_by_mark": price.input}
+        yield ("cache", "the price of input for tokens of the cache"), _flat(price, plain)
     if price.cache_write is not None:
         plain = {**base, "cache_write": price.input, "cache_write_1h": price.input}
         yield ("cache", "the price of input for tokens that were written to the cache"), _flat(price, plain)

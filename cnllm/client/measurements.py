@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import Facts, cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.routed_call import RouteTarget
 from cnllm.errors import CnllmError, ContextTooLong, EmptyReply
@@ -243,7 +243,7 @@ def _amount(usage: Usage, price: Price | None, now: float) -> float | None:
     """Return the cost of a turn; without a price of cached input there is no cache."""
     if price is not None and price.cached is None:
         usage = replace(usage, cached=0)
-    cost = cost_of(usage, price, now)
+    cost = cost_of(usage, price, now, Facts(by_mark=False))
     return None if cost is None or cost.missing else float(cost.amount)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import Facts, cost_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Usage
 from cnllm.types.totals import exact
@@ -18,7 +18,7 @@ def loss_cost(tokens: int, price: Price | None, created: float | None = None) ->
     if price is None or price.cached is None:
         return None
     full = cost_of(Usage(input=tokens, output=0), price, created)
-    cached = cost_of(Usage(input=tokens, output=0, cached=tokens), price, created)
+    cached = cost_of(Usage(input=tokens, output=0, cached=tokens), price, created, Facts(by_mark=False))
     if full is None or cached is None:
         return None
     return Cost(max(full.amount - cached.amount, Decimal(0)), full.currency)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.decode.cost import MILLION, RATES, Facts, cost_of, exact_rate, service_rates
-from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
+from cnllm.engine.decode.meter import WEB_SEARCH, may_mark_cache, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.tokens import Start, estimate_input, estimate_sent, estimate_text, text_bytes, token_family
@@ -316,12 +316,15 @@ def _lowest_cost(plan: Plan, input: int, cached: int) -> tuple[Decimal | None, l
         return None, []
     usage = Usage(input=input, output=plan.reply_count, cached=cached)
     factor = requested_factor(price, plan, min)
-    costs = [cost_of(usage, price, None, Facts(word, factor)) for word in {None, service}]
+    marks = (False, True) if may_mark_cache(plan) else (False,)
+    facts = [Facts(word, factor, by_mark=by_mark) for word in {None, service} for by_mark in marks]
+    costs = [cost_of(usage, price, None, fact) for fact in facts]
     known = [cost for cost in costs if cost is not None]
     if len(known) < len(costs) or "input" in known[0].missing:
         return None, []
     least = min(known, key=lambda cost: cost.amount)
-    missing = [f"the price of cached input of {plan.model.name}"] if "cached" in least.missing else []
+    lacks_cached = any(name.startswith("cached") for name in least.missing)
+    missing = [f"the price of cached input of {plan.model.name}"] if lacks_cached else []
     rules = plan.flags.web_search
     fee = paid_calls(plan.flags).get(WEB_SEARCH)
     is_certain = rules is not None and rules.always is True and fee is not None and not fee.allowance

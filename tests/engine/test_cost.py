@@ -780,6 +780,44 @@ def test_sound_has_its_own_price_also_where_it_was_cached(home: Home, rate: str,
 
 
 @each(
+    "rates, marked, details, amount, most",
+    [
+        ("cached = 0.2, cached_by_mark = 0.1", False, {}, "0.68", None),
+        ("cached = 0.2, cached_by_mark = 0.1", False, {"kind": "kept"}, "0.64", None),
+        ("cached = 0.2, cached_by_mark = 0.1", False, {"kind": "other"}, "0.68", None),
+        ("cached = 0.2, cached_by_mark = 0.1", True, {"kind": "kept"}, "0.64", None),
+        ("cached = 0.2, cached_by_mark = 0.1", True, {"written": 1000}, "0.640001", None),
+        ("cached = 0.2, cached_by_mark = 0.1", True, {}, "0.64", "0.68"),
+        ("cached = 0.1, cached_by_mark = 0.2", True, {}, "0.64", "0.68"),
+        ("cached_by_mark = 0.1", False, {}, "0.6", "1"),
+        ("cached_by_mark = 0.1", True, {}, "0.6", "1"),
+        ("cached = 0.2", True, {}, "0.68", None),
+        ("cached = 0.2", True, {"kind": "kept"}, "0.68", None),
+    ],
+)
+def test_tokens_from_a_marked_cache_have_their_own_price(
+    home: Home, rates: str, marked: bool, details: dict[str, Any], amount: str, most: str | None
+) -> None:
+    flags = (
+        'messages.fields = ["cache_control"]\nusage.cache_mark."prompt_tokens_details.kind" = "kept"\n'
+        'usage.cache_write = ["prompt_tokens_details.written"]'
+    )
+    price = f'price = {{ currency = "USD", input = 1.0, output = 0.0, cache_write = 1.001, {rates} }}'
+    model = home(flags, more=price)
+    text = {"type": "text", "text": "Hi", **({"cache_control": {"type": "ephemeral"}} if marked else {})}
+    plan = engine.build_request(model, [{"role": "user", "content": [text]}])
+    assert (b'"cache_control"' in plan.content) is marked
+    counts: dict[str, Any] = {"prompt_tokens": 1_000_000, "completion_tokens": 3}
+    counts |= {"prompt_tokens_details": {"cached_tokens": 400_000, **details}}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": counts}).encode()
+    reply = engine.parse_response(model, 200, {}, body, plan=plan)
+    assert reply.cost is not None
+    assert (reply.cost.amount, reply.cost.at_most) == (Decimal(amount), Decimal(most or amount))
+    assert reply.cost.missing == (() if most is None else ("cached",))
+
+
+@each(
     "value, amount",
     [
         (0.5, "0.5"),

@@ -5,7 +5,7 @@ A cost is exact, or it names what it leaves out and says how much that can be at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -41,7 +41,7 @@ __all__ = [
 
 
 RATES = (
-    *("input", "output", "cached", "cache_write", "cache_write_1h", "output_thinking"),
+    *("input", "output", "cached", "cached_by_mark", "cache_write", "cache_write_1h", "output_thinking"),
     *("input_audio", "cached_audio"),
 )
 """The names of the prices of tokens, in a price, a tier, off-peak hours, a promotion and a service tier."""
@@ -67,8 +67,9 @@ class Facts(Struct, frozen=True):
     `service` is the word for its service tier; None for the usual one. `factor` multiplies the prices of tokens; None
     is unknown. `unknown` names a word whose price is not known. `media` are counts of sound by the name of
     their price, None where one is unknown, `free` the tokens of input that cost nothing. `thought`: the model has
-    reasoned. `is_cut`: the endpoint may have counted more tokens than it has reported, `most_output` at most; None is
-    unknown. `invalid` are the names of counts that came and are none.
+    reasoned. `by_mark`: the tokens from a cache are there because the request marked them; None is unknown. `is_cut`:
+    the endpoint may have counted more tokens than it has reported, `most_output` at most; None is unknown. `invalid`
+    are the names of counts that came and are none.
     """
 
     service: str | None = None
@@ -77,6 +78,7 @@ class Facts(Struct, frozen=True):
     media: Mapping[str, int | None] = {}
     free: int = 0
     thought: bool = False
+    by_mark: bool | None = None
     is_cut: bool = False
     invalid: frozenset[str] = frozenset()
     most_output: int | None = None
@@ -318,9 +320,12 @@ def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, fac
     if hourly > written or ("cache_write_1h" in invalid and written):
         total.miss("cache_write_1h", None)
     rest = _unwritten_input(usage, facts)
+    lowest, *others = _cache_rates(rates, price, facts)
+    if others and usage.cached and _is_rate(rates.get(lowest)):
+        _miss_difference(total, "cached", min(usage.cached, usage.input or 0), rates, lowest, others)
     if "cached" in invalid:
         names = ("input", "input_audio") if media else ("input",)
-        _miss_difference(total, "cached", rest, rates, "cached", names)
+        _miss_difference(total, "cached", rest, rates, lowest, names)
     sounds = {
         "input_audio": ("input", rest),
         "cached_audio": ("cached", rest),
@@ -341,7 +346,7 @@ def _unwritten_input(usage: Usage, facts: Facts) -> int | None:
 
 
 def _miss_difference(
-    total: CostSum, name: str, tokens: int | None, rates: _Rates, low: str, high: tuple[str, ...]
+    total: CostSum, name: str, tokens: int | None, rates: _Rates, low: str, high: Iterable[str]
 ) -> None:
     """Leave out that tokens, counted at one price, may have a higher one."""
     known = [exact_rate(rate) for place in (low, *high) if _is_rate(rate := rates.get(place))]
@@ -409,7 +414,7 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
                 cached -= cached_sound
                 yield "cached_audio", cached_sound, "input_audio"
         yield "input", plain, None
-        yield "cached", cached, "input"
+        yield _cache_rates(rates, price, facts)[0], cached, "input"
         yield "cache_write", written - hourly, None
         yield "cache_write_1h", hourly, None
     rest = usage.output or 0
@@ -420,6 +425,16 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
             yield name, made, None
     is_dearer = facts.thought and price.output_thinking is not None
     yield "output_thinking" if is_dearer else "output", rest, None
+
+
+def _cache_rates(rates: _Rates, price: Price, facts: Facts) -> list[str]:
+    """Return the names of the prices that tokens from a cache may have, the lowest one first: an unknown one may be."""
+    names = ["cached", "cached_by_mark"]
+    if price.cached_by_mark is None or facts.by_mark is False:
+        return names[:1]
+    if facts.by_mark:
+        return names[1:]
+    return sorted(names, key=lambda name: rate if _is_rate(rate := rates.get(name)) else 0)
 
 
 @lru_cache(maxsize=512)

@@ -28,13 +28,14 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost
 from cnllm.types import Cost, Media, Opaque, Part, Reply, Usage
-from cnllm.types.parts import seal_data
+from cnllm.types.parts import CACHE_MARK, seal_data
 from cnllm.types.totals import exact
 
-__all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
+__all__ = ["WEB_SEARCH", "Meter", "may_mark_cache", "meter_of", "paid_calls"]
 
 WEB_SEARCH = "web_search"
 """The name of the fee of a web search."""
+_MARK_KEY = b'"%b":' % CACHE_MARK.encode()
 _LARGEST_AMOUNT = 10**15
 _MOST_DIGITS = 50  # of an amount, so that sums stay exact
 
@@ -53,6 +54,7 @@ class Meter:
         self._factors = (price and price.factors) or {}
         self._service = tuple((usage and usage.service) or ())
         self._standard = frozenset((usage and usage.standard) or ())
+        self._marks = (usage and usage.cache_mark) or {}
         self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
         self._iterations = usage.iterations if usage is not None and usage.iterations is not None else None
         self._read_counts = counts_reader(flags)
@@ -198,7 +200,8 @@ class Meter:
             if usage is None or invalid or usage.input is None or usage.output is None:
                 total.miss("iterations", None)
             else:
-                add_tokens(total, usage, self._price, created, Facts(facts.service, facts.factor, facts.unknown))
+                others = Facts(facts.service, facts.factor, facts.unknown, by_mark=facts.by_mark)
+                add_tokens(total, usage, self._price, created, others)
 
     def _service_of(self, extra: Mapping[str, Any]) -> str | None:
         """Return the word for the service tier of a reply; None for the usual one."""
@@ -231,7 +234,16 @@ class Meter:
             media["cached_audio"] = None
         thought = bool(usage.reasoning or reply.reasoning)
         most = most_output(plan, is_partial=is_cut or usage.output is None or bool(invalid))
-        return Facts(self._service_of(reply.extra), factor, unknown, media, free, thought, is_cut, invalid, most)
+        service, by_mark = self._service_of(reply.extra), self._by_mark(usage, counts, plan)
+        return Facts(service, factor, unknown, media, free, thought, by_mark, is_cut, invalid, most)
+
+    def _by_mark(self, usage: Usage, counts: dict[str, Any], plan: Plan) -> bool | None:
+        """Whether tokens come from a cache that the request marked; None is unknown. A reply has one kind of cache."""
+        if self._price is None or self._price.cached_by_mark is None:
+            return None
+        if usage.cache_write or any(get(counts, path) == word for path, word in self._marks.items()):
+            return True
+        return None if may_mark_cache(plan) else False
 
     def _paid_calls(
         self, reply: Reply, plan: Plan, reported: Mapping[str, int | None], *, is_cut: bool
@@ -291,6 +303,8 @@ def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decima
         fresh, cached, output = (found[0].get(name) for name in ("input", "cached", "output"))
         if len(found) > 1 or fresh is None or output is None:
             return []
+        if price.cached_by_mark is not None:  # the request decides
+            cached = None
         out.append((above, exact_rate(fresh), None if cached is None else exact_rate(cached), exact_rate(output)))
     return out
 
@@ -299,6 +313,11 @@ def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decima
 def meter_of(flags: Flags) -> Meter:
     """Return the meter for these flags."""
     return Meter(flags)
+
+
+def may_mark_cache(plan: Plan) -> bool:
+    """Whether a request may mark what a cache keeps: in its body, or with a header about a cache."""
+    return plan.content.find(_MARK_KEY) >= 0 or any("cache" in name.lower() for name in plan.headers)
 
 
 def most_output(plan: Plan, *, is_partial: bool) -> int | None:

@@ -173,6 +173,11 @@ class Price(Base, frozen=True):
     """
     cached: float | None = None
     """The price of a million input tokens read from the endpoint's cache. Why: Tokens from a cache are cheaper."""
+    cached_by_mark: float | None = None
+    """The price of a million input tokens read from a cache that the request has marked; `cached` is then that of a
+    cache without a mark. Left out: both cost the same. See `usage.cache_mark`. Why: One vendor charges less for tokens
+    from a marked cache, whose writing costs more, and a reply can hold only one of the two kinds.
+    """
     cache_write: float | None = None
     """The price of a million input tokens written to the cache. Why: Some vendors charge more for writing it."""
     cache_write_1h: float | None = None
