@@ -381,9 +381,9 @@ def refusal_failure(refusal: Refusal, protocol: str) -> Failure:
 
 
 def _tokens_of(reply: Reply, estimate: int) -> int:
-    """Return the tokens of a request and its reply; where the endpoint counts none, an estimate of both."""
+    """Return the tokens of a request and its reply, estimated where the endpoint counts none. A 0 is no count."""
     usage = reply.usage
-    if usage.total is not None:
+    if usage.total and not (usage.input and usage.output):
         return usage.total
-    output = usage.output if usage.output is not None else (len(reply.text) + len(reply.reasoning)) // 4 + 1
-    return (usage.input if usage.input is not None else estimate) + output
+    output = usage.output or (len(reply.text) + len(reply.reasoning)) // 4 + 1
+    return max((usage.input or estimate) + output, usage.total or 0)

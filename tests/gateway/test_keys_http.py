@@ -313,6 +313,16 @@ def test_tokens_count_by_the_endpoints_own_count(tmp_path: Path) -> None:
         assert 50 < int(again.headers["retry-after"]) <= 61
 
 
+@pytest.mark.parametrize(
+    ("counts", "least"), [({"prompt_tokens": 0, "completion_tokens": 0}, 1250), ({}, USAGE["total_tokens"])]
+)
+def test_a_total_of_zero_frees_no_tokens_of_a_limit(tmp_path: Path, counts: dict[str, int], least: int) -> None:
+    with setting(tmp_path, say("word " * 1000, counts={**counts, "total_tokens": 0})) as here:
+        key = here.key(tpm=1500)
+        assert here.send(key, requests(limit=300)["openai-chat"]).status_code == 200
+        assert here.settled(1).tokens >= least
+
+
 def test_a_route_leads_to_no_model_that_the_key_does_not_allow(tmp_path: Path) -> None:
     route = '\n[gateway.routes.best]\ntargets = ["here/priced", "here/dollars"]\n'
     limits: list[tuple[dict[str, Any], int, list[str]]] = [
