@@ -46,7 +46,7 @@ def effort(context: ProbeContext) -> Steps:
         words = _words(context, at)
         nonsense = yield _at_levels(context, {at: _NONSENSE})
         if nonsense.refused:
-            if not _is_about(nonsense, at):
+            if not _names(nonsense.message, at, _NONSENSE):
                 continue
             spelt = _tokens(nonsense.message)
             words = {level: spelt.get(word.casefold(), word) for level, word in words.items()}
@@ -89,7 +89,7 @@ def _with_effect(
     for values in tries:
         answer = yield _at_levels(context, values)
         if not answer.passed:
-            return tuple(sorted(places, key=lambda at: not _is_about(answer, at)))
+            return tuple(sorted(places, key=lambda at: not _names(answer.message, at, _NONSENSE)))
         lengths.append(_length(answer))
     return () if max(lengths) <= 1.3 * min(lengths) else places
 
@@ -133,10 +133,10 @@ def _tokens(text: str) -> dict[str, str]:
     return {word.casefold(): word for word in words}
 
 
-def _is_about(answer: ProbeAnswer, path: str) -> bool:
-    """Whether a refusal names the path, or the word that was sent."""
-    words = answer.message.casefold()
-    return path.rpartition(".")[2].casefold() in words or _NONSENSE in words
+def _names(message: str, path: str, word: str) -> bool:
+    """Whether a refusal names the path, or a word."""
+    words = message.casefold()
+    return path.rpartition(".")[2].casefold() in words or word in words
 
 
 def _length(answer: ProbeAnswer) -> int:
@@ -182,9 +182,9 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
     upper: ProvenBound | ProbeAnswer | None = None
     if not hints or "reasoning.budget.max" in hints:
         upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
-        if isinstance(upper, ProvenBound) and upper.value > 1 and _names(upper.quote, at):
+        if isinstance(upper, ProvenBound) and upper.value > 1 and _names(upper.quote, at, "budget"):
             found.append(Finding("reasoning.budget.max", int(upper.value), "refused", upper.quote))
-        elif isinstance(upper, ProbeAnswer) and not _names(upper.message, at) and not has_room:
+        elif isinstance(upper, ProbeAnswer) and not _names(upper.message, at, "budget") and not has_room:
             return []
     if not hints or "reasoning.budget.min" in hints:
         floor: int | None = context.hint("reasoning.budget.min")
@@ -194,7 +194,7 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
                 low = yield ask(1)
             if isinstance(upper, ProbeAnswer) and low.refused and low.message == upper.message:
                 return []  # it is refused whatever it is
-            if low.refused and _names(low.message, at):
+            if low.refused and _names(low.message, at, "budget"):
                 floor = next((int(n) for n in numbers(low.message) if 0 < n < 100_000), 1)
                 quote = low.message
         if floor is not None:
@@ -208,11 +208,6 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
         if not (few.passed and 0 < _length(few) < 0.5 * _length(control)):
             return []
     return [Finding("reasoning.budget.at", at, "works", quote), *found]
-
-
-def _names(message: str, at: str) -> bool:
-    words = message.casefold()
-    return at.rpartition(".")[2].casefold() in words or "budget" in words
 
 
 def _switch(context: ProbeContext, at: str) -> dict[str, Any]:

@@ -41,8 +41,8 @@ def kinds(context: ProbeContext) -> Steps:
     control = yield context.ask([Message("user", _TEXT)], why="text alone", control=True)
     passes: list[str] = []
     counted: list[str] = []
-    quotes: list[str] = []
     tries: list[str] = []
+    quote = ""
     for kind, media in _MEDIA.items():
         if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
             continue
@@ -53,15 +53,14 @@ def kinds(context: ProbeContext) -> Steps:
         tries.append(kind)
         if answer.refused:
             need(not _FORM.search(answer.message))
-            if _ABILITY.search(answer.message):
-                quotes.append(answer.message)
+            quote = quote or (answer.message if _ABILITY.search(answer.message) else "")
             continue
         passes.append(kind)
         if reads_more(answer, control, _LEAST):
             counted.append(kind)
-    need(tries and (quotes or counted == passes))  # else everything passes, and nothing shows that it is read
+    need(tries and (quote or counted == passes))  # else everything passes, and nothing shows that it is read
     need(not passes or len(tries) == len(_MEDIA))  # else the model may read kinds for which the wire has no part
-    return [Finding("input", ["text", *passes], "works", quotes[0] if quotes else "")]
+    return [Finding("input", ["text", *passes], "works", quote)]
 
 
 def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:

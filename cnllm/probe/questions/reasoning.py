@@ -81,10 +81,8 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
         own = context.bodies.model.flags.reasoning
         sealed = answer.reply is not None and any(getattr(p, "seal", None) for p in answer.reply.message.parts)
         declared = own.shape if own is not None else None
-        if declared == "field":
-            yield Finding("reasoning.shape", "seal" if sealed else "field", "works")
-        elif declared == "content-parts":
-            yield Finding("reasoning.shape", declared, "works")
+        if declared in ("field", "content-parts"):
+            yield Finding("reasoning.shape", "seal" if sealed and declared == "field" else declared, "works")
         return
     message = message_of(answer.data)
     content = message.get("content")
@@ -266,8 +264,7 @@ def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAn
         return None
     ask = _request(context, {}, "no switch of reasoning, with its keys")
     body = replace(context.bodies, drop=()).build([SUM], stream=ask.stream, reasons=True)
-    answer = yield replace(ask, body=body, control=False)
-    return answer
+    return (yield replace(ask, body=body, control=False))
 
 
 def _candidates(context: ProbeContext, side: str) -> Sequence[dict[str, Any]]:
@@ -304,22 +301,16 @@ def late_off(context: ProbeContext) -> Steps:
         index = next((n for n, p in enumerate(on) if p and _is_apart(p, off)), None)
         if index is not None:
             groups.setdefault(index, []).append(off)
-    text = [SUM]
     for number, offs in groups.items():
         beside = on[number]
         control = yield replace(_request(context, beside, f"reasoning on by {_describe(beside)}"), control=True)
         if not control.passed or not reasons(control):
             continue
-        found, _ = yield from _search(
-            offs,
-            lambda off, beside=beside: context.ask(  # type: ignore[misc]
-                text,
-                why=f"reasoning off by {_describe(off)} beside it",
-                patch={},
-                set={**leaves(beside), **leaves(off)},
-            ),
-            lambda answer: not reasons(answer),
-        )
+
+        def ask(off: dict[str, Any], beside: dict[str, Any] = beside) -> Ask:
+            return _request(context, _merge_patches((beside, off)), f"reasoning off by {_describe(off)} beside it")
+
+        found, _ = yield from _search(offs, ask, lambda answer: not reasons(answer))
         if found is not None:
             return [Finding("reasoning.off.set", found[0], "works")]
     return []
