@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from cnllm.schemas.validate import Undecided, undecided_patterns, validation_err
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall, checks
 from cnllm.types.checks import kind_of
+
+if TYPE_CHECKING:
+    from cnllm.tools.signature import Signature
 
 __all__ = [
     "bound",
@@ -78,13 +81,8 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     if type(arguments) is not dict:
         arguments = checks.as_dict("arguments", arguments)
     arguments = decode_values(arguments, tool.parameters)
-    if tool.function is None:
-        return copy.deepcopy(arguments)
-    from cnllm.tools.signature import signature
-
-    try:
-        parameters = signature(tool.function)
-    except TypeError:
+    parameters = _signature(tool)
+    if parameters is None:
         return copy.deepcopy(arguments)  # the function may change them, and the call is a part of the history
     return parameters.bind(arguments, strict=bool(tool.strict))
 
@@ -95,7 +93,10 @@ def undecided_parameters(tool: Tool) -> tuple[str, ...]:
     Raise `ValueError` for a tool whose parameters are not a JSON Schema, before a model sees it.
     """
     _require_tool(tool)
-    if tool.parameters is None or _has_own_schema(tool):
+    own = None if tool.parameters is None else _signature(tool)
+    if tool.parameters is None or (
+        own is not None and (tool.parameters is own.schema or tool.parameters is own.strict)
+    ):
         return ()
     try:
         return undecided_patterns(tool.parameters)
@@ -123,17 +124,16 @@ def _require_call(call: ToolCall) -> None:
         raise checks.wrong_type("call.raw", call.raw, "a string")
 
 
-def _has_own_schema(tool: Tool) -> bool:
-    """Whether the schema comes from the function's own signature."""
+def _signature(tool: Tool) -> Signature | None:
+    """Return the signature of a tool's function; None without a function whose annotations can be read."""
     if tool.function is None:
-        return False
+        return None
     from cnllm.tools.signature import signature
 
     try:
-        function_signature = signature(tool.function)
+        return signature(tool.function)
     except TypeError:
-        return False
-    return tool.parameters is function_signature.schema or tool.parameters is function_signature.strict
+        return None
 
 
 def _schema_error(tool: Tool, error: Exception) -> ValueError:
@@ -157,15 +157,12 @@ def _fault_text(error: Any) -> str:
     """Describe one schema error: its place, its message, and the schema there."""
     schema = error.schema
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        schema = {name: properties.get(name, {}) for name in missing if error.message.startswith(repr(name))}
+    explanation = f"The schema says: {_schema_text(schema)}"
     if error.validator == "additionalProperties":
         explanation = f"It takes {', '.join(properties) or 'nothing'}."
-    elif error.validator == "required":
-        missing = {name: properties.get(name, {}) for name in error.validator_value if name not in error.instance}
-        explanation = (
-            f"The schema says: {_schema_text({n: s for n, s in missing.items() if error.message.startswith(repr(n))})}"
-        )
-    else:
-        explanation = f"The schema says: {_schema_text(schema)}"
     return f"{_place(error.absolute_path)}: {_short(error.message)}. {explanation}"
 
 

@@ -141,34 +141,15 @@ def tool(
     parameters = signature(function)
     if description is None:
         description = docstring_summary(function)
-    if format is not None:
-        return _custom_tool(function, tool_name, description, timeout, format, parameters.schema)
-    return Tool(
-        tool_name,
-        description,
-        parameters.strict if strict else parameters.schema,
-        function,
-        strict,
-        timeout,
-    )
-
-
-def _custom_tool(
-    function: Function,
-    name: str,
-    description: str | None,
-    timeout: float | None,
-    format: Mapping[str, Any],
-    schema: Mapping[str, Any],
-) -> Tool[..., Any]:
-    """Return the custom tool of a function. Raise `TypeError` for a function of anything but one text, `input`."""
-    properties = schema.get("properties") or {}
+    if format is None:
+        schema = parameters.strict if strict else parameters.schema
+        return Tool(tool_name, description, schema, function, strict, timeout)
+    properties = parameters.schema.get("properties") or {}
     if list(properties) != ["input"] or properties["input"].get("type") != "string":
-        raise TypeError(f"{name} is a custom tool, and its function needs one parameter: input, a str")
-    own = {"description": description, "format": checks.as_dict("format", format)}
-    forms = custom_function(name, own)
+        raise TypeError(f"{tool_name} is a custom tool, and its function needs one parameter: input, a str")
+    forms = custom_function(tool_name, {"description": description, "format": checks.as_dict("format", format)})
     body = forms["function"]
-    return Tool(name, body["description"], body["parameters"], function, None, timeout, custom=forms["custom"])
+    return Tool(tool_name, body["description"], body["parameters"], function, None, timeout, custom=forms["custom"])
 
 
 def web_search(*, count: int | None = None, domains: Sequence[str] | None = None) -> Tool[..., Any]:
