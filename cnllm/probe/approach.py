@@ -193,25 +193,19 @@ def _model_ids(data: Any) -> Iterator[str]:
             yield id.removeprefix("models/")
 
 
-def _entries(data: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(data, dict):
-        return
-    entries = data.get("data") if isinstance(data.get("data"), list) else data.get("models")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict):
-            yield entry
+def _entries(data: Any) -> list[dict[str, Any]]:
+    lists = [found for key in ("data", "models") if isinstance(found := get(data, key), list)]
+    return [entry for entry in (lists[0] if lists else ()) if isinstance(entry, dict)]
 
 
 def _stated_context(answers: list[ProbeAnswer], id: str) -> int | None:
     """Return the window that the endpoint states for a model. It is a hint and no fact: nobody tried it."""
-    for answer in answers:
-        own = [e for e in _entries(answer.data) if id in (e.get("id"), str(e.get("name")).removeprefix("models/"))]
-        for entry in [*own, answer.data]:
-            for path in _WINDOWS:
-                value = get(entry, path) if isinstance(entry, dict) else None
-                if type(value) is int and 256 <= value <= 20_000_000:
-                    return value
-    return None
+    places: list[Any] = []
+    for data in (answer.data for answer in answers):
+        own = [e for e in _entries(data) if id in (e.get("id"), str(e.get("name")).removeprefix("models/"))]
+        places += [*own, data]
+    values = (get(place, path) for place in places for path in _WINDOWS)
+    return next((value for value in values if type(value) is int and 256 <= value <= 20_000_000), None)
 
 
 def _stated_remarks(answers: list[ProbeAnswer]) -> Iterator[str]:

@@ -34,6 +34,7 @@ KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-
 """The headers in which a key is tried, beside that of the wire."""
 
 _VERSION = re.compile(r"/v\d+(?:beta\d*|alpha\d*)?$")
+_ENDINGS = {"openai-chat": "/chat/completions", "anthropic-messages": "/v1/messages", "openai-responses": "/responses"}
 PROVIDER = "openai-compatible"
 """The provider of models at an endpoint that nobody has described."""
 
@@ -80,14 +81,9 @@ def bare_address(url: str) -> tuple[str, str | None]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise CnllmError(f"{url} is not the URL of an endpoint", hint="it begins with http:// or https://")
     path = parts.path.rstrip("/")
-    for protocol, ending in (
-        ("openai-chat", "/chat/completions"),
-        ("anthropic-messages", "/v1/messages"),
-        ("openai-responses", "/responses"),
-    ):
-        if path.endswith(ending):
-            return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(ending), "", "")), protocol
-    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), None
+    protocol = next((name for name, ending in _ENDINGS.items() if path.endswith(ending)), None)
+    path = path.removesuffix(_ENDINGS.get(protocol or "", ""))
+    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), protocol
 
 
 def places(registry: Registry, base_url: str, protocol: str | None = None) -> list[EndpointPlace]:
@@ -95,11 +91,8 @@ def places(registry: Registry, base_url: str, protocol: str | None = None) -> li
     found: list[EndpointPlace] = []
     for name in PROTOCOLS if protocol is None else (protocol,):
         path = registry.resolve(f"{PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
-        for base in _bases(base_url, path):
-            place = EndpointPlace(name, base)
-            if place not in found:
-                found.append(place)
-    return found
+        found += [EndpointPlace(name, base) for base in _bases(base_url, path)]
+    return list(dict.fromkeys(found))
 
 
 def _bases(base_url: str, path: str) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import (
     SAME,
@@ -46,10 +46,6 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _is_whole(answer: ProbeAnswer) -> bool:
-    return answer.reply is not None and answer.reply.finish == "stop"
-
-
 @question("answers in JSON", "schema.methods", requests=2, by_model=True, capable=True)
 def methods(context: ProbeContext) -> Steps:
     """Ask for prose and for JSON, in each way to JSON that the wire has.
@@ -77,8 +73,8 @@ def methods(context: ProbeContext) -> Steps:
             continue
         if value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
             works.append(method)
-        elif "{" in answer.text or not _is_whole(answer):
-            return []  # something like JSON, which the schema may have made or not
+        else:  # something like JSON, or half an answer, may come of the schema or not
+            need("{" not in answer.text and answer.reply is not None and answer.reply.finish == "stop")
     if works == list(_JSON):
         works.remove("json_object")  # an endpoint that takes a schema takes a bare object, too
     if not (works and has_object):
