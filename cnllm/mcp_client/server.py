@@ -159,23 +159,18 @@ def split_target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple
 
 def environment_pairs(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     """Return names of variables with their values. In a list, NAME=VALUE sets one."""
-    if isinstance(env, str):
-        raise checks.wrong_type("env", env, _ENVIRONMENT)
-    pairs: list[tuple[Any, Any]]
+    pairs: list[tuple[Any, Any]] = []
     if isinstance(env, Mapping):
-        pairs = list(env.items())
+        pairs += env.items()
     else:
-        items = checks.as_list("env", env, _ENVIRONMENT)
-        for index, entry in enumerate(items):
-            if not isinstance(entry, str):
-                raise checks.wrong_type(f"env[{index}]", entry, "a string: NAME or NAME=VALUE")
-        entries = [str.__str__(entry).partition("=") for entry in items]
-        pairs = [(name, value if equals else None) for name, equals, value in entries]
+        for index, entry in enumerate(checks.as_list("env", env, _ENVIRONMENT)):
+            checks.require_type(f"env[{index}]", entry, str, "a string: NAME or NAME=VALUE")
+            name, equals, value = str.__str__(entry).partition("=")
+            pairs.append((name, value if equals else None))
     for name, value in pairs:
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
             raise ValueError("env: one of its names is not the name of a variable")
-        if value is not None and not isinstance(value, str):
-            raise checks.wrong_type(f"env[{name!r}]", value, "a string or None")
+        checks.require_type(f"env[{name!r}]", value, (str, type(None)), "a string or None")
     return tuple(pairs)
 
 

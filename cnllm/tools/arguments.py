@@ -93,13 +93,12 @@ def undecided_parameters(tool: Tool) -> tuple[str, ...]:
     Raise `ValueError` for a tool whose parameters are not a JSON Schema, before a model sees it.
     """
     _require_tool(tool)
-    own = None if tool.parameters is None else _signature(tool)
-    if tool.parameters is None or (
-        own is not None and (tool.parameters is own.schema or tool.parameters is own.strict)
-    ):
+    parameters = tool.parameters
+    own = None if parameters is None else _signature(tool)
+    if parameters is None or (own is not None and (parameters is own.schema or parameters is own.strict)):
         return ()
     try:
-        return undecided_patterns(tool.parameters)
+        return undecided_patterns(parameters)
     except Exception as error:
         raise _schema_error(tool, error) from error
 
