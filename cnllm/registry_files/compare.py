@@ -26,7 +26,7 @@ __all__ = [
     "index_by_id",
     "is_near",
     "is_rounded",
-    "number_pairs",
+    "number_states",
     "plain_name",
     "same_input",
     "url_address",
@@ -163,11 +163,9 @@ def entries_for(model: Model, entries: Sequence[PublishedModel], *, by_key: bool
     return []
 
 
-def number_pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, State]]:
-    """Yield (flag, ours, theirs, whether they agree) for the numbers that both have, prices in one currency."""
-    for pair in (*_limits(flags, match), *_prices(flags, match, {})):
-        if isinstance(pair.ours, int | float) and isinstance(pair.theirs, int | float):
-            yield pair.flag, pair.ours, pair.theirs, pair.state
+def number_states(flags: Flags, match: PublishedModel) -> dict[str, State]:
+    """Return by flag whether the numbers agree that both have, prices in one currency."""
+    return {pair.flag: pair.state for pair in (*_limits(flags, match), *_prices(flags, match, {}))}
 
 
 def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iterator[_ValuePair]:

@@ -28,6 +28,7 @@ __all__ = [
     "SimulatedResponse",
     "error_body",
     "json_response",
+    "read_object",
     "reject",
 ]
 
@@ -63,13 +64,9 @@ class Endpoints(Struct, frozen=True):
         `public_name`: the name that replaces the model's in the response; errors then use general words without names.
         """
         try:
-            body = msgspec.json.decode(content)
-        except RecursionError:
-            return _bad_request(model, _TOO_DEEP)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            return _bad_request(model, f"The body is not JSON: {error}")
-        if not isinstance(body, dict):
-            return _bad_request(model, "The body is not a JSON object.")
+            body = read_object(content)
+        except ValueError as error:
+            return _bad_request(model, str(error))
         if (problem := _body_problem(content, body)) is not None:
             return _bad_request(model, problem)
         try:
@@ -89,6 +86,19 @@ class Endpoints(Struct, frozen=True):
         if self.registry is None:
             return self.strict
         return any(name.startswith(f"{model.provider}/") for name in self.registry.names())
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Return the object in a body. Raise `ValueError`, in the words of an endpoint, for a body that is none."""
+    try:
+        body = msgspec.json.decode(content)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ValueError(f"The body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ValueError("The body is not a JSON object.")
+    return body
 
 
 def _bad_request(model: Model, message: str) -> SimulatedResponse:

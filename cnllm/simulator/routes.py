@@ -17,7 +17,7 @@ from cnllm.protocols.server_interface import ModelCard, write_models
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.simulator.batch import BatchRequest, BatchStep, BatchStore, answer_step
-from cnllm.simulator.respond import Endpoints, SimulatedResponse, json_response, reject
+from cnllm.simulator.respond import Endpoints, SimulatedResponse, json_response, read_object, reject
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
@@ -163,10 +163,9 @@ def _require_post(method: str) -> SimulatedResponse | None:
 def _model_in_body(content: bytes) -> str | None:
     """Return the model that a body names, or None if it names none or is not a JSON object."""
     try:
-        body = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        name = read_object(content).get("model")
+    except ValueError:
         return None
-    name = body.get("model") if isinstance(body, dict) else None
     return name if isinstance(name, str) and name else None
 
 

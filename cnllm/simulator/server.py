@@ -16,8 +16,9 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ParamSpec
+from typing import ParamSpec
 
+import h11  # comes with httpx
 from anyio.from_thread import start_blocking_portal
 
 from cnllm.registry.registry import Registry
@@ -28,9 +29,6 @@ from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step, route
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import is_loopback
-
-if TYPE_CHECKING:
-    import h11
 
 __all__ = ["Observer", "Server", "running"]
 
@@ -178,9 +176,6 @@ class _ClientConnection:
     """One client connection: requests one after the other, until either side ends it."""
 
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        import h11  # comes with httpx; only a server needs it
-
-        self.h11 = h11
         self.server, self.reader, self.writer = server, reader, writer
         self.wire = h11.Connection(h11.SERVER)
 
@@ -189,12 +184,12 @@ class _ClientConnection:
         while True:
             try:
                 event = await self.next_event()
-                if not isinstance(event, self.h11.Request):
+                if not isinstance(event, h11.Request):
                     return
                 headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in event.headers}
                 content = await self.body()
-            except self.h11.RemoteProtocolError as error:
-                if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
+            except h11.RemoteProtocolError as error:
+                if self.wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     violation = Violation("http", str(error))
                     await self.send(reject(violation, status=error.error_status_hint))
                 return
@@ -207,7 +202,7 @@ class _ClientConnection:
             target = event.target.decode("latin-1")
             if not await self.answer(event.method.decode("ascii"), target, headers, content):
                 return
-            if self.wire.our_state is not self.h11.DONE or self.wire.their_state is not self.h11.DONE:
+            if self.wire.our_state is not h11.DONE or self.wire.their_state is not h11.DONE:
                 return
             self.wire.start_next_cycle()
 
@@ -215,12 +210,12 @@ class _ClientConnection:
         """Return the next event of the request, or of the end of the connection."""
         while True:
             event = self.wire.next_event()
-            if event is self.h11.NEED_DATA:
+            if event is h11.NEED_DATA:
                 if self.wire.they_are_waiting_for_100_continue:
-                    await self.write(self.h11.InformationalResponse(status_code=100, headers=[]))
+                    await self.write(h11.InformationalResponse(status_code=100, headers=[]))
                 self.wire.receive_data(await self.reader.read(65536))
-            elif event is self.h11.PAUSED:
-                return self.h11.ConnectionClosed()
+            elif event is h11.PAUSED:
+                return h11.ConnectionClosed()
             else:
                 assert not isinstance(event, type)
                 return event
@@ -228,7 +223,7 @@ class _ClientConnection:
     async def body(self) -> bytes | None:
         """Return the request's body, or None if it is longer than the limit."""
         parts = bytearray()
-        while isinstance(event := await self.next_event(), self.h11.Data):
+        while isinstance(event := await self.next_event(), h11.Data):
             parts += event.data
             if len(parts) > self.server.body_limit:
                 return None
@@ -273,7 +268,7 @@ class _ClientConnection:
         elif not streams:
             headers["content-length"] = str(sum(map(len, pieces)))
         status, reason = response.status, _REASONS.get(response.status, "")
-        await self.write(self.h11.Response(status_code=status, headers=[*headers.items()], reason=reason))
+        await self.write(h11.Response(status_code=status, headers=[*headers.items()], reason=reason))
         if "stall-body" in fault.kinds:
             await self.stall()
             return False
@@ -282,10 +277,10 @@ class _ClientConnection:
         for index, piece in enumerate([] if no_body else pieces[:middle]):
             if delay and (index or self.server.slow or fault.kinds):
                 await asyncio.sleep(delay)
-            await self.write(self.h11.Data(data=piece))
+            await self.write(h11.Data(data=piece))
         if not await self.inject(fault):
             return False
-        await self.write(self.h11.EndOfMessage())
+        await self.write(h11.EndOfMessage())
         return True
 
     async def inject(self, fault: InjectedFault) -> bool:
@@ -293,11 +288,11 @@ class _ClientConnection:
         if "reset" in fault.kinds:
             self.reset()
         elif "error" in fault.kinds:
-            await self.write(self.h11.Data(data=_ERROR))
+            await self.write(h11.Data(data=_ERROR))
         elif "comments" in fault.kinds:
             while True:
                 await asyncio.sleep(self.server.pace or 0.02)
-                await self.write(self.h11.Data(data=b": still here\n\n"))
+                await self.write(h11.Data(data=b": still here\n\n"))
         elif not fault.kinds.keys().isdisjoint({"stall-middle", "linger"}):
             await self.stall()
         return fault.kinds.keys().isdisjoint({"reset", "stall-middle", "linger", "drop"})

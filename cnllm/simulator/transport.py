@@ -69,14 +69,10 @@ class _Network:
         with self._lock:
             self._batches = self._batches or BatchStore(registry, strict=self._endpoints.strict)
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
-            step = self._batches.find_step(plan.model.provider, method, path[start:])
-            if step is not None:
-                break
-        else:
-            return None
-        base_url = plan.url.partition("?")[0].removesuffix(path[start:])
-        request = BatchRequest(plan.url, plan.headers, plan.content, base_url)
-        return answer_step(self._batches, step, request)
+            if (step := self._batches.find_step(plan.model.provider, method, path[start:])) is not None:
+                base_url = plan.url.partition("?")[0].removesuffix(path[start:])
+                return answer_step(self._batches, step, BatchRequest(plan.url, plan.headers, plan.content, base_url))
+        return None
 
 
 def _is_call(model: Model, method: str, path: str) -> bool:

@@ -27,7 +27,7 @@ from cnllm.registry_files.compare import (
     index_by_id,
     is_near,
     is_rounded,
-    number_pairs,
+    number_states,
     plain_name,
 )
 from cnllm.registry_files.public_lists import CURRENCY, ListName, PublicList, PublishedModel
@@ -263,7 +263,7 @@ def _numbers(model: Model, flag: str, entries: Mapping[ListName, PublishedModel]
             if _may_add(model, flag, entry):
                 values[name] = value
             continue
-        state = next((state for other, *_, state in number_pairs(model.flags, entry) if other == flag), None)
+        state = number_states(model.flags, entry).get(flag)
         if state is None:
             continue
         if state != "different":

@@ -35,6 +35,7 @@ from cnllm.simulator.respond import (
     SimulatedResponse,
     error_body,
     json_response,
+    read_object,
     reject,
 )
 from cnllm.simulator.violations import Violation
@@ -94,12 +95,7 @@ def _upload(store: BatchStore, step: BatchStep, request: BatchRequest) -> Simula
 
 
 def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
-    try:
-        body = msgspec.json.decode(request.content)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RefusedStep(f"The body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RefusedStep("The body is not a JSON object.")
+    body = read_object(request.content)
     # Two wires of a provider may share a path. The fixed keys of the body tell which one is meant.
     offers = [o for o in step.interfaces if o.flags.submit is not None and contains(body, o.flags.submit.set or {})]
     offer = (offers or list(step.interfaces))[0]
