@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import functools
+import itertools
 import os
 import re
 import shlex
@@ -214,39 +216,40 @@ def require_readable(registry: Registry, model: Model, messages: Sequence[Messag
             message = f"{model.name} does not accept {noun} by URL"
         else:
             message = f"{noun} ({medium.type}) for {model.name}: {reason}"
-        names = list(_readers(registry, model, medium))
+        names = _readers(registry, model, medium)
         hint = f"these do: {', '.join(names)}" if names else "no described model does"
         if reason.startswith("it is unknown"):
             hint += "; to send it nevertheless: -p on_unsupported=send"
         raise UsageError(message, hint)
 
 
-def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
-    """Yield models that read a medium: of the same provider first, then of those whose key is set."""
+def _readers(registry: Registry, model: Model, medium: Media) -> list[str]:
+    """Return models that read a medium: of the same provider first, then of those whose key is set."""
     from cnllm.model_facts import summary
 
     listing, kind = summary.listing(), media_kind(medium)
     short: dict[str, str] = {}
     for alias in listing.aliases:  # as they are resolved, which `prefer` changes
         short.setdefault(registry.resolve(alias).name, alias)
-    has_key: dict[str, bool] = {}
+
+    @functools.cache
+    def has_key(provider: str) -> bool:
+        names = registry.endpoint(provider).flags.keys
+        return not names or keys.find_key(names) is not None
+
+    def is_reader(name: str) -> bool:
+        other = registry.resolve(name)
+        return media_problem(medium, other.flags, other.protocol) is None
+
     candidates = []
     for name in listing.models:
         row = listing.row(name)
         if row["status"] in ("retired", "preview") or not {kind, "image"} & set(row["input"] or ()):
             continue
-        provider = row["provider"]
-        if provider not in has_key:
-            names = registry.endpoint(provider).flags.keys or []
-            has_key[provider] = not names or keys.find_key(names) is not None
-        rank = (provider != model.provider, not has_key[provider], name not in short, _newest_first(row["id"]))
-        candidates.append((rank, name))
-    number = 0
-    for _, name in sorted(candidates):
-        other = registry.resolve(name)
-        if number < _SHOWN and media_problem(medium, other.flags, other.protocol) is None:
-            number += 1
-            yield short.get(name, name)
+        own, is_known = row["provider"] == model.provider, has_key(row["provider"])
+        candidates.append(((not own, not is_known, name not in short, _newest_first(row["id"])), name))
+    names = (name for _, name in sorted(candidates))
+    return [short.get(name, name) for name in itertools.islice(filter(is_reader, names), _SHOWN)]
 
 
 def _newest_first(id: str) -> list[float]:
