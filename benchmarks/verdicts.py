@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from cnllm import Registry
 from cnllm.comparison import ComparisonResult, ComparisonTask, choose_hosts, compare, make_tasks
 from cnllm.comparison.figures import find_verdicts
-from cnllm.comparison.hosts import right_replies, simulated_transport
+from cnllm.comparison.hosts import right_replies
 from cnllm.comparison.report import ALPHA
 from cnllm.comparison.run import Budget, LiveExchanges, run_task
 from cnllm.simulator import SimTransport
@@ -225,9 +225,7 @@ def _whole_results(registry: Registry, seed: int, turns: int) -> dict[str, list[
     tasks = make_tasks(seed, turns, most_tokens=_MOST_TOKENS)
     names = [f"{name}/m" for name in _HOSTS]
     results: dict[str, list[ComparisonResult]] = {name: [] for name in names}
-    transports = {
-        name: simulated_transport(registry, tasks, _model(tasks, random.Random(f"{seed}/{name}"))) for name in names
-    }
+    transports = {name: SimTransport(registry, change=_model(tasks, random.Random(f"{seed}/{name}"))) for name in names}
     compare(
         names[0],
         names,
@@ -243,8 +241,10 @@ def _whole_results(registry: Registry, seed: int, turns: int) -> dict[str, list[
 def _model(tasks: Sequence[ComparisonTask], rng: random.Random) -> Change:
     """Return a function that makes a reply of a model that errs now and then."""
     by_prompt = {task.prompt: task for task in tasks}
+    answer = right_replies(tasks)
 
     def change(request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
+        reply = answer(request, reply)
         task = by_prompt.get(request.prompt)
         return reply if task is None or rng.random() >= NOISE else spoil(rng, task, reply)
 

@@ -52,7 +52,6 @@ __all__ = [
     "plan_costs",
     "right_replies",
     "settings_for",
-    "simulated_transport",
 ]
 
 
@@ -216,7 +215,7 @@ def compare(
         _require_caps(chosen, caps)
         keys = {host.name: key_for(first_request(host, settings.tasks[0]), registry) for host in chosen}
     if simulate:
-        shared: Any = simulated_transport(registry, settings.tasks)
+        shared: Any = SimTransport(registry, change=right_replies(settings.tasks))
     else:
         shared = None if own else NewConnections()
     try:
@@ -277,19 +276,6 @@ class NewConnections:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
-
-
-def simulated_transport(
-    registry: Registry, tasks: Sequence[ComparisonTask], change: Change | None = None
-) -> SimTransport:
-    """Return a transport that answers each task rightly. `change` makes another reply of each right one."""
-    answer = right_replies(tasks)
-
-    def both(request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
-        reply = answer(request, reply)
-        return reply if change is None else change(request, reply)
-
-    return SimTransport(registry, change=both)
 
 
 def right_replies(tasks: Sequence[ComparisonTask]) -> Change:

@@ -32,9 +32,10 @@ from cnllm.comparison import (
     read_report,
 )
 from cnllm.comparison.figures import find_verdicts
-from cnllm.comparison.hosts import NewConnections, simulated_transport
+from cnllm.comparison.hosts import NewConnections, right_replies
 from cnllm.comparison.run import Budget, Host, LiveExchanges, TaskExchange, first_request, run_task
 from cnllm.comparison.tasks import RightStep
+from cnllm.simulator import SimTransport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
 
@@ -80,9 +81,10 @@ def run(registry: Registry, faults: str = "", *, turns: int = 20, seed: int = 3,
     """Compare a faithful host with one that has these faults."""
     tasks = make_tasks(seed, turns, most_tokens=9000)
     host = UnfaithfulHost(read_host_faults(faults))
+    right = right_replies(tasks)
     transports = {
-        "home/m": simulated_transport(registry, tasks),
-        "away/m": simulated_transport(registry, tasks, host.change),
+        "home/m": SimTransport(registry, change=right),
+        "away/m": SimTransport(registry, change=lambda request, reply: host.change(request, right(request, reply))),
     }
     transports |= options.pop("transports", {})
     return compare("home/m", NAMES, tasks=turns, seed=seed, registry=registry, transports=transports, **options)
@@ -181,7 +183,7 @@ class Uncounted:
 
 
 def test_a_host_that_does_not_count_its_output_has_no_cost(registry: Registry) -> None:
-    transport = Uncounted(simulated_transport(registry, make_tasks(3, 4, most_tokens=9000)))
+    transport = Uncounted(SimTransport(registry, change=right_replies(make_tasks(3, 4, most_tokens=9000))))
     report = run(registry, turns=4, transports={"away/m": transport})
     home, away = report.figures
     assert home.cost is not None
@@ -244,7 +246,7 @@ def test_there_is_no_verdict_without_enough_tasks(registry: Registry) -> None:
 def test_hosts_are_asked_in_turns_and_a_request_that_cnllm_changed_is_in_no_pair(registry: Registry) -> None:
     log: list[str] = []
     tasks = make_tasks(3, 20, most_tokens=9000)
-    counted = {name: Counted(simulated_transport(registry, tasks), name, log) for name in NAMES}
+    counted = {name: Counted(SimTransport(registry, change=right_replies(tasks)), name, log) for name in NAMES}
     run(registry, transports=counted)
     assert {log.count(name) for name in NAMES} == {len(log) // 2}
     assert max(abs(log[:n].count("home/m") - log[:n].count("away/m")) for n in range(len(log))) <= 3
@@ -280,7 +282,7 @@ class Interrupted(Counted):
 
 
 def test_an_interrupted_run_ends_with_a_report_on_what_came(registry: Registry) -> None:
-    inner = simulated_transport(registry, make_tasks(3, 20, most_tokens=9000))
+    inner = SimTransport(registry, change=right_replies(make_tasks(3, 20, most_tokens=9000)))
     report = run(registry, transports={"home/m": Interrupted(inner, "home/m", [])})
     assert {host.stopped for host in report.hosts} == {"stopped by Ctrl-C"}
     assert len(report.hosts[0].exchanges) >= 8
