@@ -27,10 +27,8 @@ __all__ = [
     "ListName",
     "PublicList",
     "PublishedModel",
-    "list_from_bytes",
     "list_from_file",
     "published_models",
-    "read_published",
 ]
 
 CURRENCY = "USD"
@@ -110,24 +108,11 @@ class PublicList(Struct, frozen=True):
     models: list[PublishedModel]
 
 
-def read_published(path: Path) -> list[PublishedModel]:
-    """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
-    return _read_list(path, _HINT).models
+def list_from_file(path: Path, hint: str = _HINT) -> PublicList:
+    """Return the list in a file, as of the day on which the file was written.
 
-
-def list_from_bytes(content: bytes, url: str, seen: datetime.date) -> PublicList:
-    """Return the list with this content. Raises `RegistryError` for a content that is none."""
-    name, models = published_models(content, url)
-    return PublicList(name, url, seen, models)
-
-
-def list_from_file(path: Path) -> PublicList:
-    """Return the list in a file, as of the day on which the file was written. Raises `RegistryError`."""
-    return _read_list(path, f"name {', '.join(LIST_URLS)}, a file or a URL")
-
-
-def _read_list(path: Path, hint: str) -> PublicList:
-    """Return the list in a file. Raises `RegistryError`, with this hint where the file cannot be read."""
+    Raises `RegistryError` where it cannot be read, with this hint, or is neither of the two.
+    """
     try:
         content = read_bounded(path, MAX_BYTES)
         seen = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()

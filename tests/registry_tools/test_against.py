@@ -11,7 +11,7 @@ from cases import each
 
 from cnllm import RegistryError
 from cnllm.registry_files.compare import ListComparison, Value, compare
-from cnllm.registry_files.public_lists import read_published
+from cnllm.registry_files.public_lists import list_from_file
 
 from .conftest import Load
 
@@ -54,7 +54,7 @@ limits = { context = 1000 }
 def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> ListComparison:
     path = tmp_path / "published.json"
     path.write_text(json.dumps(data))
-    return compare(load(models), read_published(path))
+    return compare(load(models), list_from_file(path).models)
 
 
 def told(result: ListComparison) -> list[tuple[str, str, Value, Value]]:
@@ -142,10 +142,10 @@ def test_another_file_is_refused_with_what_is_understood(tmp_path: Path, text: s
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(RegistryError, match=words) as caught:
-        read_published(path)
+        list_from_file(path)
     assert "models.dev" in (caught.value.hint or "")
     with pytest.raises(RegistryError, match="cannot be read"):
-        read_published(tmp_path / "none.json")
+        list_from_file(tmp_path / "none.json")
 
 
 LARGE = """

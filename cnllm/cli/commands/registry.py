@@ -236,9 +236,10 @@ def _read_list(source: str) -> PublicList:
 
     url = public_lists.LIST_URLS.get(source, source)
     if not download.is_url(url):
-        return public_lists.list_from_file(Path(source))
-    content = download.download(url, public_lists.MAX_BYTES)
-    return public_lists.list_from_bytes(content, url, _today())
+        hint = f"name {', '.join(public_lists.LIST_URLS)}, a file or a URL"
+        return public_lists.list_from_file(Path(source), hint)
+    name, models = public_lists.published_models(download.download(url, public_lists.MAX_BYTES), url)
+    return public_lists.PublicList(name, url, _today(), models)
 
 
 def _choose(

@@ -21,7 +21,7 @@ from cnllm.registry.provenance import citations
 from cnllm.registry.read import catalogue_path, load_documents, read, read_text
 from cnllm.registry_files import edit, sources
 from cnllm.registry_files.compare import compare
-from cnllm.registry_files.public_lists import read_published
+from cnllm.registry_files.public_lists import list_from_file
 from cnllm.registry_files.toml_format import changed_lines, format_toml
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
     """Print the disagreements with a public file of models."""
     from cnllm.registry import Registry
 
-    published = read_published(Path(file))
+    published = list_from_file(Path(file)).models
     result = compare(Registry(load_documents(paths)), published)
     if as_json:
         stdout.print_json(result.disagreements)
