@@ -185,7 +185,7 @@ def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Pro
 
 
 class NothingProven(Exception):
-    """What a question needs is not there."""
+    """Ends a question: what it needs is not there."""
 
 
 def need(condition: object) -> None:
