@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -95,22 +96,13 @@ def _texts(values: Iterable[Any]) -> list[str]:
 
 def with_claims(candidates: Candidates, model: Model) -> Candidates:
     """Return the candidates with what the registry claims of a model before the others."""
-    limits, reasoning = model.flags.limits, model.flags.reasoning
-    if limits is not None and limits.output is not None:
-        candidates = replace(candidates, outputs=(limits.output,))
-    if reasoning is None:
-        return candidates
-
-    def first(own: Any, others: tuple[Any, ...]) -> tuple[Any, ...]:
-        return others if not own else (own, *(other for other in others if other != own))
-
-    return replace(
-        candidates,
-        on=first(reasoning.on and reasoning.on.set, candidates.on),
-        off=first(reasoning.off and reasoning.off.set, candidates.off),
-        efforts=first(reasoning.effort and reasoning.effort.at, candidates.efforts),
-        budgets=first(reasoning.budget and reasoning.budget.at, candidates.budgets),
-    )
+    flags = msgspec.to_builtins(model.flags)
+    limit = get(flags, "limits.output")
+    changes: dict[str, Any] = {} if limit is None else {"outputs": (limit,)}
+    for kind in ("on", "off", "efforts", "budgets"):
+        if own := get(flags, _ONE[kind]):
+            changes[kind] = (own, *(other for other in getattr(candidates, kind) if other != own))
+    return replace(candidates, **changes)
 
 
 def _reverse_switches(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]:

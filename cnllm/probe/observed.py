@@ -355,9 +355,8 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
         if not is_total and at:
             known = [path for name in _COUNTS for path in (getattr(flags.usage, name, None) or ())]
             outer = [".".join(at.split(".")[:depth]) for depth in range(at.count(".") + 1, 0, -1)]
-            at = next(
-                (o for o in outer if any(f"{o}.{path}" in paths for path in known)), at
-            )  # it has other counts too
+            # the object that has other counts too
+            at = next((o for o in outer if any(f"{o}.{path}" in paths for path in known)), at)
             return replace(learnt, usage=(at, input.removeprefix(f"{at}."), output.removeprefix(f"{at}.")))
     return learnt
 

@@ -190,10 +190,8 @@ def earlier_calls(context: ProbeContext) -> Steps:
         forms = [f for f in forms if not f[0]]
 
     def ask(*, named: bool, thoughtful: bool) -> Ask:
-        why = (
-            f"an earlier call, its result with{'' if named else 'out'} a name{', with reasoning' if thoughtful else ''}"
-        )
-        return builder.ask(why, named=named, thoughtful=thoughtful)
+        form = f"with{'' if named else 'out'} a name{', with reasoning' if thoughtful else ''}"
+        return builder.ask(f"an earlier call, its result {form}", named=named, thoughtful=thoughtful)
 
     for named, thoughtful in forms:
         if (yield ask(named=named, thoughtful=thoughtful)).passed:
