@@ -98,12 +98,10 @@ class RecordedExchange(Struct, frozen=True):
 
 def read_exchange(line: bytes) -> RecordedExchange:
     """Read a line of a cassette. Raises `ValueError` or `RecursionError` for a line that is none."""
-    exchange = msgspec.convert(
-        json.loads(line), RecordedExchange
-    )  # json takes half of a surrogate pair, unlike msgspec
-    if exchange.error is None and (
-        exchange.ended == "failed" or (exchange.response is None and exchange.ended == "whole")
-    ):
+    # json takes half of a surrogate pair, unlike msgspec
+    exchange = msgspec.convert(json.loads(line), RecordedExchange)
+    has_end = exchange.ended != "failed" and (exchange.response is not None or exchange.ended == "abandoned")
+    if exchange.error is None and not has_end:
         raise ValueError("it has no answer and no error")
     _ = exchange.chunks  # raises for bytes that are no Base64
     return exchange

@@ -428,7 +428,7 @@ def _split_secrets(body: bytes, secrets: tuple[str, ...]) -> list[tuple[int, int
         except (ValueError, RecursionError):
             event = None
         events.append(event)
-        for path, holder, key in _strings(event, ()):
+        for path, holder, key in _strings(event) if type(event) in (dict, list) else ():
             fields.setdefault(path, []).append((index, holder, key))
     dirty: set[int] = set()
     for strings in fields.values():
@@ -452,17 +452,16 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _strings(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+def _strings(value: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Yield every string in data: its path of keys, the container, and the key in the container."""
-    stack: list[tuple[Any, tuple[str, ...]]] = [(value, path)]
+    stack: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
     while stack:
         container, parents = stack.pop()
-        items = list(
-            container.items() if type(container) is dict else enumerate(container) if type(container) is list else ()
-        )
         children: list[tuple[Any, tuple[str, ...]]] = []
+        is_object = type(container) is dict
+        items: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
         for key, item in items:
-            item_path = (*parents, key if type(container) is dict else "*")
+            item_path = (*parents, key if is_object else "*")
             if type(item) is str:
                 yield item_path, container, key
             elif type(item) in (dict, list):

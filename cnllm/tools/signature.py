@@ -176,13 +176,10 @@ def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     has_description = any(getattr(item, "description", None) for item in metadata)  # of a pydantic Field
     default = {} if parameter.default is parameter.empty else _default(parameter.default)
     extra: dict[str, Any] = {"json_schema_extra": default} if default else {}
-    field = (
-        Field(**extra)
-        if has_description and not texts
-        else Field(description=texts[-1] if texts else description, **extra)
-    )
+    if texts or not has_description:
+        extra["description"] = texts[-1] if texts else description
     annotated: Any = Annotated  # mypy would take a variable between the brackets for a type
-    inner = annotated[kind, field]
+    inner = annotated[kind, Field(**extra)]
     return inner if parameter.default is parameter.empty else NotRequired[inner]
 
 

@@ -244,9 +244,8 @@ def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
         if item and not item.keys() & _FUNCTION_KEYS and all(isinstance(value, Mapping) for value in item.values()):
-            return Tool(
-                checks.as_text(place, next(iter(item))), definition=dict(item)
-            )  # built-in tools of an endpoint, each under its name
+            # built-in tools of an endpoint, each under its name
+            return Tool(checks.as_text(place, next(iter(item))), definition=dict(item))
         raise ValueError(f"{place} has no function name")
     kind = item.get("type", "function")
     if isinstance(kind, str) and str.__str__(kind) not in ("function", "custom"):  # a built-in tool of an endpoint
