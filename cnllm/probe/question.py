@@ -179,7 +179,7 @@ def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Pro
                 return []
 
         proof = " ".join((run.__doc__ or "").partition("Proof: ")[2].split()).removesuffix(".")
-        return Question(name, flags, run=steps, **{"proof": proof, **settings})
+        return Question(name, flags, run=steps, proof=proof, **settings)
 
     return decorate
 

@@ -229,10 +229,12 @@ def logprobs(context: ProbeContext) -> Steps:
 
 # ── refused or not ───────────────────────────────────────────────────────────
 def _refusable(name: str, value: Any, other_value: Any) -> Question:
-    proof = "the endpoint refuses the parameter with two values"
-
-    @question(name, f"params.{name}", requests=3, proof=proof)
+    @question(name, f"params.{name}", requests=3)
     def run(context: ProbeContext) -> Steps:
+        """Send the parameter with a value, and with another one where that is refused.
+
+        Proof: the endpoint refuses the parameter with two values.
+        """
         paths = _paths(context, name)
         answer = yield context.ask([HELLO], why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
         if not answer.refused:
@@ -279,38 +281,36 @@ class _Range(Struct, frozen=True):
     known_high: tuple[float, ...]
 
 
-def _range_question(values: _Range, mode: str = "") -> Question:
-    prefix = f"when.{mode}." if mode else ""
-    flag = f"{prefix}params.{values.name}"
-    settings = {"applies": reasons_by_choice} if mode else {}
+def _range_question(values: _Range, *, reasons: bool = False) -> Question:
+    name, flag, settings = values.name, f"params.{values.name}", {}
+    if reasons:
+        name, flag, settings = f"{name} while it reasons", f"when.reasoning.{flag}", {"applies": reasons_by_choice}
 
-    @question(
-        f"{values.name} while it reasons" if mode else values.name,
-        flag,
-        requests=8,
-        proof="a value out of range is refused, the bound passes, the next value does not",
-        **settings,
-    )
+    @question(name, flag, requests=8, **settings)
     def run(context: ProbeContext) -> Steps:
+        """Look for the lowest and the highest value.
+
+        Proof: a value out of range is refused, the bound passes, the next value does not.
+        """
         refusal: ProbeAnswer | None = None
         for path in context.candidates_for(f"{flag}.as", _paths(context, values.name)):
             if refusal is not None and path.rpartition(".")[2] not in refusal.message:
                 continue  # only a name that the endpoint gives: another one would pass without any effect
-            patch = context.on if mode else None
+            patch = context.on if reasons else None
 
             def ask(value: float, path: str = path, patch: Any = patch) -> Ask:
                 return context.ask([HELLO], why=f"{path}={value}", set={path: value}, patch=patch, joint=path)
 
             # where nothing is known of the plain mode, its range is asked for in this one
             is_known = any(key.startswith(f"params.{values.name}") for key in context.known)
-            if mode and is_known and not context.hints and (yield from _is_same(context, values, ask)):
+            if reasons and is_known and not context.hints and (yield from _is_same(context, values, ask)):
                 return [Finding(f"{SAME}params.{values.name}", True, "works")]
             found = yield from _range(context, flag, path, values, ask)
             if isinstance(found, ProbeAnswer):
                 refusal = refusal or found
             elif refusal is not None and not found:
                 return [Finding(flag, path, "works", refusal.message, by=path)]
-            elif mode and not found and context.known.get(f"params.{values.name}") is False:
+            elif reasons and not found and context.known.get(f"params.{values.name}") is False:
                 return [Finding(flag, path, "works")]
             else:
                 return found
@@ -391,7 +391,7 @@ PRESENCE_PENALTY = _range_question(_Range("presence_penalty", -3, 0.5, 3, 0.01, 
 FREQUENCY_PENALTY = _range_question(_Range("frequency_penalty", -3, 0.5, 3, 0.01, (-2,), (2,)))
 TEMPERATURE = _range_question(_TEMPERATURE)
 TOP_P = _range_question(_TOP_P)
-TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
-TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
+TEMPERATURE_REASONING = _range_question(_TEMPERATURE, reasons=True)
+TOP_P_REASONING = _range_question(_TOP_P, reasons=True)
 LOGIT_BIAS = _refusable("logit_bias", {"100": -1}, {})
 TOP_K = _refusable("top_k", 20, 1)
