@@ -162,12 +162,9 @@ def _is_better(score: HostScore, other: HostScore) -> bool:
 
 def _is_cheaper(score: HostScore, other: HostScore) -> bool:
     """Whether a host costs less than another one, and fails no more often, as far as enough turns tell."""
-    if min(score.turns, other.turns) < _ENOUGH or score.cost > other.cost - _CHEAPER:
-        return False
-    return (
-        score.loss < other.loss
-        and score.failed * other.turns <= other.failed * score.turns + _ALIKE * score.turns * other.turns
-    )
+    fails_more = score.failed * other.turns > other.failed * score.turns + _ALIKE * score.turns * other.turns
+    is_cheaper = score.cost <= other.cost - _CHEAPER and score.loss < other.loss
+    return min(score.turns, other.turns) >= _ENOUGH and is_cheaper and not fails_more
 
 
 def _rank(score: HostScore, number: int, *, is_best: bool) -> tuple[bool, float, int]:

@@ -65,7 +65,8 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
                     if size > MAX_MESSAGE and not is_stream:
                         raise httpx2.StreamError(f"it has more than {MAX_MESSAGE:,} bytes")
                     start = max(piece.rfind(end) for end in _EVENT_ENDS) if is_stream else -1
-                    values = (0 if start >= 0 else values) + _count_values(piece, max(start, 0))
+                    values = 0 if start >= 0 else values
+                    values += sum(piece.count(begin, max(start, 0)) for begin in (b"[", b"{"))  # lists and objects
                     if values > _MAX_VALUES:
                         raise httpx2.StreamError(f"it has more than {_MAX_VALUES:,} lists and objects")
                     is_long = size > MAX_MESSAGE  # the package refuses it
@@ -83,8 +84,3 @@ def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
             await raw.aclose()
 
     return Bounded()
-
-
-def _count_values(data: bytes, start: int) -> int:
-    """Return how many lists and objects begin in a piece of JSON, from an index on."""
-    return data.count(b"[", start) + data.count(b"{", start)
