@@ -42,7 +42,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     path whose value other requests may have beside their own: the question only asks whether the value is taken.
     """
 
-    body: dict[str, Any] | None = None
+    body: dict[str, Any] = {}
     why: str = ""
     stream: bool = False
     control: bool = False

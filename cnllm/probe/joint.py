@@ -33,7 +33,7 @@ class _JointAsk(Struct, frozen=True):
 
 def _rest(ask: Ask) -> tuple[Any, ...]:
     """Return what a request has beside the value that it asks for."""
-    body = copy.deepcopy(ask.body or {})
+    body = copy.deepcopy(ask.body)
     remove(body, ask.joint)
     return body, ask.stream, ask.most
 
@@ -101,7 +101,7 @@ def _answers(parts: list[_JointAsk], exchange: Exchanger) -> list[tuple[_JointAs
 def _together(parts: Sequence[_JointAsk]) -> Ask:
     """Return one request with the values of all parts."""
     first, *others = [part.ask for part in parts]
-    body = copy.deepcopy(first.body or {})
+    body = copy.deepcopy(first.body)
     for ask in others:
         set_value(body, ask.joint, get(ask.body, ask.joint))
     return replace(first, body=body, control=False, why=", ".join(part.ask.why for part in parts))

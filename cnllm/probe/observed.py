@@ -337,7 +337,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
     is_streamed = exchanges[-1].answer.streamed
     rows = [
         (
-            sum(len(msgspec.json.encode(part)) for part in map((e.ask.body or {}).get, ("messages", "tools")) if part),
+            sum(len(msgspec.json.encode(part)) for part in map(e.ask.body.get, ("messages", "tools")) if part),
             _length(e.answer),
             counts_in(e.answer.data),
         )

@@ -132,4 +132,4 @@ def plan_at(model: Model, place: EndpointPlace, ask: Ask) -> Plan:
         return replace(plan, method="GET", url=ask.path, headers=headers, content=b"")
     own_path = (place.stream_path if ask.stream else None) or place.path
     url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
-    return replace(plan, url=url, headers=headers, content=msgspec.json.encode(ask.body or {}), stream=ask.stream)
+    return replace(plan, url=url, headers=headers, content=msgspec.json.encode(ask.body), stream=ask.stream)

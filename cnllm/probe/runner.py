@@ -290,7 +290,7 @@ def _last_pass(exchanges: Sequence[ProbeExchange]) -> int:
 
 def _strange(exchanges: Sequence[ProbeExchange]) -> Iterator[str]:
     """Yield what is strange about an endpoint as a whole."""
-    whole = [e.answer for e in exchanges if e.answer.passed and e.ask.body is not None and not e.ask.stream]
+    whole = [e.answer for e in exchanges if e.answer.passed and e.ask.body and not e.ask.stream]
     if len(whole) > 1 and all(answer.streamed for answer in whole):
         yield "the endpoint streams whatever is asked"
     if _says_one_thing(exchanges):
@@ -300,7 +300,7 @@ def _strange(exchanges: Sequence[ProbeExchange]) -> Iterator[str]:
 def _says_one_thing(exchanges: Sequence[ProbeExchange]) -> bool:
     """Whether every answer is the same text, whatever was asked."""
     passed = [e for e in exchanges if e.answer.passed and e.answer.reply is not None]
-    if len(passed) < _PASSED or len({str((e.ask.body or {}).get("messages")) + e.ask.why for e in passed}) < _PROMPTS:
+    if len(passed) < _PASSED or len({str(e.ask.body.get("messages")) + e.ask.why for e in passed}) < _PROMPTS:
         return False
     first = passed[0].answer
     return bool(first.text) and all(e.answer.text == first.text and not e.answer.calls for e in passed)

@@ -137,7 +137,7 @@ class ProbeState(Struct, eq=False):
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""
         answer = read_answer(with_learnt(model, self.learnt), response)
-        if not answer.passed or ask.body is None or wire(model.protocol).ordered:
+        if not answer.passed or not ask.body or wire(model.protocol).ordered:
             return answer
         learnt = learn(self.learnt, model.flags, ask.body, answer)
         if learnt.usage is None and answer.reply is not None and answer.reply.usage.input is None:
@@ -154,19 +154,17 @@ class ProbeState(Struct, eq=False):
             answer = replace(answer, reply=replace(answer.reply, raw=None))  # `data` holds the body
         self.exchanges.append(ProbeExchange(number, ask, answer))
         self.current.append(number)
-        if answer.reply is not None:  # a refusal costs nothing
-            usage = answer.reply.usage
+        if answer.reply is not None or may_cost:  # a refusal costs nothing
+            usage = answer.usage
             read = size // _BYTES_PER_TOKEN if usage.input is None else usage.input
             visible = len((answer.text + answer.reasoning).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
             written = max(_ANSWER, visible) if usage.output is None else usage.output
             self.spent += self._cost(read, written)
-        elif may_cost:
-            self.spent += self._cost(size // _BYTES_PER_TOKEN, _ANSWER)
 
     def is_alive(self) -> bool:
         """Whether the endpoint still takes the first request that it took."""
         assert self.found is not None
-        ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
+        ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body)
         self.reserve = 0
         answer = self.exchange(replace(ask, control=False, why="whether it still answers"))
         self.reserve = 1
@@ -217,7 +215,7 @@ class ProbeState(Struct, eq=False):
 
 def _may_cost(ask: Ask, response: RawResponse) -> bool:
     """Whether a request that brought no reply may cost something: the endpoint may have answered it."""
-    if ask.body is None:
+    if not ask.body:
         return False
     return response.status < 300 if response.error is None else response.error.meaning.charged is not False
 

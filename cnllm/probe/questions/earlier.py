@@ -87,8 +87,8 @@ class Earlier:
         if not self.context.is_flat:
             return ask
         key = self.context.bodies.turns
-        turns = [self._flat(index, message, form) for index, message in enumerate((ask.body or {})[key])]
-        return replace(ask, body={**(ask.body or {}), key: turns})
+        turns = [self._flat(index, message, form) for index, message in enumerate(ask.body[key])]
+        return replace(ask, body={**ask.body, key: turns})
 
     def _turn(self, form: TurnForm) -> Message:
         parts: list[Part] = []

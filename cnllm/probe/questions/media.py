@@ -68,7 +68,7 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     protocol = context.bodies.model.protocol
     try:
         request = server_codec(protocol).read_request(
-            ask.body or {}, "", lambda data: Seal(protocol, "", "", data), read_turns
+            ask.body, "", lambda data: Seal(protocol, "", "", data), read_turns
         )
     except (TypeError, ValueError):
         return False

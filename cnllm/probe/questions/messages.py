@@ -113,7 +113,7 @@ def content_parts(context: ProbeContext) -> Steps:
 
 def _with_last(context: ProbeContext, ask: Ask, keys: dict[str, Any], index: int = -1) -> Ask:
     """Return a request with further keys in one of its messages."""
-    body = dict(ask.body or {})
+    body = dict(ask.body)
     turns = list(body[context.bodies.turns])
     turns[index] = {**turns[index], **keys}
     body[context.bodies.turns] = turns

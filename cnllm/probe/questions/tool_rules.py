@@ -264,12 +264,12 @@ def mark(context: ProbeContext) -> Steps:
     Proof: both are counted as a part of the prompt: the server shows its model whatever a tool says of itself.
     """
     ask = context.ask([ASK_WEATHER], why="a tool that is not strict", tools=(WEATHER,), control=True)
-    tool = ask.body["tools"][0] if ask.body else {}
+    tool = ask.body["tools"][0]
     need("strict" in tool)
     bare = {key: value for key, value in tool.items() if key != "strict"}
 
     def other(why: str, **more: Any) -> Ask:
-        return replace(ask, body={**(ask.body or {}), "tools": [{**bare, **more}]}, why=why, control=False)
+        return replace(ask, body={**ask.body, "tools": [{**bare, **more}]}, why=why, control=False)
 
     without = yield other("a tool that says nothing of that")
     for answer in ((yield ask), (yield other("a tool with a key that does not exist", zq_mark=False))):

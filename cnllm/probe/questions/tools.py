@@ -61,7 +61,7 @@ def _request(
 
 def _nonsense(ask: Ask) -> Ask:
     """Return the request with a choice that no endpoint has."""
-    body = dict(ask.body or {})
+    body = dict(ask.body)
     for path in ("toolConfig.functionCallingConfig.mode", "tool_choice.type", "tool_choice"):
         if get(body, path) is not None:
             set_value(body, path, "sometimes")
