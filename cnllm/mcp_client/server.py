@@ -28,7 +28,7 @@ __all__ = [
     "label_of_command",
     "label_of_url",
     "split_target",
-    "tool_names",
+    "tool_name",
 ]
 
 
@@ -229,18 +229,15 @@ def _base_name(path: str) -> str:
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
-def tool_names(label: str, names: Sequence[str]) -> list[str]:
-    """Return the names under which tools are offered: the label, two underscores, and the tool's own name.
+def tool_name(label: str, name: str) -> str:
+    """Return the name under which a tool is offered: the label, two underscores, and the tool's own name.
 
     A name of another form gets letters that every endpoint accepts, and a part of its digest, so that it is the same
     each time and differs from all others.
     """
-    full_names = []
-    for name in names:
-        safe = _UNSAFE.sub("_", name)
-        plain = f"{label}{_SEPARATOR}{safe}"
-        if safe != name or len(plain) > _MAX_NAME or not safe:
-            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-            plain = f"{plain[: _MAX_NAME - 9]}_{digest}"
-        full_names.append(plain)
-    return full_names
+    safe = _UNSAFE.sub("_", name)
+    plain = f"{label}{_SEPARATOR}{safe}"
+    if safe == name and len(plain) <= _MAX_NAME and safe:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[: _MAX_NAME - 9]}_{digest}"

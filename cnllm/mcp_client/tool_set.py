@@ -19,7 +19,7 @@ from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.config import redact
 from cnllm.errors import McpError
 from cnllm.mcp_client.result_repair import tool_damage
-from cnllm.mcp_client.server import McpServer, tool_names
+from cnllm.mcp_client.server import McpServer, tool_name
 from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation
 from cnllm.tools import Tool, ToolSet, shown, undecided_parameters
@@ -106,8 +106,7 @@ class McpTools(ToolSet):
                     self._is_fresh = False
             listed = self._listed or []
         label = self.label if label is None else label
-        names = tool_names(label, [tool.name for tool in listed])
-        return tuple(_definition(self._server, label, *pair) for pair in zip(names, listed, strict=True))
+        return tuple(_definition(self._server, label, tool) for tool in listed)
 
     def tool(self, definition: Definition) -> Tool:
         """Return the tool of one of the definitions."""
@@ -224,7 +223,7 @@ class McpTools(ToolSet):
         by_name: dict[str, Any] = {}
         skipped: list[tuple[str, str]] = []
         for tool in tools:
-            (offered_name,) = tool_names(self.label, [tool.name])
+            offered_name = tool_name(self.label, tool.name)
             if (problem := self._problem(tool, offered_name, by_name)) is None:
                 by_name[offered_name] = tool
             elif problem:
@@ -303,13 +302,13 @@ class _Holder:
             session.close(wait=wait)
 
 
-def _definition(server: McpServer, label: str, offered_name: str, tool: Any) -> Definition:
+def _definition(server: McpServer, label: str, tool: Any) -> Definition:
     """Return the definition of a tool in a server's list."""
     content = [server.identity, tool.name, tool.description, tool.input_schema]
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     description, schema = redact.redact_data([tool.description, tool.input_schema], server.echoed_secrets())
-    return Definition(offered_name, label, str(server), tool.name, description, schema, digest)
+    return Definition(tool_name(label, tool.name), label, str(server), tool.name, description, schema, digest)
 
 
 def _part(block: Any) -> str | Media:

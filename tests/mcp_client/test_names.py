@@ -17,10 +17,10 @@ VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 @given(st.text(), st.lists(st.text(), unique=True))
 def test_names_are_valid_and_differ_and_stay_the_same(label: str, tools: list[str]) -> None:
     made = server.label_of(label)
-    offered = server.tool_names(made, tools)
+    offered = [server.tool_name(made, tool) for tool in tools]
     assert all(VALID.fullmatch(name) for name in offered)
     assert len(set(offered)) == len(offered)
-    assert offered == [server.tool_names(made, [tool])[0] for tool in tools]
+    assert offered == [server.tool_name(made, tool) for tool in tools]
     assert all(name.partition("__")[0] == made for name in offered)
 
 
