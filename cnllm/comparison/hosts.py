@@ -19,10 +19,10 @@ from cnllm.comparison import report as reports
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
 from cnllm.comparison.run import (
     Budget,
+    ComparisonResult,
     Host,
     HostEntry,
     LiveExchanges,
-    OnResult,
     TaskChoice,
     first_request,
     open_host,
@@ -187,7 +187,7 @@ def compare(
     simulate: bool = False,
     registry: Registry | None = None,
     transports: Mapping[str, Any] | None = None,
-    on_result: OnResult | None = None,
+    on_result: Callable[[str, ComparisonResult], object] | None = None,
 ) -> Comparison:
     """Ask several hosts of one model the same seeded tasks, and return the report. The first host is the reference.
 
