@@ -131,9 +131,9 @@ class RequestReport(Struct, frozen=True, kw_only=True):
     request: int
     model: str
     compared_with: int | None
-    kept: bool | None
-    broken: PrefixBreak | None
-    parameters: list[str]
+    kept: bool | None = None
+    broken: PrefixBreak | None = None
+    parameters: list[str] = []
     gap: float | None
     input: int | None
     cached: int | None
@@ -152,14 +152,13 @@ class CacheReport(Struct, frozen=True, kw_only=True):
 def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda model, tokens: None) -> CacheReport:
     """Compare each request of a conversation with the last one before it to the same model."""
     previous: dict[tuple[str, str], _ComparedRequest] = {}
-    compared: dict[str, _ComparedRequest] = {}  # of a gateway's clients
     reports: list[RequestReport] = []
     for turn in record.turns:
         if (prefix := turn.prefix) is not None:  # the gateway has compared it
-            last = compared.get(turn.model) if prefix.kept is not None else None
-            own = compared[turn.model] = _ComparedRequest(len(reports) + 1, turn.began, turn.usage)
-            found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
-            reports.append(_report(turn, own, last, kept=prefix.kept, parameters=[], **found))
+            last = previous.get(("", turn.model)) if prefix.kept is not None else None
+            own = previous["", turn.model] = _ComparedRequest(len(reports) + 1, turn.began, turn.usage)
+            loss = {"lost": prefix.lost, "cost": prefix.cost}
+            reports.append(_report(turn, own, last, kept=prefix.kept, broken=prefix.broken, **loss))
             continue
         exchanges = list(_select_answered(turn))
         for position, entry in enumerate(exchanges, 1):
@@ -169,14 +168,13 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             last = previous.get(key)
             own = previous[key] = _ComparedRequest(len(reports) + 1, str(entry.get("when", "")), usage, body)
             if last is None:
-                reports.append(_report(turn, own, None, kept=None, broken=None, parameters=[]))
+                reports.append(_report(turn, own, None))
                 continue
             broken = first_break(last.body, body)
             lost = None if broken is None else _estimate_loss(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
-            changed = changed_parameters(last.body, body)
-            same = broken is None
-            reports.append(_report(turn, own, last, kept=same, broken=broken, parameters=changed, lost=lost, cost=cost))
+            found = {"kept": broken is None, "broken": broken, "parameters": changed_parameters(last.body, body)}
+            reports.append(_report(turn, own, last, **found, lost=lost, cost=cost))
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,33 +67,30 @@ def check_release(content: bytes, label: str, keys: Mapping[str, bytes]) -> Rele
     One of the keys must have signed exactly these bytes, and they must hold no more than a release may hold.
     """
     require_keys(keys)
+    error = partial(RegistryError, file=label, hint=_UNCHANGED)
     if len(content) > MAX_BYTES:
-        raise RegistryError("is too large for a data release", file=label, hint=_UNCHANGED)
+        raise error("is too large for a data release")
     head = _HEAD.match(content)
     if head is None:
-        raise RegistryError("is not a data release: its first lines are wrong", file=label, hint=_UNCHANGED)
+        raise error("is not a data release: its first lines are wrong")
     key, body = head[1].decode(), content[head.end() :]
     if key not in keys:
-        raise RegistryError(f"is signed with the key {key}, which is not a maintainer's", file=label, hint=_UNCHANGED)
+        raise error(f"is signed with the key {key}, which is not a maintainer's")
     signature = base64.b64decode(head[2])
     if base64.b64encode(signature) != head[2] or not is_signed(_TITLE + body, signature, keys[key]):
-        raise RegistryError(f"is not what the key {key} signed", file=label, hint=_UNCHANGED)
+        raise error(f"is not what the key {key} signed")
     if hashlib.sha256(body).hexdigest().encode() != head[3]:
-        raise RegistryError("is damaged: its SHA-256 is wrong", file=label, hint=_UNCHANGED)
+        raise error("is damaged: its SHA-256 is wrong")
     data = parse(content, label)
     if type(data.get("schema")) is int and data["schema"] > SCHEMA:
-        raise RegistryError(
-            f"has schema {data['schema']}; this cnllm reads schema {SCHEMA}", file=label, hint="upgrade cnllm"
-        )
+        raise error(f"has schema {data['schema']}; this cnllm reads schema {SCHEMA}", hint="upgrade cnllm")
     document = Document(Path(label), label, content, data, builtin=False, is_data=True)
     require_valid(document)
     version = release_version(document)
     if version is None or "made_for" not in data:
-        raise RegistryError("names no release or no version of cnllm", file=label, hint=_UNCHANGED)
+        raise error("names no release or no version of cnllm")
     if is_outdated(document):
-        raise RegistryError(
-            f"was made for cnllm {data['made_for']}; the data of this cnllm are newer", file=label, hint=_UNCHANGED
-        )
+        raise error(f"was made for cnllm {data['made_for']}; the data of this cnllm are newer")
     return Release(version, key, document)
 
 
