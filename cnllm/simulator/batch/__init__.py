@@ -5,7 +5,7 @@ upload, submit, poll, list, results, cancel or file. `answer_step` answers it. T
 answered as single requests are. `cnllm.simulator.faults` lists what a test may ask of a job.
 """
 
-from cnllm.simulator.batch.answer import BatchRequest, answer_step
-from cnllm.simulator.batch.store import BatchStep, BatchStore
+from cnllm.simulator.batch.answer import answer_step
+from cnllm.simulator.batch.store import BatchRequest, BatchStep, BatchStore
 
 __all__ = ["BatchRequest", "BatchStep", "BatchStore", "answer_step"]

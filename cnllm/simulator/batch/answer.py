@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from cnllm.jsonpath import contains, get, merge_patch, nest, set_value
 from cnllm.registry.flags.batch import BatchJob, BatchList, BatchResult, BatchResults, BatchUpload
 from cnllm.simulator.batch.store import (
+    BatchRequest,
     BatchStep,
     BatchStore,
     Interface,
@@ -44,7 +44,7 @@ from cnllm.types.checks import unfit_id
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-__all__ = ["BatchRequest", "answer_step", "finish"]
+__all__ = ["answer_step", "finish"]
 
 _PAGE = 20  # jobs in a page of a list, where the request says nothing
 
@@ -53,15 +53,6 @@ _WORDS = {
     "expired": "This request could not be executed before the completion window expired.",
     "cancelled": "This request was cancelled.",
 }
-
-
-class BatchRequest(Struct, frozen=True):
-    """A request of a batch interface. `base_url` is the provider's, as the client knows it."""
-
-    target: str
-    headers: Mapping[str, str]
-    content: bytes
-    base_url: str
 
 
 def answer_step(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
@@ -99,8 +90,7 @@ def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> Simula
     # Two wires of a provider may share a path. The fixed keys of the body tell which one is meant.
     offers = [o for o in step.interfaces if o.flags.submit is not None and contains(body, o.flags.submit.set or {})]
     offer = (offers or list(step.interfaces))[0]
-    size = len(request.content)
-    job = read_submission(store, offer, body, step.names.get("model"), request.headers, size)
+    job = read_submission(store, offer, body, step, request)
     response = _json(describe_job(job, store.clock(), request.base_url))  # fails for half of a character
     store.save(job)
     return response

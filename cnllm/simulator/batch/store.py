@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -22,7 +22,17 @@ from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.simulator.faults import JobFaults
 
-__all__ = ["BatchStep", "BatchStore", "Interface", "JobRow", "Phase", "RowProblem", "SimulatedJob", "StoredFile"]
+__all__ = [
+    "BatchRequest",
+    "BatchStep",
+    "BatchStore",
+    "Interface",
+    "JobRow",
+    "Phase",
+    "RowProblem",
+    "SimulatedJob",
+    "StoredFile",
+]
 
 Phase = Literal["pending", "done", "failed", "cancelled", "expired"]
 StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
@@ -57,6 +67,15 @@ class Interface(Struct, frozen=True):
         """Return the match of a request with the path of a step, with what the path names."""
         verb, own = self.paths[step]
         return _compile(own.partition("?")[0]).fullmatch(path) if own and verb == method else None
+
+
+class BatchRequest(Struct, frozen=True):
+    """A request of a batch interface. `base_url` is the provider's, as the client knows it."""
+
+    target: str
+    headers: Mapping[str, str]
+    content: bytes
+    base_url: str
 
 
 class BatchStep(Struct, frozen=True):

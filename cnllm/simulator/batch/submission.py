@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +10,16 @@ import msgspec
 from cnllm.jsonpath import contains, get
 from cnllm.registry.flags.batch import BatchRow, BatchSubmit
 from cnllm.registry.registry import Registry
-from cnllm.simulator.batch.store import BatchStore, Interface, JobRow, RowProblem, SimulatedJob, StoredFile
+from cnllm.simulator.batch.store import (
+    BatchRequest,
+    BatchStep,
+    BatchStore,
+    Interface,
+    JobRow,
+    RowProblem,
+    SimulatedJob,
+    StoredFile,
+)
 from cnllm.simulator.faults import read_job_faults
 from cnllm.types.checks import unfit_id
 from cnllm.types.lenient_json import replace_surrogates
@@ -29,12 +38,7 @@ class RefusedStep(Exception):
 
 
 def read_submission(
-    store: BatchStore,
-    offer: Interface,
-    body: dict[str, Any],
-    model_in_path: str | None,
-    headers: Mapping[str, str],
-    size: int,
+    store: BatchStore, offer: Interface, body: dict[str, Any], step: BatchStep, request: BatchRequest
 ) -> SimulatedJob:
     """Return the job that a request starts. Raise `RefusedStep`.
 
@@ -44,13 +48,13 @@ def read_submission(
     for key, value in (flags.set or {}).items():
         if isinstance(value, str) and value.startswith("/") and key not in body:  # the path of the calls
             raise RefusedStep(f"{key} is missing; it may be {value}.", param=key)
-    job_model = model_in_path or (_text(body, flags.model) if flags.model is not None else None)
+    job_model = step.names.get("model") or (_text(body, flags.model) if flags.model is not None else None)
     rows, problems = _read_rows(offer, _lines(store, offer, flags, body), job_model)
-    problems += _limits(offer, size) + _unsupported_models(store.registry, offer, rows)
+    problems += _limits(offer, len(request.content)) + _unsupported_models(store.registry, offer, rows)
     if problems and flags.rows is not None:
         where = "" if problems[0].line is None else f"{flags.rows}[{problems[0].line - 1}]: "
         raise RefusedStep(where + problems[0].message, param=problems[0].param)
-    faults = read_job_faults(headers)
+    faults = read_job_faults(request.headers)
     if faults.invalid:
         problems.insert(0, RowProblem("invalid_request", "This failure was asked for.", faults.invalid))
     rest = dict(body)
@@ -62,7 +66,7 @@ def read_submission(
         offer=offer,
         created=store.clock(),
         body=rest,
-        headers=dict(headers),
+        headers=dict(request.headers),
         rows=tuple(rows),
         faults=faults,
         problems=tuple(problems),
