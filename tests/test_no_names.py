@@ -247,7 +247,6 @@ def test_the_packaged_files_are_modules_and_what_describes_endpoints_clients_and
         "page.html",
         "page.js",
         "style.css",
-        "page.css",
         "drawing.css",
         "completion.ps1",
         "texts.json",

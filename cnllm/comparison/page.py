@@ -36,7 +36,7 @@ def render_page(report: ComparisonData) -> str:
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">\n'
-        f"<style>\n{_read('page.css')}</style>\n<body>\n{body}\n<script>\n{_read('page.js')}</script>\n</html>\n"
+        f"<style>\n{_read('style.css')}</style>\n<body>\n{body}\n<script>\n{_read('page.js')}</script>\n</html>\n"
     )
 
 

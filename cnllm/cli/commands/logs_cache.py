@@ -131,9 +131,9 @@ class RequestReport(Struct, frozen=True, kw_only=True):
     request: int
     model: str
     compared_with: int | None
-    kept: bool | None = None
-    broken: PrefixBreak | None = None
-    parameters: list[str] = []
+    kept: bool | None
+    broken: PrefixBreak | None
+    parameters: list[str]
     gap: float | None
     input: int | None
     cached: int | None
@@ -157,8 +157,8 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
         if (prefix := turn.prefix) is not None:  # the gateway has compared it
             last = previous.get(("", turn.model)) if prefix.kept is not None else None
             own = previous["", turn.model] = _ComparedRequest(len(reports) + 1, turn.began, turn.usage)
-            loss = {"lost": prefix.lost, "cost": prefix.cost}
-            reports.append(_report(turn, own, last, kept=prefix.kept, broken=prefix.broken, **loss))
+            found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
+            reports.append(_report(turn, own, last, kept=prefix.kept, parameters=[], **found))
             continue
         exchanges = list(_select_answered(turn))
         for position, entry in enumerate(exchanges, 1):
@@ -168,13 +168,14 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             last = previous.get(key)
             own = previous[key] = _ComparedRequest(len(reports) + 1, str(entry.get("when", "")), usage, body)
             if last is None:
-                reports.append(_report(turn, own, None))
+                reports.append(_report(turn, own, None, kept=None, broken=None, parameters=[]))
                 continue
             broken = first_break(last.body, body)
             lost = None if broken is None else _estimate_loss(last.body, body, last.usage.input if last.usage else None)
             cost = None if lost is None else loss_cost(turn.model, lost)
-            found = {"kept": broken is None, "broken": broken, "parameters": changed_parameters(last.body, body)}
-            reports.append(_report(turn, own, last, **found, lost=lost, cost=cost))
+            changed = changed_parameters(last.body, body)
+            same = broken is None
+            reports.append(_report(turn, own, last, kept=same, broken=broken, parameters=changed, lost=lost, cost=cost))
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
     return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
 
