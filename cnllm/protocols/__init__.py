@@ -174,7 +174,8 @@ class ServerCodec(Struct, frozen=True):
     completions by the flags instead of through this codec. `takes_media(media)` tells whether a reply
     can hold a medium, `media_keys` are its further keys that it can hold. `takes_blocks`: it can hold blocks of other
     kinds of its own protocol. `takes_count(name)` tells whether its counts can have a key, `reply_keys` are the keys of
-    `Reply.extra` that it can hold. `other_form`: the protocol whose bodies some clients send to the paths of this one.
+    `Reply.extra` that it can hold, and `unplaced_keys(reply)` names what it can hold, but not in this reply.
+    `other_form`: the protocol whose bodies some clients send to the paths of this one.
     `batch`: the words of the protocol's batch interface.
     """
 
@@ -203,6 +204,7 @@ class ServerCodec(Struct, frozen=True):
     takes_count: Callable[[str], bool] = str.islower
     media_keys: frozenset[str] = frozenset()
     reply_keys: frozenset[str] = frozenset()
+    unplaced_keys: Callable[[Reply], Sequence[str]] = lambda reply: ()
 
 
 def write_texts(before: bytes, texts: list[str], after: bytes) -> bytes:

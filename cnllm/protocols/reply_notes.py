@@ -38,7 +38,12 @@ def reply_notes(protocol: str, reply: Reply) -> list[Note]:
     did = f"left out: {protocol} has no place for it"
     if blocks := foreign_blocks(protocol, parts):
         notes.append(Note("block-foreign", "messages", _listing(blocks), did))
-    if keys := [*_part_keys(reply, protocol, codec), *_extra_keys(reply.extra, codec), *_cache_counts(reply, codec)]:
+    if keys := [
+        *_part_keys(reply, protocol, codec),
+        *_extra_keys(reply.extra, codec),
+        *_cache_counts(reply, codec),
+        *codec.unplaced_keys(reply),
+    ]:
         notes.append(Note("key-foreign", "messages", _listing(keys), did))
     return notes
 

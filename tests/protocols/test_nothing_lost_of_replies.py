@@ -271,3 +271,36 @@ def test_each_known_count_reaches_the_client_or_a_note_names_it(target: str, cli
     for name in reply.usage.__struct_fields__:
         count = getattr(reply.usage, name)
         assert getattr(seen, name) == count or f"usage.{name}" in named, name
+
+
+SOURCE = {"type": "url_citation", "url_citation": {"title": "t", "url": f"https://a.example/{MARK}"}}
+TOKENS = [{"token": f"{MARK}-token", "logprob": -0.25, "bytes": None, "top_logprobs": []}]
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("message", [{"content": None}, {"content": None, "refusal": "No.", "tool_calls": None}])
+def test_what_stands_on_texts_is_written_or_named_where_a_reply_has_none(message: Json, client: str) -> None:
+    field = "refusal" if "refusal" in message else "content"
+    body = put(BODIES[CHAT], ("choices", 0, "message"), {**message, "annotations": [SOURCE]})
+    body = put(body, ("choices", 0, "logprobs"), {"content": None, "refusal": None, field: TOKENS})
+    events, stream = read(CHAT, b"".join(frames(CHAT, streamed(CHAT, body))))
+    reply = whole(CHAT, body)
+    for found, content in (
+        (reply, as_text(engine.encode_reply(client, reply))),
+        (stream, written(client, events).decode()),
+    ):
+        said = " ".join(note.said for note in engine.reply_notes(client, found))
+        assert f"https://a.example/{MARK}" in content or "citations" in said
+        assert f"{MARK}-token" in content or "logprobs" in said
+
+
+def test_a_call_behind_one_of_an_unknown_kind_is_the_one_that_is_whole() -> None:
+    calls = [
+        {"id": "call_1", "type": "new_kind", "new_kind": {"name": "n"}},
+        {"id": "call_2", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}},
+    ]
+    body = put(BODIES[CHAT], ("choices", 0, "message"), {"tool_calls": calls})
+    _, stream = read(CHAT, b"".join(frames(CHAT, streamed(CHAT, body))))
+    for reply in (whole(CHAT, body), stream):
+        assert [call.name for call in reply.tool_calls] == ["weather"]
+        assert [call.name for call in reply.incomplete] == ["new_kind"]

@@ -257,9 +257,10 @@ class ChatDecoder(Decoder):
             calls = [{"index": 0, "function": old}]
         if calls:
             self._has_answer = self._has_calls = True
-            out.append(CallPieces(_as_functions(calls, self._open_inputs, whole=whole), whole))
-            if type(calls) is list:
-                out += [CallEnd(call.get("index"), False) for call in calls if _kind(call) is not None]
+            for group in _until_unknown(calls) if type(calls) is list else [calls]:
+                out.append(CallPieces(_as_functions(group, self._open_inputs, whole=whole), whole))
+                if type(group) is list and _kind(group[-1]) is not None:
+                    out.append(CallEnd(group[-1].get("index"), False))
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
@@ -425,6 +426,15 @@ def _kind(item: Any) -> str | None:
     kind = item.get("type") if type(item) is dict else None
     is_known = type(kind) is not str or kind in ("function", "custom") or type(item.get("function")) is dict
     return None if is_known or not item.get(kind) else kind
+
+
+def _until_unknown(items: list[Any]) -> Iterator[list[Any]]:
+    """Yield items in order, in lists of which each ends with a call of an unknown kind or with the last item."""
+    start = 0
+    for end, item in enumerate(items, 1):
+        if end == len(items) or _kind(item) is not None:
+            yield items[start:end]
+            start = end
 
 
 def _is_blank(custom: dict[str, Any], item: dict[str, Any]) -> bool:

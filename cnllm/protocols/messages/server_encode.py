@@ -69,6 +69,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
             if own:
                 block["citations"] = [*(block.get("citations") or []), *map(_citation, own)]
             blocks.append(block)
+    if citations and not any(type(part) is Text for part in reply.message.parts):  # as a stream has them
+        blocks.append({"type": "text", "text": "", "citations": [*map(_citation, citations)]})
     return {
         "id": stream_id(reply.id or "", _PREFIX),
         "type": "message",

@@ -13,6 +13,7 @@ from cnllm.protocols.responses.server_encode import (
     takes_media,
     takes_raw,
     token_fields,
+    unplaced_keys,
     write_reply,
 )
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
@@ -48,6 +49,7 @@ CODEC = ServerCodec(
     takes_media=takes_media,
     takes_raw=takes_raw,
     reply_keys=REPLY_KEYS,
+    unplaced_keys=unplaced_keys,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )
 

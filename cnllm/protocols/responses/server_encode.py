@@ -37,7 +37,15 @@ from cnllm.types.media import media_kind
 from cnllm.types.parts import seal_data
 from cnllm.types.tools import custom_input
 
-__all__ = ["REPLY_KEYS", "StreamEncoder", "takes_media", "takes_raw", "token_fields", "write_reply"]
+__all__ = [
+    "REPLY_KEYS",
+    "StreamEncoder",
+    "takes_media",
+    "takes_raw",
+    "token_fields",
+    "unplaced_keys",
+    "write_reply",
+]
 
 _PROTOCOL = "openai-responses"
 _PREFIX = "resp_"
@@ -105,6 +113,19 @@ _ABOUT = (
 )
 REPLY_KEYS = frozenset([*_ABOUT, "logprobs", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
+
+
+def unplaced_keys(reply: Reply) -> list[str]:
+    """Return the names of what stands on texts alone, where a reply has no text but a refusal.
+
+    The protocol's own parts have theirs.
+    """
+    parts = reply.message.parts
+    has_own = any(part.seal is not None and part.seal.protocol == _PROTOCOL for part in parts)
+    if has_own or (any(type(part) is Text and part.text for part in parts) and not is_refusal(reply.extra)):
+        return []
+    held = {"citations": reply.citations, "logprobs": reply.extra.get("logprobs")}
+    return [name for name, value in held.items() if value]
 
 
 def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
