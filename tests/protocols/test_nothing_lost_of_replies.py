@@ -304,3 +304,27 @@ def test_a_call_behind_one_of_an_unknown_kind_is_the_one_that_is_whole() -> None
     for reply in (whole(CHAT, body), stream):
         assert [call.name for call in reply.tool_calls] == ["weather"]
         assert [call.name for call in reply.incomplete] == ["new_kind"]
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "value"),
+    [
+        (CHAT, ("choices", 0, "message", "refusal"), "No."),
+        (RESPONSES, ("output", 1, "content", 1), {"type": "refusal", "refusal": "No."}),
+    ],
+)
+def test_a_text_that_has_begun_is_no_refusal_when_one_follows(target: str, path: Path, value: Any) -> None:
+    body = put(BODIES[target], path, value)
+    events, _ = read(target, b"".join(frames(target, streamed(target, body))))
+    lines = written(RESPONSES, events).decode().splitlines()
+    sent = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    kinds: dict[str, set[str]] = {}
+    for event in sent:
+        for kind in ("output_text", "refusal"):
+            is_of_kind = event["type"].startswith(f"response.{kind}.") or event.get("part", {}).get("type") == kind
+            if is_of_kind:
+                kinds.setdefault(event["item_id"], set()).add(kind)
+    assert kinds
+    assert [kind for kind in kinds.values() if len(kind) > 1] == []
+    texts = [event["delta"] for event in sent if event["type"].endswith(("output_text.delta", "refusal.delta"))]
+    assert "".join(texts).endswith("today.No.")

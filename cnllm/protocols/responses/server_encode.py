@@ -212,9 +212,13 @@ def token_fields(part: Reasoning) -> dict[str, Any]:
 
 
 class _OpenItem:
-    """An item that is being written: its position in the output, its first version, and its pieces."""
+    """An item that is being written: its position in the output, its first version, and its pieces.
 
-    def __init__(self, output_index: int, kind: str, item: dict[str, Any]) -> None:
+    `refuses`: its text was a refusal when it began.
+    """
+
+    def __init__(self, output_index: int, kind: str, item: dict[str, Any], *, refuses: bool = False) -> None:
+        self.refuses = refuses
         self.output_index = output_index
         self.kind = kind
         self.item = item
@@ -301,7 +305,7 @@ class StreamEncoder(ServerStream):
         if last is None or last.kind != kind or last.done:
             out, last = self._open_item(kind)
         last.pieces.append(text)
-        if kind == "message" and is_refusal(self.extra):
+        if kind == "message" and last.refuses:
             return [*out, self._item_frame("response.refusal.delta", last, content_index=0, delta=text)]
         if kind == "message":
             delta = self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])
@@ -311,7 +315,7 @@ class StreamEncoder(ServerStream):
     def _write_logprobs(self, tokens: list[Any]) -> Frames:
         """Return the frame of the tokens of the last message: they come after their text."""
         last = self._message
-        if last is None or is_refusal(self.extra):
+        if last is None or last.refuses:
             return []
         last.logprobs += tokens
         if last.done:  # the final response has the item with them
@@ -359,7 +363,8 @@ class StreamEncoder(ServerStream):
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next(iter(self._open.get(kind, ())), None)
         id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
-        item = _item(part, id, self._tools, refuses=is_refusal(self.extra))
+        refuses = is_refusal(self.extra) if open_item is None else open_item.refuses
+        item = _item(part, id, self._tools, refuses=refuses)
         if item is None:
             return []
         if kind == "message" and status != "completed":
@@ -460,7 +465,7 @@ class StreamEncoder(ServerStream):
 
     def _add(self, kind: str, item: dict[str, Any]) -> _OpenItem:
         """Add an item."""
-        open_item = _OpenItem(len(self._items), kind, item)
+        open_item = _OpenItem(len(self._items), kind, item, refuses=is_refusal(self.extra))
         self._items.append(open_item)
         self._open.setdefault(kind, []).append(open_item)
         if kind == "message":
