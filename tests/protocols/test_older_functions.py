@@ -55,6 +55,11 @@ def test_functions_beside_tools_are_noted(key: str) -> None:
     assert key not in body
 
 
+def test_further_keys_of_a_function_are_noted() -> None:
+    _, notes = sent({**BODY, "functions": [{**WEATHER, "colour": "red"}, {"name": "news", "colour": ""}]}, CHAT)
+    assert notes == ["functions[].colour"]
+
+
 def test_a_function_that_is_no_object_is_named() -> None:
     with pytest.raises(ValueError, match=r"functions\[0\]"):
         engine.decode_request(CHAT, {**BODY, "functions": ["weather"]})

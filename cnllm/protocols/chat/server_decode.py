@@ -129,7 +129,10 @@ def _older_tools(body: Mapping[str, Any], options: dict[str, Any]) -> list[Note]
             options.setdefault("tool_choice", {"type": "function", "function": {"name": name}})
         case str(mode):
             options.setdefault("tool_choice", mode)
-    return []
+    rows = FIELDS.request["tools[].function"]
+    counts = Counter(key for f in body["functions"] for key in f if key not in rows and f[key] not in EMPTY)
+    did = "left out: cnllm sends it on no wire"
+    return [Note("key-foreign", "tools", count_text(f"functions[].{key}", n), did) for key, n in counts.items()]
 
 
 def _tools(options: dict[str, Any]) -> list[Note]:
