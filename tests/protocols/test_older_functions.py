@@ -65,6 +65,11 @@ def test_a_function_that_is_no_object_is_named() -> None:
         engine.decode_request(CHAT, {**BODY, "functions": ["weather"]})
 
 
+def test_a_choice_that_names_no_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="tool_choice"):
+        sent({**BODY, "function_call": {"nome": "weather"}}, CHAT)
+
+
 def reply(count: int) -> Reply:
     """A reply with so many calls."""
     calls = [ToolCall(f"call_{n}", "weather", {"city": "Bern"}, ARGUMENTS) for n in range(count)]

@@ -124,11 +124,9 @@ def _older_tools(body: Mapping[str, Any], options: dict[str, Any]) -> list[Note]
             raise ValueError(f"functions[{index}] is not an object")
     options["tools"] = [{"type": "function", "function": function} for function in body["functions"]]
     options.setdefault("parallel_tool_calls", False)
-    match body.get("function_call"):
-        case {"name": str(name)}:
-            options.setdefault("tool_choice", {"type": "function", "function": {"name": name}})
-        case str(mode):
-            options.setdefault("tool_choice", mode)
+    if (choice := body.get("function_call")) is not None:
+        is_named = isinstance(choice, dict)
+        options.setdefault("tool_choice", {"type": "function", "function": choice} if is_named else choice)
     rows = FIELDS.request["tools[].function"]
     counts = Counter(key for f in body["functions"] for key in f if key not in rows and f[key] not in EMPTY)
     did = "left out: cnllm sends it on no wire"
