@@ -336,11 +336,12 @@ OWN_TOOLS = {
     "file_search_call": "file_search",
     "code_interpreter_call": "code_interpreter",
     "image_generation_call": "image_generation",
+    "web_search_call": "web_search",
 }
 
 
 @each("item", OWN_TOOLS)
-@each("provider", ["openai/gpt-5.6-sol", "openai-compatible/m"])
+@each("provider", ["openai/gpt-5.6-sol", "openai-compatible/m", "alibaba/qwen3.7-max", "alibaba-cn/qwen3.7-max"])
 @each("streams", [True, False])
 def test_a_tool_of_the_endpoint_without_a_known_fee_is_missing(
     tmp_path: Path, item: str, provider: str, streams: bool
@@ -360,11 +361,57 @@ def test_a_tool_of_the_endpoint_without_a_known_fee_is_missing(
         data = f'data: {{"type": "response.completed", "response": {data}}}\n\n'
     cost = engine.parse_response(model, 200, {}, data.encode()).cost
     assert cost is not None
+    if (item, model.provider) == ("web_search_call", "openai"):  # its fee is known
+        assert cost.complete
+        return
     assert (cost.missing, cost.at_most) == ((OWN_TOOLS[item],), None)
     body["output"] = output[1:]
     plain = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
     assert plain is not None
     assert plain.complete
+
+
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+
+
+@each("name", ["zai/glm-4.7", "alibaba-cn/MiniMax-M2.5", "deepseek/deepseek-v4-flash"])
+@each(
+    "blocks, searches, missing",
+    [
+        ([], None, ()),
+        ([], 0, ()),
+        ([], 3, ("web_search",)),
+        ([SEARCHED], None, ("web_search",)),
+    ],
+)
+def test_a_search_at_an_endpoint_without_a_known_fee_is_missing(
+    name: str, blocks: list[Any], searches: int | None, missing: tuple[str, ...]
+) -> None:
+    model = Registry.load().resolve(name, protocol="anthropic-messages")
+    usage: dict[str, Any] = {"input_tokens": 100, "output_tokens": 10}
+    if searches is not None:
+        usage["server_tool_use"] = {"web_search_requests": searches}
+    content = [*blocks, {"type": "text", "text": "Yes."}]
+    body = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn", "usage": usage}
+    cost = engine.parse_response(model, 200, {}, json.dumps(body).encode()).cost
+    assert cost is not None
+    assert {*cost.missing} - {"hours"} == {*missing}
+
+
+@each("searches, is_known", [(None, False), (0, True)])
+def test_a_search_that_was_requested_and_is_not_shown_is_missing(searches: int | None, is_known: bool) -> None:
+    model = Registry.load().resolve("deepseek/deepseek-flash", protocol="anthropic-messages")
+    assert model.flags.web_search is not None
+    assert model.flags.web_search.item is None
+    plan = engine.build_request(model, "hi", tools=[web_search()])
+    usage: dict[str, Any] = {"input_tokens": 100, "output_tokens": 10}
+    if searches is not None:
+        usage["server_tool_use"] = {"web_search_requests": searches}
+    content = [{"type": "text", "text": "Yes."}]
+    body = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn", "usage": usage}
+    cost = engine.parse_response(model, 200, {}, json.dumps(body).encode(), plan=plan).cost
+    assert cost is not None
+    assert ("web_search" not in cost.missing) is is_known
 
 
 @each("start, end, fees", [(None, None, 0), (0, None, 0), (0, 2, 2), (1, None, 1)])

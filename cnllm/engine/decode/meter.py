@@ -47,6 +47,7 @@ class Meter:
         price, usage = flags.price, flags.usage
         self._price = price
         self._always = flags.web_search is not None and flags.web_search.always is True
+        self._shows_searches = flags.web_search is None or flags.web_search.item is not None
         self._tools = (usage and usage.tool_input) or ()
         self._calls = paid_calls(flags)
         self.counts_calls = any(rule.at for rule in self._calls.values())
@@ -255,13 +256,14 @@ class Meter:
         found: dict[str, int | None] = {}
         for name, rule in self._calls.items():
             is_requested = name == WEB_SEARCH and plan.search is not None
+            shown = 0 if rule.item is None else sum(_is_item(part, rule.item) for part in reply.message.parts)
             if name in reported:
                 may_follow = is_cut and is_requested and reported[name] == 0
                 found[name] = None if may_follow else reported[name]
             elif is_requested and plan.echo is not None:
                 found[name] = sum(call.name == plan.echo for call in reply.tool_calls)
-            elif rule.item is not None:
-                found[name] = sum(_is_item(part, rule.item) for part in reply.message.parts)
+            elif shown or (rule.item is not None and (name != WEB_SEARCH or self._shows_searches)):
+                found[name] = shown
             elif name == WEB_SEARCH and self._always:
                 found[name] = 1
             elif is_requested:
@@ -341,11 +343,14 @@ def limited_output(usage: Usage, flags: Flags, *, thought: bool) -> int | None:
 def paid_calls(flags: Flags) -> dict[str, PaidCall]:
     """Return the fees by name; that of a web search stands with its rules where the price does not name it."""
     calls = dict((flags.price and flags.price.per_call) or {})
-    search = flags.web_search
-    if search is not None and WEB_SEARCH not in calls and search.fee != 0:
-        calls[WEB_SEARCH] = PaidCall(
-            fee=search.fee, at=search.uses, item=search.item, per="request" if search.fee_per == "request" else None
-        )
+    search, rule = flags.web_search, calls.get(WEB_SEARCH, PaidCall())
+    if search is None or rule.fee is not None:
+        return calls
+    if search.fee == 0:
+        calls.pop(WEB_SEARCH, None)
+        return calls
+    per = "request" if search.fee_per == "request" else rule.per
+    calls[WEB_SEARCH] = replace(rule, fee=search.fee, at=search.uses or rule.at, item=search.item or rule.item, per=per)
     return calls
 
 
