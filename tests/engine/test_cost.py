@@ -371,6 +371,42 @@ def test_a_tool_of_the_endpoint_without_a_known_fee_is_missing(
     assert plain.complete
 
 
+@each(
+    "billed, ends, fees",
+    [
+        (None, True, 3),  # it does not say how many it charges
+        (1, True, 1),  # opening a page is free
+        (0, True, 0),
+        (0, False, None),
+    ],
+)
+def test_a_search_is_charged_as_often_as_the_endpoint_says(billed: int | None, ends: bool, fees: int | None) -> None:
+    model = Registry.load().resolve("openai/gpt-5.6-sol", protocol="openai-responses")
+    actions = [{"type": "search", "query": "q"}, {"type": "open_page", "url": "https://a"}, {"type": "find_in_page"}]
+    output: list[Any] = [{"type": "web_search_call", "id": f"w{i}", "action": a} for i, a in enumerate(actions)]
+    text = {"type": "output_text", "text": "Yes.", "annotations": []}
+    output.append({"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]})
+    usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+    response: dict[str, Any] = {"id": "r", "object": "response", "output": output, "usage": usage}
+    if billed is not None:
+        response["tool_usage"] = {"web_search": {"num_requests": billed}}
+    status = "completed" if ends else "in_progress"
+    events = [{"type": "response.output_item.done", "item": item} for item in output]
+    events.append({"type": f"response.{status}", "response": {**response, "status": status}})
+    parser = engine.StreamParser(model)
+    parser.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+    if not ends:
+        with pytest.raises(StreamCut) as cut:
+            parser.close()
+        assert cut.value.cost is not None
+        assert "web_search" in cut.value.cost.missing
+        return
+    tokens = Decimal("0.0006")
+    assert parser.close().cost == Cost(tokens + (fees or 0) * Decimal("0.01"), "USD")
+    body = json.dumps({**response, "status": status}).encode()
+    assert engine.parse_response(model, 200, {}, body).cost == Cost(tokens + (fees or 0) * Decimal("0.01"), "USD")
+
+
 SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
 
 

@@ -251,14 +251,14 @@ class Meter:
     ) -> dict[str, int | None]:
         """Return the number of paid calls of a reply by name; None is unknown.
 
-        A number of 0 that came before a reply broke off (`is_cut`) says nothing of a search that was requested.
+        A number of 0 that came before a reply broke off (`is_cut`) says nothing of calls that were requested or shown.
         """
         found: dict[str, int | None] = {}
         for name, rule in self._calls.items():
             is_requested = name == WEB_SEARCH and plan.search is not None
             shown = 0 if rule.item is None else sum(_is_item(part, rule.item) for part in reply.message.parts)
             if name in reported:
-                may_follow = is_cut and is_requested and reported[name] == 0
+                may_follow = is_cut and reported[name] == 0 and bool(is_requested or shown)
                 found[name] = None if may_follow else reported[name]
             elif is_requested and plan.echo is not None:
                 found[name] = sum(call.name == plan.echo for call in reply.tool_calls)
