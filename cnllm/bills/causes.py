@@ -96,14 +96,21 @@ def _other_prices(price: Price) -> Iterator[tuple[tuple[CauseCode, str], Price]]
     if price.service:
         yield ("tier", "the price of the usual service tier"), _flat(price, base)
     if price.cached is not None:
-        plain = {**base, "cached": price.input, "cached_by_mark": price.input}
-        yield ("cache", "the price of input for tokens of the cache"), _flat(price, plain)
+        yield ("cache", "the price of input for tokens of the cache"), _flat(price, _read_at(base, price.input))
+    if price.cached_by_mark is not None:
+        yield ("cache", "the price of a cache that was marked"), _flat(price, _read_at(base, price.cached_by_mark))
+        yield ("cache", "the price of a cache that was not marked"), _flat(price, _read_at(base, price.cached))
     if price.cache_write is not None:
         plain = {**base, "cache_write": price.input, "cache_write_1h": price.input}
         yield ("cache", "the price of input for tokens that were written to the cache"), _flat(price, plain)
     if price.cache_write_1h is not None:
         hour = {**base, "cache_write": price.cache_write_1h}
         yield ("cache", "the price of an hour for all that was written to the cache"), _flat(price, hour)
+
+
+def _read_at(base: Mapping[str, Any], rate: float | None) -> dict[str, Any]:
+    """Return prices with one for tokens from each kind of cache."""
+    return {**base, "cached": rate, "cached_by_mark": rate}
 
 
 def _tier_words(tier: Mapping[str, float]) -> str:
@@ -251,7 +258,9 @@ def _rate_causes(bill: BillSum, log: LogSum, currency: str, book: PriceBook) -> 
         name = _RATE_OF.get(kind)
         if name is None or not prices:
             continue
-        in_force = {exact_rate(rate) for price in prices if (rate := getattr(price, name)) is not None}
+        names = (name, "cached_by_mark") if name == "cached" else (name,)
+        both = [getattr(price, name) for price in prices for name in names]
+        in_force = {exact_rate(rate) for rate in both if rate is not None}
         for rate in sorted(rates - in_force):
             code, words = _other_rate(rate, name, prices)
             known = " or ".join(f"{own.normalize():f}" for own in sorted(in_force)) or "unknown"

@@ -28,6 +28,7 @@ from .support import ANSWER, Done, Machine, Server
 
 SECRET = "sk-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 YUAN = Price(currency="CNY", input=2.0, cached=0.5, output=8.0)
+MARKED = Price(currency="CNY", input=2.0, cached=0.5, cached_by_mark=0.25, output=8.0)
 DOLLAR = Price(currency="USD", input=2.0, cached=0.2, cache_write=2.5, cache_write_1h=4.0, output=10.0)
 
 Log = Callable[..., None]
@@ -208,6 +209,14 @@ def test_another_price_of_the_bill_is_a_price_that_changed(machine: Machine, log
     assert report["rows"][0]["difference"] == "1"
 
 
+def test_both_prices_of_a_cache_are_in_force(machine: Machine, log: Log) -> None:
+    log(DAY, MODEL, Usage(input=1_000_000, cached=1_000_000, output=0), "0.25", MARKED)
+    report = difference(machine, "0.5", amounts(1, "input_cache_hit_tokens", "0.0000005", 1_000_000))
+    assert [cause["detail"] for cause in report["rows"][0]["causes"]] == [
+        "the bill has the price of a cache that was not marked"
+    ]
+
+
 def test_a_price_of_todays_registry_explains_the_bill(machine: Machine, log: Log) -> None:
     machine.overlay("http://127.0.0.1:9", 'price = { currency = "USD", input = 3.0, output = 10.0 }')
     log(DAY, "home/m", MILLION, "2", DOLLAR)
@@ -240,6 +249,8 @@ def test_hours_tiers_and_the_cache_are_told_from_the_price_in_force(machine: Mac
             ),
             # tokens of the cache at the price of input: 1 million × 2, not × 0.5
             (YUAN, Usage(input=1_000_000, cached=1_000_000, output=0), "0.5", "2", "cache"),
+            # a cache that the request did not mark: 1 million × 0.5, not × 0.25
+            (MARKED, Usage(input=1_000_000, cached=1_000_000, output=0), "0.25", "0.5", "cache"),
         )
     ):
         machine.env["CNLLM_DATA_DIR"] = str(machine.home / f"data{number}")

@@ -430,7 +430,7 @@ def _parts(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> Iterator[
 def _cache_rates(rates: _Rates, price: Price, facts: Facts) -> list[str]:
     """Return the names of the prices that tokens from a cache may have, the lowest one first: an unknown one may be."""
     names = ["cached", "cached_by_mark"]
-    if price.cached_by_mark is None or facts.by_mark is False:
+    if price.cached_by_mark is None or facts.by_mark is False or rates.get("cached") == rates.get("cached_by_mark"):
         return names[:1]
     if facts.by_mark:
         return names[1:]
