@@ -320,7 +320,8 @@ class Wire(Struct, frozen=True):
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
     stands elsewhere, `model_keys` those that name further models, any of which may answer. `most_calls` is the key of a
     body, `most_uses` that of a tool, with the most calls that the endpoint makes itself. `hour_mark` stands in the
-    bytes of each request that writes to a cache for an hour; None where any request may.
+    bytes of each request that writes to a cache for an hour; None where any request may. `free_actions` are the actions
+    of an item of the endpoint's own tool that it may not charge.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -352,6 +353,7 @@ class Wire(Struct, frozen=True):
     most_calls: str | None = None
     most_uses: str | None = None
     hour_mark: bytes | None = None
+    free_actions: frozenset[str] = frozenset()
     call_heads: bool = False
 
 

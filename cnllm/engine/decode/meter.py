@@ -25,6 +25,7 @@ from cnllm.engine.decode.cost import (
 )
 from cnllm.engine.encode.plan import Plan
 from cnllm.jsonpath import get, get_first
+from cnllm.protocols import wire
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost
 from cnllm.types import Cost, Media, Opaque, Part, Reply, Usage
@@ -128,7 +129,8 @@ class Meter:
                 add_tokens(total, part, price, created, facts)
             self._add_iterations(total, counts, created, facts)
             for name, rule in self._calls.items():
-                _add_calls(total, name, rule, calls.get(name, 0), is_cut=is_cut)
+                free = 0 if name in paid else _free_calls(reply, rule, wire(plan.model.protocol).free_actions)
+                _add_calls(total, name, rule, calls.get(name, 0), free, is_cut=is_cut)
             computed = total.cost(price.currency)
         is_partial = is_cut or "output" in invalid
         reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
@@ -354,18 +356,22 @@ def paid_calls(flags: Flags) -> dict[str, PaidCall]:
     return calls
 
 
-def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None, *, is_cut: bool) -> None:
-    """Add the fees of calls. Of a reply that broke off there may be more of a kind that it has."""
+def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None, free: int, *, is_cut: bool) -> None:
+    """Add the fees of calls, of which some may be free. A reply that broke off may have more of a kind that it has."""
     if number == 0 or rule.fee == 0:
         return
     if rule.fee is None or number is None:
         total.miss(name, None)
         return
-    fees = (1 if rule.per == "request" else number) * exact_rate(rule.fee)
+    fees, least = (
+        (min(count, 1) if rule.per == "request" else count) * exact_rate(rule.fee) for count in (number, number - free)
+    )
     if rule.allowance:
         total.miss(name, fees)
     else:
-        total.amount += fees
+        total.amount += least
+        if free:
+            total.miss(name, fees - least)
     if is_cut and rule.per != "request":
         total.miss(name, None)
 
@@ -434,7 +440,20 @@ def _has_place(counts: dict[str, Any], paths: Sequence[str]) -> bool:
 
 def _is_item(part: Part, kind: str) -> bool:
     """Whether a part is, or was made of, an item of this type."""
-    data: Any = part.data if type(part) is Opaque else None
-    if type(part) is Media:
-        data = seal_data(part.seal).get("item")
+    data = _item_of(part)
     return type(data) is dict and data.get("type") == kind
+
+
+def _item_of(part: Part) -> Any:
+    """Return the data of the item that a part is, or was made of."""
+    if type(part) is Media:
+        return seal_data(part.seal).get("item")
+    return part.data if type(part) is Opaque else None
+
+
+def _free_calls(reply: Reply, rule: PaidCall, actions: frozenset[str]) -> int:
+    """Return how many items of a paid call have one of these actions."""
+    if rule.item is None or not actions:
+        return 0
+    items = [_item_of(part) for part in reply.message.parts if _is_item(part, rule.item)]
+    return sum(get(item, "action.type") in actions for item in items)

@@ -23,5 +23,6 @@ WIRE = Wire(
     reference_keys=frozenset(["conversation", "previous_response_id", "prompt"]),
     model_keys=frozenset(["models"]),
     most_calls="max_tool_calls",
+    free_actions=frozenset(["open_page", "find_in_page"]),
     text_arguments=True,
 )
