@@ -179,7 +179,7 @@ class Tally:
         tokens = usage.output or 0
         self.input += usage.input or 0
         self.output += tokens
-        self.uncounted += usage.input is None or usage.output is None
+        self.uncounted += not usage.input or usage.output is None  # a prompt of 0 was not counted
         if usage.cached is not None and usage.input:
             self.cached += usage.cached
             self.known_cache += usage.input

@@ -169,7 +169,7 @@ def _cost_line(replies: Sequence[Reply], failed: int) -> str:
     """
     usages, names = [reply.usage for reply in replies], ("input", "cached", "output", "reasoning")
     total = Usage(**{name: sum(getattr(usage, name) or 0 for usage in usages) for name in names})
-    unknown = failed + sum(usage.input is None or usage.output is None for usage in usages)
+    unknown = failed + sum(not usage.input or usage.output is None for usage in usages)
     simulated = sum(map(_is_simulated, replies))
     unpriced = failed + sum(reply.cost is None and not _is_simulated(reply) for reply in replies)
     parts = [count(len(replies), "answer"), *token_parts(total)]

@@ -147,7 +147,9 @@ def _row(label: str, turns: list[_TurnCost]) -> CostRow:
     for turn in turns:
         usage = turn.usage or Usage()
         is_partial = turn.repeated or (turn.cost is not None and UNKNOWN_REQUEST in turn.cost.missing)
-        uncounted += usage.input is None or usage.output is None or is_partial
+        # A prompt of 0 tokens was not counted, except where nothing was charged.
+        is_counted = turn is _NO_CHARGE or (usage.output is not None and bool(usage.input))
+        uncounted += is_partial or not is_counted
         uncounted_cached += usage.cached is None or is_partial
         for name in counts:
             counts[name] += getattr(usage, name) or 0

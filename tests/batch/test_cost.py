@@ -382,9 +382,9 @@ def test_an_estimate_is_that_of_the_dearest_hours(tmp_path: Path) -> None:
     assert estimates[0] == estimates[1]
 
 
-def test_tokens_that_nobody_counted_are_no_zero(tmp_path: Path) -> None:
-    uncounted = reply("b")
-    del uncounted["usage"]
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}])
+def test_tokens_that_nobody_counted_are_no_zero(tmp_path: Path, usage: dict[str, int] | None) -> None:
+    uncounted = {**reply("b"), "usage": usage}
     with stub(rule=lambda prompt, server: (200, uncounted, {}) if prompt == "p1" else None) as server:
         report = run(server, tmp_path, prompts(3), flags=PRICE)
     assert (report.input_tokens, report.output_tokens, report.uncounted) == (20, 10, 1)

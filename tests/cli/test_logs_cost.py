@@ -122,6 +122,16 @@ def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
     assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "≥5"
 
 
+def test_a_prompt_of_zero_tokens_was_not_counted(machine: Machine) -> None:
+    zeros = whole(content="Hello").replace(b'"prompt_tokens": 12', b'"prompt_tokens": 0')
+    assert b'"prompt_tokens": 0' in zeros
+    with Server([http(200, zeros)]) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "one", "--no-stream")
+    assert report(machine)["total"]["uncounted"] == 1  # type: ignore[index]
+    assert machine.run("logs", "cost").out.splitlines()[1].split()[2] == "≥0"
+
+
 def test_the_lines_are_drawn(machine: Machine) -> None:
     plot = machine.home / "cost.svg"
     assert machine.run("logs", "cost", "--plot", str(plot)).status == 0
