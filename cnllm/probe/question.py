@@ -185,7 +185,7 @@ def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Pro
 
 
 class NothingProven(Exception):
-    """Ends a question: what it needs is not there."""
+    """A question lacks what it needs."""
 
 
 def need(condition: object) -> None:
