@@ -15,7 +15,8 @@ __all__ = ["DrainedServer"]
 
 _ACCEPT_SECONDS = 1.0  # the longest time in which waiting connections are accepted
 _TURN_SECONDS = 0.001  # for the event loop to accept some of them
-_READ_SECONDS = 0.05  # for the event loop to read what they have sent
+_READ_TURNS = 5  # of a loop, however busy: to make a connection, to watch it, to read it, and two more
+_READ_SECONDS = 0.01  # of each
 _LOOK_SECONDS = 0.05
 _BREAK_SECONDS = 1.0  # for the last piece of each response that breaks off
 
@@ -52,7 +53,8 @@ class DrainedServer(uvicorn.Server):
             server.close()
         for listener in listeners:
             listener.close()
-        await asyncio.sleep(_READ_SECONDS)
+        for _ in range(_READ_TURNS):
+            await asyncio.sleep(_READ_SECONDS)
 
     async def _end_requests(self) -> None:
         """Wait for the requests that run, then break them off: before the application ends, which counts their cost."""
