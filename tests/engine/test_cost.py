@@ -884,7 +884,7 @@ def test_tokens_from_a_marked_cache_have_their_own_price(
     home: Home, rates: str, marked: bool, details: dict[str, Any], amount: str, most: str | None
 ) -> None:
     flags = (
-        'messages.fields = ["cache_control"]\nusage.cache_mark."prompt_tokens_details.kind" = "kept"\n'
+        'messages.fields = ["cache_control"]\nusage.cache_mark.prompt_tokens_details.kind = "kept"\n'
         'usage.cache_write = ["prompt_tokens_details.written"]'
     )
     price = f'price = {{ currency = "USD", input = 1.0, output = 0.0, cache_write = 1.001, {rates} }}'

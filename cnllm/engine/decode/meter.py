@@ -24,7 +24,7 @@ from cnllm.engine.decode.cost import (
     uncounted_tokens,
 )
 from cnllm.engine.encode.plan import Plan
-from cnllm.jsonpath import get, get_first
+from cnllm.jsonpath import get, get_first, leaves
 from cnllm.protocols import wire
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost
@@ -56,7 +56,7 @@ class Meter:
         self._factors = (price and price.factors) or {}
         self._service = tuple((usage and usage.service) or ())
         self._standard = frozenset((usage and usage.standard) or ())
-        self._marks = (usage and usage.cache_mark) or {}
+        self._marks = leaves((usage and usage.cache_mark) or {})
         self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
         self._iterations = usage.iterations if usage is not None and usage.iterations is not None else None
         self._read_counts = counts_reader(flags)

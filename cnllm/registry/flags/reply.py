@@ -103,9 +103,9 @@ class UsagePaths(Base, frozen=True):
     """The paths of this count inside the usage object, tried in order. Why: Endpoints have the same counts under
     different names.
     """
-    cache_mark: dict[str, str] | None = None
-    """The word inside the usage object, by its path, of a reply that used a cache which the request marked. Without the
-    word, the kind of the cache is unknown for a request with marks. Why: One vendor has two prices for tokens from a
+    cache_mark: dict[str, Any] | None = None
+    """What the usage object of a reply holds that used a cache which the request marked: a value in its place. Without
+    it, the kind of the cache is unknown for a request with marks. Why: One vendor has two prices for tokens from a
     cache (see `price.cached_by_mark`), with one count for both.
     """
     tool_input: Annotated[list[str] | None, READ_PATH] = None
