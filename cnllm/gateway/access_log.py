@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
-from cnllm.gateway.endpoint_addresses import EndpointAddresses
+from cnllm.gateway.endpoint_addresses import EndpointAddresses, ProviderBases, bases_of
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.recent import hide_secrets
@@ -51,7 +51,7 @@ class AccessLog:
     """Writes the log, and keeps the newest entries of this process: so many bytes, by the identity of their client."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[str, tuple[str, bytes, Sequence[Model]]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[str, bytes, Sequence[ProviderBases]]] = OrderedDict()
         self._size = 0
         self._faults: dict[tuple[str, str], float] = {}  # the time of the last traceback, by error and place
 
@@ -63,7 +63,7 @@ class AccessLog:
         _shorten(entry)
         if identity:
             content = _encode(entry)  # half of the memory that the objects take
-            self._entries[entry.id] = identity, content, models
+            self._entries[entry.id] = identity, content, bases_of(models) if entry.notes else ()
             self._size += _PLACE_BYTES + len(content)
             while self._size > _KEPT_BYTES:
                 _, (_, oldest, _) = self._entries.popitem(last=False)
@@ -94,10 +94,10 @@ class AccessLog:
 
         Raises `RequestFailed` for any other.
         """
-        owner, content, models = self._entries.get(id, ("", b"", ()))
+        owner, content, bases = self._entries.get(id, ("", b"", ()))
         if not content or owner != identity:
             raise RequestFailed(Failure(404, f"no request {id!a} of this key is kept in this process", "not_found"))
-        entry, addresses = _decode(content), EndpointAddresses(models)
+        entry, addresses = _decode(content), EndpointAddresses(bases)
         entry.notes = [addresses.hide_in_note(note) for note in entry.notes]
         return entry_fields(entry)
 

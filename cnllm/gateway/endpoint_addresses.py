@@ -13,7 +13,10 @@ from msgspec.structs import replace
 from cnllm.registry.model import Model
 from cnllm.types import Note
 
-__all__ = ["EndpointAddresses"]
+__all__ = ["EndpointAddresses", "ProviderBases", "bases_of"]
+
+ProviderBases = tuple[str, tuple[str, ...]]
+"""A provider, and its base URLs."""
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")
@@ -21,15 +24,18 @@ _NETWORK = frozenset(["target-failed", "target-passed-over"])  # the codes of no
 
 
 class EndpointAddresses:
-    """The addresses of the models that may answer a request: they are no business of its client."""
+    """The addresses of the models that may answer a request: they are no business of its client.
 
-    def __init__(self, models: Iterable[Model]) -> None:
+    `bases` are their providers, each with its base URLs.
+    """
+
+    def __init__(self, bases: Iterable[ProviderBases]) -> None:
         hosts: dict[str, set[str]] = {}
-        for model in models:
-            for address in model.addresses:
+        for provider, addresses in bases:
+            for address in addresses:
                 with contextlib.suppress(ValueError):
                     if host := urlsplit(address).hostname:
-                        hosts.setdefault(host, set()).add(model.provider)
+                        hosts.setdefault(host, set()).add(provider)
         self._names = {host: _name(providers) for host, providers in hosts.items()}
         self._any = _name({provider for providers in hosts.values() for provider in providers})
 
@@ -45,6 +51,11 @@ class EndpointAddresses:
         network = note.code in _NETWORK
         said, did = self.hide(note.said, network=network), self.hide(note.did, network=network)
         return replace(note, said=said, did=did, where=re.split(r"[/\\]", note.where)[-1])
+
+
+def bases_of(models: Iterable[Model]) -> tuple[ProviderBases, ...]:
+    """Return the providers of models with their base URLs: they hold no registry, as models do."""
+    return tuple([(model.provider, model.addresses) for model in models])
 
 
 def _name(providers: set[str]) -> str:

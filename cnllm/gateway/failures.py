@@ -32,7 +32,7 @@ from cnllm.errors import (
     UnknownModel,
     Untrusted,
 )
-from cnllm.gateway.endpoint_addresses import EndpointAddresses
+from cnllm.gateway.endpoint_addresses import EndpointAddresses, bases_of
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 from cnllm.types import Media, Note, Opaque, Part
@@ -206,7 +206,7 @@ def _without_address(message: str, error: CnllmError, models: Sequence[Model]) -
     What cnllm itself says of the network, or of a redirect, names no address at all: there may be proxies on the way.
     """
     is_own = not isinstance(error, EndpointError) or 300 <= error.status < 400
-    return EndpointAddresses(models).hide(message, network=is_own)
+    return EndpointAddresses(bases_of(models)).hide(message, network=is_own)
 
 
 def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 import cnllm
 from cnllm.estimates.money import UNITS, format_units, units_of
 from cnllm.gateway.access import digest
-from cnllm.gateway.endpoint_addresses import EndpointAddresses
+from cnllm.gateway.endpoint_addresses import EndpointAddresses, bases_of
 from cnllm.gateway.failures import failure_headers, failure_of
 from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.key_use import KeyUse
@@ -702,7 +702,7 @@ def test_the_name_of_a_provider_is_no_address(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         '[providers.ollama]\nprotocol = "openai-chat"\nbase_url = "http://ollama:11434/v1"\n'
     )
-    addresses = EndpointAddresses([cnllm.Registry.load(str(tmp_path / "own.toml")).resolve("ollama/a")])
+    addresses = EndpointAddresses(bases_of([cnllm.Registry.load(str(tmp_path / "own.toml")).resolve("ollama/a")]))
     said = "ollama/a: no connection to ollama:11434, http://ollama:11434/v1/chat or ollama"
     it = "the endpoint of ollama"
     assert addresses.hide(said) == f"ollama/a: no connection to {it}, {it} or {it}"
