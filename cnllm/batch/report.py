@@ -17,6 +17,7 @@ from cnllm.batch.budget import RunBudget
 from cnllm.batch.output import FAULT, INVALID, LineError
 from cnllm.estimates.money import amount_of
 from cnllm.types import Note, Reply
+from cnllm.types.totals import is_counted
 
 __all__ = [
     "Interval",
@@ -179,7 +180,7 @@ class Tally:
         tokens = usage.output or 0
         self.input += usage.input or 0
         self.output += tokens
-        self.uncounted += not usage.input or usage.output is None  # a prompt of 0 was not counted
+        self.uncounted += not is_counted(usage)
         if usage.cached is not None and usage.input:
             self.cached += usage.cached
             self.known_cache += usage.input

@@ -20,6 +20,7 @@ from cnllm.errors import CnllmError
 from cnllm.store.records import sum_by_currency
 from cnllm.system.files import open_private
 from cnllm.types import Message, ToolCall, ToolResult, Usage
+from cnllm.types.totals import is_counted
 
 if TYPE_CHECKING:
     from cnllm.cli.chat_session import ChatSession
@@ -169,7 +170,7 @@ def _cost_line(replies: Sequence[Reply], failed: int) -> str:
     """
     usages, names = [reply.usage for reply in replies], ("input", "cached", "output", "reasoning")
     total = Usage(**{name: sum(getattr(usage, name) or 0 for usage in usages) for name in names})
-    unknown = failed + sum(not usage.input or usage.output is None for usage in usages)
+    unknown = failed + sum(not is_counted(usage) for usage in usages)
     simulated = sum(map(_is_simulated, replies))
     unpriced = failed + sum(reply.cost is None and not _is_simulated(reply) for reply in replies)
     parts = [count(len(replies), "answer"), *token_parts(total)]

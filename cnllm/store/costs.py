@@ -13,7 +13,7 @@ from cnllm.errors import ERRORS, EndpointError
 from cnllm.store.records import TurnError, stored_cost, sum_by_currency
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
-from cnllm.types.totals import UNKNOWN_REQUEST
+from cnllm.types.totals import UNKNOWN_REQUEST, is_counted
 from cnllm.types.totals import sum_costs as add_costs
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ def _row(label: str, turns: list[_TurnCost]) -> CostRow:
     for turn in turns:
         usage = turn.usage or Usage()
         is_partial = turn.repeated or (turn.cost is not None and UNKNOWN_REQUEST in turn.cost.missing)
-        # A prompt of 0 tokens was not counted, except where nothing was charged.
-        is_counted = turn is _NO_CHARGE or (usage.output is not None and bool(usage.input))
-        uncounted += is_partial or not is_counted
+        uncounted += is_partial or (turn is not _NO_CHARGE and not is_counted(usage))
         uncounted_cached += usage.cached is None or is_partial
         for name in counts:
             counts[name] += getattr(usage, name) or 0

@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from cnllm.types import Cost, Reply, Usage
 
-__all__ = ["UNKNOWN_REQUEST", "cost_total", "exact", "sum_costs", "total_usage", "with_costs"]
+__all__ = ["UNKNOWN_REQUEST", "cost_total", "exact", "is_counted", "sum_costs", "total_usage", "with_costs"]
 
 UNKNOWN_REQUEST = "request"
 """The word in `Cost.missing` for a request of unknown cost."""
@@ -40,6 +40,11 @@ def exact(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
 
     return count
+
+
+def is_counted(usage: Usage) -> bool:
+    """Whether an endpoint has counted the tokens of a call. A prompt of 0 tokens was not counted."""
+    return bool(usage.input) and usage.output is not None
 
 
 def total_usage(replies: Sequence[Reply]) -> Usage:
