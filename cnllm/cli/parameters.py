@@ -27,9 +27,8 @@ SWITCH = (bool,), "true or false"
 PARAMETERS: dict[str, Parameter] = {
     "temperature": Parameter("How freely the model samples.", *_NUMBER, 0),
     "top_p": Parameter("The share of probability it samples from.", *_NUMBER, 0, 1),
-    "top_k": Parameter(
-        "The number of tokens it samples from.", *_NUMBER, -1
-    ),  # servers of open weights have -1 for "all"
+    # servers of open weights have -1 for "all"
+    "top_k": Parameter("The number of tokens it samples from.", *_NUMBER, -1),
     "max_tokens": Parameter("The most tokens of the answer.", *WHOLE, 1),
     "stop": Parameter("A text that ends the answer. Repeatable.", (str, list), "text, or a list of texts"),
     "seed": Parameter("Make sampling repeatable, where the endpoint can.", *WHOLE),

@@ -103,7 +103,7 @@ def _is_ordered(levels: Sequence[str], listing: Sequence[str], words: dict[str, 
 def _accepted(
     context: ProbeContext, at: str, words: dict[str, str], *, unlike: int | None = None
 ) -> Generator[Ask, ProbeAnswer, list[str]]:
-    """Return the levels whose words are taken; where a length is told, those with reasoning `unlike` that."""
+    """Return the levels whose words are taken; with `unlike` those alone whose reasoning has another length."""
     found: list[str] = []
     for level, word in words.items():
         answer = yield _at_levels(context, {at: word})

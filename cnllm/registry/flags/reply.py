@@ -104,9 +104,9 @@ class UsagePaths(Base, frozen=True):
     different names.
     """
     cache_mark: dict[str, Any] | None = None
-    """What the usage object of a reply holds that used a cache which the request marked: a value in its place. Without
-    it, the kind of the cache is unknown for a request with marks. Why: One vendor has two prices for tokens from a
-    cache (see `price.cached_by_mark`), with one count for both.
+    """A table with a value that the usage object has in the same place where its tokens come from a cache that the
+    request marked. Without the value, a request with marks may have read either kind of cache. Why: One vendor has two
+    prices for tokens from a cache (see `price.cached_by_mark`), with one count for both.
     """
     tool_input: Annotated[list[str] | None, READ_PATH] = None
     """The paths of tokens that the endpoint's own tools put into the prompt, such as the text of a page. Why: One wire
