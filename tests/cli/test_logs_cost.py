@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -23,10 +24,10 @@ CALL = ("call", "--model", "home/m")
 UNUSED = [HEAD, texts("Hello"), chunk("stop"), b"data: [DONE]\n\n"]
 
 
-def report(machine: Machine, *args: str) -> dict[str, object]:
+def report(machine: Machine, *args: str) -> dict[str, Any]:
     done = machine.run("logs", "cost", *args, "--json")
     assert done.status == 0, done.err
-    result: dict[str, object] = done.json()
+    result: dict[str, Any] = done.json()
     return result
 
 
@@ -51,10 +52,10 @@ def test_sums_by_model_day_and_conversation(machine: Machine) -> None:
     text = machine.run("logs", "cost")
     assert text.out.splitlines()[1].split() == ["home/m", "3", "36", "unknown", "102", "0.001056", "USD"]
     assert "simulated and replayed turns, for which nothing was paid: 1" in text.err
-    (id_,) = [row["label"] for row in report(machine, "--by", "conversation")["rows"] if row["turns"] == 1]  # type: ignore[attr-defined]
-    assert report(machine, id_[:6])["total"]["turns"] == 1  # type: ignore[index]
-    assert report(machine, "--since", "2")["total"]["turns"] == 3  # type: ignore[index]
-    assert report(machine, "--since", "2999-01-01")["total"]["turns"] == 0  # type: ignore[index]
+    (id_,) = [row["label"] for row in report(machine, "--by", "conversation")["rows"] if row["turns"] == 1]
+    assert report(machine, id_[:6])["total"]["turns"] == 1
+    assert report(machine, "--since", "2")["total"]["turns"] == 3
+    assert report(machine, "--since", "2999-01-01")["total"]["turns"] == 0
     machine.run("logs", "cost", "--since", "tomorrow").fails(2, "--since tomorrow", "2026-01-31")
 
 
@@ -87,7 +88,7 @@ def test_without_a_price_nothing_is_claimed(machine: Machine) -> None:
         machine.overlay(peer.url)
         machine.run(*CALL, "one")
     assert machine.run("logs", "cost").out.splitlines()[1].endswith("unknown for 1 turn")
-    assert report(machine)["total"]["cost"] == []  # type: ignore[index]
+    assert report(machine)["total"]["cost"] == []
 
 
 def test_a_request_that_was_made_again_is_no_exact_cost(machine: Machine) -> None:
@@ -109,7 +110,7 @@ def test_a_refused_step_does_not_hide_the_step_before_it(machine: Machine) -> No
         machine.overlay(peer.url)  # without a price
         assert machine.run(*CALL, "--tool", "calc", "1+1?").status == 1
     assert len(peer.received) == 2
-    assert report(machine)["total"]["exact"] is False  # type: ignore[index]
+    assert report(machine)["total"]["exact"] is False
 
 
 def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
@@ -128,7 +129,7 @@ def test_a_prompt_of_zero_tokens_was_not_counted(machine: Machine) -> None:
     with Server([http(200, zeros)]) as peer:
         machine.overlay(peer.url, PRICE)
         machine.run(*CALL, "one", "--no-stream")
-    assert report(machine)["total"]["uncounted"] == 1  # type: ignore[index]
+    assert report(machine)["total"]["uncounted"] == 1
     assert machine.run("logs", "cost").out.splitlines()[1].split()[2] == "≥0"
 
 
