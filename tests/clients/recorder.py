@@ -106,10 +106,14 @@ def recorder(port: int) -> Iterator[Recorder]:
 
 def losses(sent: dict[str, Any], received: dict[str, Any]) -> list[str]:
     """What a client sent in its conversation and its tools, and the endpoint did not get."""
-    there = "\n".join(_plain(text) for text in _texts([received.get("messages"), received.get("tools")]))
-    parts = [sent[field] for field in _CONTEXT if field in sent]
-    lost = [text for text in _texts([parts, _tools(sent)]) if _plain(_BILLING.sub("", text)) not in there]
+    there = "\n".join(_plain(text) for text in _texts([*_parts(received), received.get("tools")]))
+    lost = [text for text in _texts([_parts(sent), _tools(sent)]) if _plain(_BILLING.sub("", text)) not in there]
     return list(dict.fromkeys(lost))
+
+
+def _parts(body: dict[str, Any]) -> list[Any]:
+    """The fields of a body that hold the conversation."""
+    return [body[field] for field in _CONTEXT if field in body]
 
 
 def _tools(sent: dict[str, Any]) -> list[Any]:

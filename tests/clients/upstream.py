@@ -19,7 +19,7 @@ from typing import Any
 
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
-from cnllm.simulator import chat
+from cnllm.simulator import chat, codec
 from cnllm.simulator.check_request import check_request
 from cnllm.simulator.codec import read_request
 from cnllm.simulator.reply import SimulatedReply, command_tool, make_reply, with_harmless_command
@@ -43,12 +43,13 @@ class Step:
 
 @dataclass
 class Seen:
-    """A request that a script answered."""
+    """A request that a script answered, with the results of tools in it."""
 
     model: str
     turn: int
     step: int
     body: dict[str, Any]
+    results: list[str]
 
 
 @dataclass
@@ -82,7 +83,8 @@ class Upstream(ThreadingHTTPServer):
         """Status, body, and whether the body is a stream."""
         provider = path[1:].partition("/")[0]
         body = json.loads(content)
-        model = self.registry.resolve(f"{provider}/{body['model']}")
+        protocol = "openai-responses" if path.endswith("/responses") else None
+        model = self.registry.resolve(f"{provider}/{body['model']}", protocol=protocol)
         request = read_request(model, body, path)
         refusal = check_request(model, headers, request, strict=True)
         if refusal is not None:
@@ -90,9 +92,10 @@ class Upstream(ThreadingHTTPServer):
             return refusal.status, refusal.body.encode(), False
         flags, thinks = flags_for(model, request)
         reply = self._scripted(model, request, body) or make_reply(model.id, flags, request, thinks=thinks)
+        wire = chat if protocol is None else codec
         if request.stream:
-            return 200, b"".join(chat.encode_frames(model, flags, request, reply)), True
-        return 200, chat.encode_body(model, flags, request, reply), False
+            return 200, b"".join(wire.encode_frames(model, flags, request, reply)), True
+        return 200, wire.encode_body(model, flags, request, reply), False
 
     def _scripted(self, model: Model, request: ParsedRequest, body: dict[str, Any]) -> SimulatedReply | None:
         tool = command_tool(request.functions)
@@ -103,7 +106,8 @@ class Upstream(ThreadingHTTPServer):
         index, turn = marks[-1][0], int(marks[-1][1])
         step = sum(t.role == "assistant" for t in request.turns[index:])
         steps = self.script[turn]
-        self.record.seen.append(Seen(model.name, turn, step, body))
+        results = [t.text for t in request.turns if t.role == "tool"]
+        self.record.seen.append(Seen(model.name, turn, step, body, results))
         return _reply(model, tool, turn, step, steps[min(step, len(steps) - 1)])
 
 
