@@ -57,7 +57,7 @@ def account_of(data: bytes | None) -> Account:
 class _ScriptedLease(Struct):
     number: int
     expires: float
-    open: dict[str, int] | list[int]
+    open: dict[str, int] | list[tuple[str, int]]
 
 
 def _scripted_account(data: bytes) -> Account:
@@ -66,7 +66,9 @@ def _scripted_account(data: bytes) -> Account:
     The grants in it, which some versions packed as bytes, are answers to workers that have ended.
     """
     fields = msgspec.msgpack.decode(data, type=dict[str, Raw])
-    leases = msgspec.msgpack.decode(fields.pop("leases"), type=dict[str, _ScriptedLease] | list[int])
+    leases = msgspec.msgpack.decode(
+        fields.pop("leases"), type=dict[str, _ScriptedLease] | list[tuple[str, _ScriptedLease]]
+    )
     values = {name: value for name, raw in fields.items() if (value := msgspec.msgpack.decode(raw))}
     account = msgspec.convert(values, Account, strict=False)
     for worker, lease in dict(leases).items():
