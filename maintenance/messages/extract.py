@@ -169,6 +169,7 @@ OTHER = (
     "{0} provider{1}",
     "{0} cache write",
     "{0} cached",
+    "{0} cached where marked",
     "on by default",
     "off by default",
     "{0} times",

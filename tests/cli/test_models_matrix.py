@@ -21,7 +21,7 @@ from .support import Machine
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\\\"'&"
 MODELS = f"""limits = {{ context = 65_536, output = 4096 }}
-price = {{ currency = "CNY", input = 2, output = 8.5, cached = 0.5 }}
+price = {{ currency = "CNY", input = 2, output = 8.5, cached = 0.5, cached_by_mark = 0.25 }}
 input = ["text", "image"]
 reasoning.mode = "always"
 status = {{ is = "retired", since = 2026-01-02, released = 2099-01-02, use = "home/<b>" }}
@@ -183,7 +183,7 @@ def test_a_model_has_facts_with_sources_and_links(parsed: Page) -> None:
     assert model["facts"]["reasoning-off"][0] == "reasoning.mode"
     assert model["facts"]["reasoning-off"][2][:2] == ["javascript:alert(3)", ""], "no link"
     assert "schema" not in model["facts"]
-    assert model["prices"] == [["cached", "", 0.5]]
+    assert model["prices"] == [["cached", "", 0.5], ["cached_by_mark", "", 0.25]]
     assert (model["use"], model["since"]) == ("home/<b>", "2026-01-02")
     assert model["endpoint"] == "http://127.0.0.1:9/v1/chat/completions"
 

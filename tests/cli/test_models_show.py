@@ -96,6 +96,13 @@ def test_the_card_says_when_a_model_is_shut_down(machine: Machine) -> None:
     assert [words for line in lines if (words := line.split())[:1] == ["shutdown"]] == [["shutdown", "2099-03-01"]]
 
 
+def test_the_card_has_both_prices_of_a_cache(machine: Machine) -> None:
+    price = 'price = { currency = "CNY", input = 2, cached = 0.4, cached_by_mark = 0.2 }'
+    machine.overlay("http://127.0.0.1:9/v1", f"{price}\n{MODELS}")
+    out = machine.run("models", "show", "home/m").out
+    assert "2 in, 0.4 cached, 0.2 cached where marked CNY per million tokens" in out
+
+
 # ── diff ─────────────────────────────────────────────────────────────────────
 def test_diff_is_a_table_of_what_differs(machine: Machine) -> None:
     done = machine.run("models", "diff", "home/m", "home/other")

@@ -205,10 +205,9 @@ def _prices(model: Model) -> Iterator[list[Any]]:
     price = model.flags.price
     if price is None:
         return
-    if price.cached is not None:
-        yield ["cached", "", price.cached]
-    if price.cache_write is not None:
-        yield ["cache_write", "", price.cache_write]
+    for kind in ("cached", "cached_by_mark", "cache_write"):
+        if (amount := getattr(price, kind)) is not None:
+            yield [kind, "", amount]
     for tier in _input_tiers(model):
         yield ["above", tier.get("above"), tier.get("input"), tier.get("output")]
     for kind, other in (("promotion", price.promotion), ("off_peak", price.off_peak)):

@@ -198,7 +198,13 @@ def _context(limits: LimitFlags | None) -> str:
 def _price(price: Price | None) -> str:
     if price is None:
         return UNKNOWN
-    parts = {"in": price.input, "out": price.output, "cached": price.cached, "cache write": price.cache_write}
+    parts = {
+        "in": price.input,
+        "out": price.output,
+        "cached": price.cached,
+        "cached where marked": price.cached_by_mark,
+        "cache write": price.cache_write,
+    }
     prices = [localize(f"{format_amount(value)} {word}") for word, value in parts.items() if value is not None]
     if not prices:
         return UNKNOWN
