@@ -129,3 +129,38 @@ def test_types_of_the_protocols_own_kind_in_json_schema_are_mended(tmp_path: Pat
         }
         sent = _sent(tmp_path, body, "/v1beta/models/own/m:generateContent")
         assert sent["tools"][0]["function"]["parameters"] == wanted
+
+
+HINTS: Json = {
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "prompt_cache_options": {"mode": "auto"},
+    "safety_identifier": "s",
+    "user": "u",
+}
+BODIES: dict[str, Json] = {
+    "/v1/chat/completions": {"messages": HELLO, "verbosity": "low", **HINTS},
+    "/v1/responses": {"input": "Hello.", "text": {"verbosity": "low"}, **HINTS},
+}
+CLOSED = {
+    "groq/openai/gpt-oss-120b": {"user"},
+    "cerebras/gpt-oss-120b": {"prompt_cache_key", "user"},
+    "mistral/mistral-large-4": {"prompt_cache_key"},
+    "nvidia/z-ai/glm-5.3": {"prompt_cache_retention", "safety_identifier", "user", "verbosity"},
+    "google/gemini-3.1-pro-preview": {*HINTS, "verbosity"} - {"prompt_cache_key"},
+    "fireworks-ai/accounts/fireworks/models/glm-5p3": {*HINTS, "verbosity"} - {"prompt_cache_retention"},
+}
+"""Models of endpoints that refuse a request for a key of OpenAI's, and those keys that they are not known to refuse."""
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("model", CLOSED)
+def test_a_hint_of_a_client_that_the_endpoint_refuses_is_left_out(tmp_path: Path, model: str, path: str) -> None:
+    upstream = Upstream(say("Hi."))
+    more = f'[models."{model}"]\nprotocol = "openai-chat"\n'
+    with gateway_for(upstream, tmp_path, model.partition("/")[0], more=more) as http:
+        answer = http.post(path, json={"model": model, **BODIES[path]})
+    assert answer.status_code == 200, answer.text
+    keys = {*HINTS, "verbosity"}
+    assert keys & upstream.bodies[0].keys() == CLOSED[model]
+    assert int(answer.headers["x-cnllm-notes"].partition(";")[0]) >= len(keys - CLOSED[model])
