@@ -225,6 +225,7 @@ class Exchange:
         self._keys, self._identity, self._memory = keys, identity, memory
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None
+        self._end: bytes | None = None
         self._ids: dict[str, str] = {}
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._awaits_seals = not _is_plain(self.model)
@@ -330,7 +331,11 @@ class Exchange:
         return msgspec.json.encode(self.reply_body(reply))
 
     def reply_body(self, reply: Reply) -> dict[str, Any]:
-        """Return the body of a whole reply, decoded."""
+        """Return the body of a whole reply, decoded; that of a stream as its client reads it, with the same ids."""
+        if self.stream:
+            self.end(reply)
+            if self._writer.body is not None:
+                return self._writer.body
         return encode_reply(self.protocol, self._for_client(reply), request=self.body)
 
     def _for_client(self, reply: Reply) -> Reply:
@@ -397,6 +402,12 @@ class Exchange:
 
     def end(self, reply: Reply) -> bytes:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
+        if self._end is None:
+            self._end = self._encode_end(reply)
+        return self._end
+
+    def _encode_end(self, reply: Reply) -> bytes:
+        """Write the end of a stream, once."""
         if (failure := self._failure_of(reply)) is not None:
             return self.failed(failure)
         counts = self._writer.feed(UsageSeen(self._counts(reply))) if self.lacks_counts(reply) else b""

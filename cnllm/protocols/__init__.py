@@ -105,13 +105,15 @@ Frames = list[tuple[str | None, Any]]
 class ServerStream(ABC):
     """An encoder of one stream. The counts and the data about the reply come before its end, and most stand there.
 
-    `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning.
+    `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning. `body` is the
+    whole reply, on protocols whose last event repeats it.
     """
 
     def __init__(self) -> None:
         self.usage = Usage()
         self.extra: dict[str, Any] = {}
         self.input_tokens: int | None = None
+        self.body: dict[str, Any] | None = None
 
     def begin(self) -> Frames:
         """Return the frames before the first event."""

@@ -349,6 +349,11 @@ class StreamWriter:
         """Return the bytes before the first event."""
         return self._head
 
+    @property
+    def body(self) -> dict[str, Any] | None:
+        """Return the whole reply as its reader has it; None before the end, and where no event repeats it."""
+        return self._encoder.body
+
     def feed(self, event: Event) -> bytes:
         """Return the bytes of one event. Events without a place in the protocol (notes, excluded calls) give none."""
         if type(event) not in _EVENTS:

@@ -201,6 +201,45 @@ def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path,
     opened.close()
 
 
+SPOKEN: dict[str, list[Json]] = {
+    "openai-responses": [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**ITEMS[1], "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "item_id": "msg_1", "delta": "Rain."},
+        {"type": "response.output_item.done", "output_index": 0, "item": ITEMS[1]},
+        {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": ITEMS[1:]}},
+    ],
+    "openai-chat": [
+        {"choices": [{"index": 0, "delta": {"content": "Rain."}}]},
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "I looked."}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ],
+}
+"""Streams in which an item has another id, or another place, than in the whole reply."""
+
+
+@pytest.mark.parametrize("protocol", SPOKEN)
+def test_an_item_is_kept_by_the_id_that_it_has_in_a_stream(tmp_path: Path, protocol: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(f'[providers.own]\nprotocol = "{protocol}"\nbase_url = "http://127.0.0.1:9"\nkeys = []\n')
+    bodies: list[Json] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        content = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in SPOKEN[protocol])
+        return httpx.Response(200, content=content, headers={"content-type": "text/event-stream"})
+
+    http = http_client(Registry.load(file), transport=httpx.MockTransport(answer), store=MemoryStore(), family="httpx")
+    url = "http://cnllm.invalid/v1/responses"
+    stream = http.post(url, json={"model": "own/m", "input": "Rain?", "stream": True}).text
+    response = json.loads(stream.rpartition("data: ")[2])["response"]
+    assert http.get(f"{url}/{response['id']}").json() == response
+    names = [{"type": "item_reference", "id": item["id"]} for item in response["output"]]
+    http.post(url, json={"model": "own/m", "input": [ask("Rain?"), *names, ask("And then?")], "stream": True})
+    sent = bodies[-1].get("input") or bodies[-1]["messages"]
+    assert [turn["role"] for turn in sent if "role" in turn] == ["user", "assistant", "user"]
+    assert "Rain." in json.dumps(sent[1])
+
+
 def test_an_item_that_is_not_kept_is_named(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path)
     response = gateway.post("gpt", {"input": "Rain?"}).json()

@@ -458,8 +458,8 @@ class StreamEncoder(ServerStream):
                 text = "".join(open_item.pieces)
                 out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text), end["status"])
         out += self._write_citations(late=True) if self._citations else []
-        response = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
-        return [*out, self._frame(f"response.{end['status']}", response=response)]
+        self.body = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
+        return [*out, self._frame(f"response.{end['status']}", response=self.body)]
 
     # ── frames ────────────────────────────────────────────────────────────────
 
