@@ -384,6 +384,27 @@ def test_a_call_begins_where_it_stands_in_the_reply() -> None:
     assert begins == [ToolCallStart(0, "c0", "f"), TextDelta("hi")]
 
 
+@each("search", [False, True])
+def test_texts_behind_a_call_are_no_empty_messages_for_a_client(search: bool) -> None:
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}
+    source = {"type": "url_citation", "start_index": 0, "end_index": 3, "url": "https://a", "title": "A"}
+    looking = message("I look.", id="m1", phase="commentary")
+    looking["content"][0]["annotations"] = [source]
+    answer = message(" It rains.", id="m2", phase="final_answer")
+    between = [over({"type": "web_search_call", "action": {"type": "search", "query": "q"}}, 2)] if search else []
+    events, reply = read(
+        *(over(call), delta("I look.", 1), over(looking, 1), *between, delta(" It rains.", 3), over(answer, 3), done())
+    )
+    writer = engine.StreamWriter(WIRE, id="x", model="m")
+    sent = b"".join([writer.begin(), *map(writer.feed, events)])
+    output = json.loads(sent.rpartition(b"data: ")[2])["response"]["output"]
+    messages = [item for item in output if item["type"] == "message"]
+    assert [item["content"][0]["text"] for item in messages] == [reply.text]
+    assert search or (messages[0]["phase"], messages[0]["content"][0]["annotations"]) == ("final_answer", [source])
+    done_items = [json.loads(line[6:]) for line in sent.decode().splitlines() if line.startswith("data: ")]
+    assert [e["item"] for e in done_items if e["type"] == "response.output_item.done" and e["item"] in messages]
+
+
 @each("field", ["summary", "content"])
 def test_sealed_reasoning_between_a_call_and_a_text_is_passed_on_once(field: str) -> None:
     call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from cnllm.protocols import Frames, ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
@@ -189,6 +191,19 @@ def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
     return {"type": "output_text", "text": part.text, **part_keys}
 
 
+def _joined(text: Text, later: Text) -> Text:
+    """Return a text that holds that of a later part with the keys of the later item, whose text is the last word.
+
+    The sources of both have come by events.
+    """
+    data, later_data = seal_data(text.seal, _PROTOCOL), seal_data(later.seal, _PROTOCOL)
+    if text.seal is None or not data or not later_data:
+        return text
+    item = {**(data.get("item") or {}), **(later_data.get("item") or {})}
+    part = {**(data.get("part") or {}), "annotations": [], "logprobs": []}
+    return msgspec.structs.replace(text, seal=msgspec.structs.replace(text.seal, data={"item": item, "part": part}))
+
+
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
     sealed = seal_data(part.seal, _PROTOCOL)
@@ -255,6 +270,11 @@ class StreamEncoder(ServerStream):
 
     def write(self, event: Event) -> Frames:
         """Return the frames of an event in the middle."""
+        if type(event) is BlockEnd and type(event.part) is Text and not event.part.text and self._message is not None:
+            # A part behind a call: its text was written with that of the part before it.
+            if self._last_text is not None:
+                self._last_text = _joined(self._last_text, event.part)
+            return []
         if self._last_text is not None and type(event) in _CONTENT:
             text, self._last_text = self._last_text, None
             return [*self._block(text), *self.write(event)]
