@@ -55,6 +55,8 @@ OURS = {
         "context",
     ),
     "cost",
+    # keys of OpenAI's two protocols, which some endpoints refuse
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"),
     # keywords of JSON Schema, which `tools.schema_drop` lists
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength"),
     *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),

@@ -194,7 +194,7 @@ def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
 def _joined(text: Text, later: Text) -> Text:
     """Return a text that holds that of a later part with the keys of the later item, whose text is the last word.
 
-    The sources of both have come by events.
+    Events have brought the sources of both.
     """
     data, later_data = seal_data(text.seal, _PROTOCOL), seal_data(later.seal, _PROTOCOL)
     if text.seal is None or not data or not later_data:
