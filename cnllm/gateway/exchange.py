@@ -326,7 +326,7 @@ class Exchange:
 
     def whole(self, reply: Reply) -> bytes:
         """Return the body of a whole reply. Raises `RequestFailed` where the reply, or a call in it, broke off."""
-        if (failure := self._failure_of(reply)) is not None:
+        if (failure := self.reply_failure(reply)) is not None:
             raise RequestFailed(failure)
         return msgspec.json.encode(self.reply_body(reply))
 
@@ -408,7 +408,7 @@ class Exchange:
 
     def _encode_end(self, reply: Reply) -> bytes:
         """Write the end of a stream, once."""
-        if (failure := self._failure_of(reply)) is not None:
+        if (failure := self.reply_failure(reply)) is not None:
             return self.failed(failure)
         counts = self._writer.feed(UsageSeen(self._counts(reply))) if self.lacks_counts(reply) else b""
         return counts + self._writer.feed(Finished(reply.finish, reply.raw_finish))
@@ -417,7 +417,7 @@ class Exchange:
         """Return the bytes of a failure after the stream began."""
         return self._writer.error(failure.status, failure.message, failure.code)
 
-    def _failure_of(self, reply: Reply) -> Failure | None:
+    def reply_failure(self, reply: Reply) -> Failure | None:
         """Return a failure where a client would take a reply, or a call in it, for whole that is not; else None.
 
         It broke off other than at a limit, or the client's protocol cannot hold the arguments of a call as they are.

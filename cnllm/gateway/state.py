@@ -75,7 +75,12 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
 
 
 def keep_reply(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
-    """Keep what the client may lose of a reply, and the reply itself where its protocol goes on from its id."""
+    """Keep what the client may lose of a reply, and the reply itself where its protocol goes on from its id.
+
+    Nothing is kept of one that its client takes for failed.
+    """
+    if exchange.reply_failure(reply) is not None:
+        return
     turn, call_ids, prefix = yield lambda: exchange.turn(reply)
     if turn is not None:
         outcome = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))

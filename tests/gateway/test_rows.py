@@ -403,6 +403,21 @@ def test_the_text_of_an_unfinished_reply_is_no_completed_item(tmp_path: Path) ->
             assert found == ({status} if status else set()), text
 
 
+def test_a_response_that_failed_in_its_stream_is_not_kept_as_a_completed_one(tmp_path: Path) -> None:
+    torn = Answer(call("Beijing").deltas[:-1], "tool_calls")
+    with gateway_for(Upstream(torn), tmp_path, token_keys=KEYS) as http:
+        client = ResponsesClient(http, "zai/glm-4.7")
+        client.user("Weather?")
+        request = {**client.request(), "store": True}
+        events = frames(http.post(client.path(), json=request).text)
+        assert events[-1]["type"] == "response.failed", events[-1]
+        id = events[-1]["response"]["id"]
+        kept = http.get(f"/v1/responses/{id}")
+        assert kept.status_code == 404, kept.text
+        goes_on = http.post(client.path(), json={**request, "previous_response_id": id})
+        assert goes_on.json()["error"]["code"] == "previous_response_not_found", goes_on.text
+
+
 def _check_broken(response: httpx.Response, stream: bool) -> None:
     """The client is told that the reply broke off, and reads no end of it."""
     text = response.text
