@@ -245,6 +245,21 @@ def test_a_file_makes_no_revoked_key_valid(url: str) -> None:
     book.close()
 
 
+def test_of_several_keys_all_are_added_or_none(url: str) -> None:
+    book, _, first = book_with(url, rpm=10)
+    record = replace(book.uses()[0].record, is_in_file=True)
+    book.add(first, record)
+    more = {"second": replace(record, name="second"), "third": replace(record, name="third")}
+    for name in ("team", "second"):  # of a key in the store, and of another one in the same file
+        with pytest.raises(CnllmError, match=f"a key in use is called {name}"):
+            book.add_all({first: replace(record, rpm=20), **more, "fourth": replace(record, name=name)})
+        assert [use.record for use in book.uses()] == [record]
+    book.add_all({first: replace(record, rpm=20, name="first"), **more})
+    assert {use.record.name: use.record.rpm for use in book.uses()} == {"first": 20, "second": 10, "third": 10}
+    assert (book.get("team"), book.get("third")) == (None, more["third"])
+    book.close()
+
+
 def test_what_is_said_of_a_key_is_on_the_disk_before_the_command_ends(tmp_path: Path) -> None:
     """The log of writes beside the file, which the system may lose with its power, is not needed for it."""
     path, book = book_path(str(tmp_path / "gateway.db")), open_book(sqlite_url(tmp_path))

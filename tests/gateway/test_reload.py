@@ -22,6 +22,7 @@ import pytest
 
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.configuration import Configuration, GatewayFiles
+from cnllm.gateway.limits.sqlite_book import SqliteBook
 from cnllm.registry import Registry
 
 from .support import Upstream, say
@@ -192,6 +193,21 @@ def test_an_error_changes_nothing_and_is_reported(tmp_path: Path) -> None:
         process.send_signal(signal.SIGHUP)
         assert line_of(process) == "the configuration was read again\n"
         assert ask(http, NEW).status_code == 200
+
+
+def test_a_name_that_is_in_use_changes_no_limit_of_another_key_of_the_file(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    both = f"{OLD} --name one --models {{}}\n{NEW} --name {{}}"
+    files.write("zai/glm-4.7", both.format("zai/*", "two"))
+    book = SqliteBook(tmp_path / "data" / "gateway-keys.db")
+    with files.serving() as (process, _):
+        before = book.uses()
+        assert [use.record.models for use in before] == [("zai/*",), ()]
+        files.write("zai/glm-4.7", both.format("deepseek/*", "one"))
+        process.send_signal(signal.SIGHUP)
+        assert "stays as it was: a key in use is called one" in line_of(process)
+        assert [use.record for use in book.uses()] == [use.record for use in before]
+    book.close()
 
 
 def test_no_registry_stays_in_memory_that_nobody_uses() -> None:

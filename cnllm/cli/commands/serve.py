@@ -196,8 +196,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             return
         with own_book() as book:
             if book is not None:
-                for key, record in limits.items():
-                    book.add(digest(key), record)
+                book.add_all({digest(key): record for key, record in limits.items()})
 
     def make(settings: GatewayFiles) -> Gateway:
         from cnllm.gateway.asgi import Gateway

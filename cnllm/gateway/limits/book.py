@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +35,9 @@ class KeyBook(Protocol):
 
         A key that is revoked stays so, whatever a file says.
         """
+
+    def add_all(self, records: Mapping[str, KeyRecord]) -> None:
+        """Add some by their digests, as `add` does: all of them, or none where it raises `CnllmError`."""
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name, and return the new one. Raise `CnllmError` where there is none.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -29,14 +29,19 @@ _SECONDS = 2.0  # for an operation that others disturb all the time
 _PAUSE = 0.002  # seconds, at most, before an account that others write is read again; longer each time
 
 _ADD = """
-local other = redis.call('HGET', KEYS[1] .. ':names', ARGV[2])
-if other and (other ~= ARGV[1] or ARGV[5] == '') then return 0 end
-if redis.call('HGET', KEYS[1] .. ':names', ARGV[4]) == ARGV[1] then redis.call('HDEL', KEYS[1] .. ':names', ARGV[4]) end
-redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[3])
-redis.call('HSET', KEYS[1] .. ':names', ARGV[2], ARGV[1])
-return 1
+local names, taken = KEYS[1] .. ':names', {}
+for i = 1, #ARGV, 5 do
+  local other = taken[ARGV[i + 1]] or redis.call('HGET', names, ARGV[i + 1])
+  if other and (other ~= ARGV[i] or ARGV[i + 4] == '') then return ARGV[i + 1] end
+  taken[ARGV[i + 1]] = ARGV[i]
+end
+for i = 1, #ARGV, 5 do
+  if redis.call('HGET', names, ARGV[i + 3]) == ARGV[i] then redis.call('HDEL', names, ARGV[i + 3]) end
+  redis.call('HSET', KEYS[1] .. ':keys', ARGV[i], ARGV[i + 2])
+  redis.call('HSET', names, ARGV[i + 1], ARGV[i])
+end
 """
-"""A digest, a name, a record, the name that it had, and whether to replace that → whether the name was free."""
+"""For each a digest, a name, a record, the name that it had, and whether to replace that → the first name in use."""
 
 _CHANGE = """
 if redis.call('HGET', KEYS[1] .. ':keys', ARGV[1]) ~= ARGV[3] then return 0 end
@@ -81,17 +86,21 @@ class RedisBook:
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file unless it is revoked."""
-        name = record.stored_name
+        self.add_all({digest: record})
+
+    def add_all(self, records: Mapping[str, KeyRecord]) -> None:
+        """Add some, as `add` does, at once."""
+        values: list[str | bytes] = []
         with _failures(self.url):
-            data = self._client.hget(f"{PREFIX}:keys", digest)
-            old = _decode_record(data) if data else None
-            if old is not None and old.revoked is not None:
-                return
-            had = "" if old is None else old.stored_name
-            if not self._add(
-                keys=[PREFIX], args=[digest, name, _encode(record), had, "file" if record.is_in_file else ""]
-            ):
-                raise name_taken(name)
+            for digest, record in records.items():
+                data = self._client.hget(f"{PREFIX}:keys", digest)
+                old = _decode_record(data) if data else None
+                if old is not None and old.revoked is not None:
+                    continue
+                had = "" if old is None else old.stored_name
+                values += (digest, record.stored_name, _encode(record), had, "file" if record.is_in_file else "")
+            if name := self._add(keys=[PREFIX], args=values):
+                raise name_taken(name.decode())
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name."""

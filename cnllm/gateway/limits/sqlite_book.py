@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -70,21 +70,15 @@ class SqliteBook:
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file unless it is revoked."""
-        name = record.stored_name
+        self.add_all({digest: record})
+
+    def add_all(self, records: Mapping[str, KeyRecord]) -> None:
+        """Add some, as `add` does, in one transaction."""
 
         def work(file: DatabaseFile) -> None:
             with _lasting(file) as connection:
-                query = "SELECT 1 FROM keys WHERE digest = ? AND revoked IS NOT NULL"
-                if connection.execute(query, (digest,)).fetchone():
-                    return
-                query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL AND digest != ?"
-                if connection.execute(query, (name, digest if record.is_in_file else "")).fetchone():
-                    raise name_taken(name)
-                query = """
-                    INSERT INTO keys VALUES (?, ?, ?, ?) ON CONFLICT (digest)
-                    DO UPDATE SET name = excluded.name, revoked = excluded.revoked, record = excluded.record
-                """
-                connection.execute(query, (digest, name, record.revoked, _encode(record)))
+                for digest, record in records.items():
+                    _add(connection, digest, record)
 
         self._run(work, create=True)
 
@@ -203,6 +197,22 @@ class SqliteBook:
                 return work(self._file)
             except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
                 raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
+
+
+def _add(connection: sqlite3.Connection, digest: str, record: KeyRecord) -> None:
+    """Add a key or a team in a transaction."""
+    name = record.stored_name
+    query = "SELECT 1 FROM keys WHERE digest = ? AND revoked IS NOT NULL"
+    if connection.execute(query, (digest,)).fetchone():
+        return
+    query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL AND digest != ?"
+    if connection.execute(query, (name, digest if record.is_in_file else "")).fetchone():
+        raise name_taken(name)
+    query = """
+        INSERT INTO keys VALUES (?, ?, ?, ?) ON CONFLICT (digest)
+        DO UPDATE SET name = excluded.name, revoked = excluded.revoked, record = excluded.record
+    """
+    connection.execute(query, (digest, name, record.revoked, _encode(record)))
 
 
 @contextmanager
