@@ -410,6 +410,8 @@ class HttpRequest:
             else:
                 reply = await self._send_events(exchange, request)
             self._note(exchange, reply)
+            if (failure := exchange.reply_failure(reply)) is not None:
+                raise RequestFailed(failure)
             await service.state.run(keep_reply(exchange, reply, identity), self._body.run)
             await response.write(exchange, exchange.end(reply), more=False)
         except (RequestFailed, Refused) as error:

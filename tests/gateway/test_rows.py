@@ -418,6 +418,18 @@ def test_a_response_that_failed_in_its_stream_is_not_kept_as_a_completed_one(tmp
         assert goes_on.json()["error"]["code"] == "previous_response_not_found", goes_on.text
 
 
+def test_a_reply_that_failed_in_its_stream_is_no_success_in_the_log_and_the_metrics(tmp_path: Path) -> None:
+    torn = Answer(call("Beijing").deltas[:-1], "tool_calls")
+    with gateway_for(Upstream(torn), tmp_path, token_keys=KEYS) as http:
+        for kind in CLIENTS:
+            client = kind(http, "zai/glm-4.7")
+            client.user("Weather?")
+            id = http.post(client.path(), json=client.request()).headers["x-request-id"]
+            assert http.get(f"/v1/requests/{id}").json().get("outcome") == "the reply broke off", kind
+        lines = [line for line in http.get("/metrics").text.splitlines() if line.startswith("cnllm_requests_total{")]
+        assert [line for line in lines if 'verb="generate"' in line and 'outcome="failed"' not in line] == []
+
+
 def _check_broken(response: httpx.Response, stream: bool) -> None:
     """The client is told that the reply broke off, and reads no end of it."""
     text = response.text
