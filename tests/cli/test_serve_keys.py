@@ -292,6 +292,22 @@ def test_a_wrong_keys_file_changes_nothing(machine: Machine) -> None:
     assert machine.run("serve", "keys", "list", "--json").json() == []
 
 
+def test_a_key_with_limits_in_a_file_stands_nowhere_else(machine: Machine) -> None:
+    """One without limits would count, and nobody would see that the limits do not hold."""
+    file, key = machine.home / "keys", "sk-first-0123456789"
+    for lines, more in (
+        (f"{key}\n{key} --rpm 5\n", ()),
+        (f"{key} --rpm 5\n{key}\n", ()),
+        (f"{key} --rpm 5\n{key} --rpm 6 --name other\n", ()),
+        (f"# one\n{key} --rpm 5\n", ("--key", key)),
+    ):
+        file.write_text(lines)
+        done = machine.run("serve", "--simulate", "--keys-file", str(file), *more)
+        done.fails(2, f"{file}:2: this key stands twice")
+        assert key not in done.err
+    assert machine.run("serve", "keys", "list", "--json").json() == []
+
+
 def test_limits_of_a_file_wait_until_all_else_is_right(machine: Machine) -> None:
     """A registry file with a fault, read again together with the keys, and a name that nothing has, at the start."""
 

@@ -27,7 +27,7 @@ from cnllm.system.files import create_private_file, read_bounded
 from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import GatewayFiles
@@ -188,7 +188,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
         registry = Registry.load()
         untrusted = {} if params["simulate"] else untrusted_models(registry)
         with own_book() as book:
-            free, limits = _file_keys(keys_file, book)
+            free, limits = _file_keys(keys_file, book, keys)
         return GatewayFiles(registry, (*keys, *free), untrusted, limits)
 
     def keep(limits: Mapping[str, KeyRecord]) -> None:
@@ -342,10 +342,11 @@ def _client_keys(
     return [new_key], new_key
 
 
-def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], dict[str, KeyRecord]]:
+def _file_keys(path: str | None, book: KeyBook | None, others: Sequence[str]) -> tuple[list[str], dict[str, KeyRecord]]:
     """Return the keys of a file: those without limits, and those with, each with its limits.
 
-    Raise `CnllmError` where it cannot be read, or holds none.
+    Raise `CnllmError` where it cannot be read, holds none, or has a key with limits that stands twice, there or among
+    the `others`: one without limits would count.
     """
     if path is None:
         return [], {}
@@ -363,6 +364,9 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], dict[
         key = text.strip()
         if fault := key_fault(key):
             raise CnllmError(f"--keys-file {path}:{number}: this is not a key, because {fault}", hint=_KEY_HINT)
+        if key in limited or (blank and key in (*others, *keys)):
+            message = f"--keys-file {path}:{number}: this key stands twice, with limits and without, or with two"
+            raise CnllmError(message, hint="leave one of them out")
         if blank:
             limited[key] = _limits_of(f"--keys-file {path}:{number}", key, f"--{options}", book)
         else:
