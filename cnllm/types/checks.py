@@ -31,6 +31,7 @@ __all__ = [
     "as_text",
     "check_finite",
     "check_json_value",
+    "has_plain_fields",
     "is_loopback",
     "kind_of",
     "matches_pattern",
@@ -322,7 +323,26 @@ def unfit_id(id: str) -> str | None:
 # ── messages ─────────────────────────────────────────────────────────────────
 
 
+_TEXT_OR_NONE = (str, type(None))
 _PART_TYPES = frozenset([Text, Reasoning, Media, ToolCall, ToolResult, Opaque])
+
+
+def has_plain_fields(part: Any) -> bool:
+    """Whether the fields of a part that a request carries have their types; `message_fault` judges the others.
+
+    Without this, a request would carry the representation of a value: nothing fails where bytes are put into a text.
+    """
+    kind = type(part)
+    if kind is Text or kind is Reasoning:
+        return type(part.text) is str
+    if kind is Media:
+        return type(part.data) in _TEXT_OR_NONE and type(part.url) in _TEXT_OR_NONE
+    if kind is ToolCall:
+        return type(part.id) is type(part.name) is str and (part.arguments is None or type(part.arguments) is dict)
+    if kind is ToolResult:
+        is_text = type(part.id) is type(part.text) is str
+        return is_text and type(part.media) is tuple and all(map(has_plain_fields, part.media))
+    return kind is Opaque
 
 
 def message_fault(place: str, fields: Fields) -> Exception | None:
@@ -344,6 +364,8 @@ def message_fault(place: str, fields: Fields) -> Exception | None:
 
 def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
     """Return the error for a field of another type, or one that JSON cannot hold; None where all are valid."""
+    if type(value) is Media and isinstance(value.data, bytes):
+        return wrong_type(f"{place}.data", value.data, "a string in base64")
     config = value.__struct_config__
     tag: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
     fields = {name: getattr(value, name) for name in value.__struct_fields__}

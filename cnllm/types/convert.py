@@ -166,6 +166,8 @@ def dict_of_message(fields: Fields) -> dict[str, Any]:
     if len(parts) == 1 and role != "tool" and extra is None and (text := _plain_text(parts[0])):
         spoken = {"role": role, "content": text} if name is None else {"role": role, "name": name, "content": text}
         return spoken if by is None else {**spoken, "by": by}
+    if not all(map(checks.has_plain_fields, parts)) and (fault := message_fault("", fields)) is not None:
+        raise fault
     try:
         out = _flat(fields)
         if _flat_parts(role, out) != list(parts):

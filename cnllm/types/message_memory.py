@@ -192,6 +192,7 @@ class MessageMemory:
         key = _encode(message)
         found: Message | None = self.find(key)
         if found is None:
+            as_messages([message])  # raises for values that would be others in the copy
             found = _message_decoder().decode(key)
             self.keep(key, found, len(key))
             self.keep_message(found, len(key))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Required, TypedDict
 
+from msgspec.structs import astuple as struct_values
+
 from cnllm.types import checks
 from cnllm.types.convert import message_fields, wrong_role
 from cnllm.types.message import Message
@@ -111,6 +113,10 @@ def as_messages(messages: Any) -> list[Message]:
         if type(item) is Message:
             if item.role not in ROLES:
                 raise ValueError(f"messages[{index}]: {wrong_role(item.role)}")
+            if not all(map(checks.has_plain_fields, item.parts)):
+                fault = checks.message_fault(f"messages[{index}].", struct_values(item))
+                if fault is not None:
+                    raise fault
             out.append(item)
         elif isinstance(item, str):
             out.append(Message("user", (Text(item),)))
