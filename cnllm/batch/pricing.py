@@ -108,13 +108,13 @@ def _known_price(price: Price | None) -> Price | None:
     return None if price is None or None in (price.currency, price.input, price.output) else price
 
 
-def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
+def request_price(settings: BatchSettings, model: Model, *, is_estimate: bool = False) -> RequestPrice:
     """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against.
 
-    A simulated run costs nothing; under a cap it counts what the model would cost.
+    A simulated run costs nothing; under a cap, and in an estimate, it counts what the model would cost.
     """
     steps = settings.max_steps or 1
-    if settings.simulate and settings.max_cost is None:
+    if settings.simulate and settings.max_cost is None and not is_estimate:
         return RequestPrice(None, None)
     known, assumed, reserved = _known_price(model.flags.price), settings.assume_price, None
     if assumed is not None and assumed.currency is None:

@@ -265,8 +265,10 @@ class BatchSession:
                 yield row
 
     def estimate(self) -> Estimate:
-        """Return what a run would take. Nothing is sent."""
+        """Return what a run would take. Nothing is sent. A simulated run is counted as one of the model."""
         maker = self.maker
+        if self.settings.simulate:
+            maker.price = request_price(self.settings, maker.lane.model, is_estimate=True)
         jobs = (maker.make(row, 0) if number < SAMPLE else None for number, row in enumerate(self._pending_rows()))
         window = None if self.vendor is None else self.vendor.window
         found = estimate_run(jobs, self.lanes, maker.price, self.budget, window)

@@ -133,6 +133,39 @@ def test_a_folder_that_takes_no_files_is_told_with_what_to_do(machine: Machine, 
     done.fails(2, "out.jsonl.state: ", "choose another -o OUT")
 
 
+def _mounts() -> bool:
+    """Whether a program may mount a file system of its own here."""
+    try:
+        return subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _mounts(), reason="nothing can be mounted here")
+def test_a_file_system_that_is_read_only_is_told_with_what_to_do(machine: Machine, tmp_path: Path) -> None:
+    place, source = tmp_path / "fixed", str(rows(tmp_path, prompts(1)))
+    place.mkdir()
+    command = machine.command("batch", source, "-m", "glm-4.7", "-o", str(place / "out.jsonl"), "--simulate")
+    mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"', str(place)]
+    ended = subprocess.run([*mount, *command], env=machine.env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "Read-only file system" in ended.stderr
+    assert "choose another -o OUT" in ended.stderr
+
+
+def test_the_estimate_of_a_simulated_run_has_the_cost_of_the_model(machine: Machine, tmp_path: Path) -> None:
+    machine.overlay("http://127.0.0.1:9", PRICE)
+    out = tmp_path / "out.jsonl"
+    command = ("batch", str(rows(tmp_path, prompts(5))), "-m", "home/m", "-o", str(out), "--dry-run")
+    estimate = machine.run(*command, "--json").json()
+    assert estimate["cost"] is not None
+    assert estimate["currency"] == "CNY"
+    assert machine.run(*command, "--json", "--simulate").json() == estimate
+    assert "cost: about " in machine.run(*command, "--simulate").out
+    assert machine.run(*command[:-1], "--simulate").status == 0
+    assert "0 rows to ask" in machine.run(*command, "--simulate").out
+
+
 def test_the_cap_of_the_command_line(machine: Machine, tmp_path: Path) -> None:
     with stub(rule=lambda prompt, server: (200, reply(prompt, completion_tokens=1000), {})) as server:
         machine.overlay(server.url, PRICE)
