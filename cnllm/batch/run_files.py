@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,4 +89,5 @@ class RunFiles:
         """Remove the files that this run made, unless the output has an answer. They are closed."""
         if self._path not in self._made or not self._path.exists() or self._path.stat().st_size == 0:
             for path in self._made:
-                path.unlink(missing_ok=True)  # ours: this run made it
+                with suppress(OSError):  # the error that ended the run is the one to tell
+                    path.unlink()  # ours: this run made it
