@@ -422,3 +422,26 @@ def test_the_order_of_a_result_that_was_changed_says_nothing() -> None:
         block = engine.build_request(endpoint(MESSAGES), history).body["messages"][-1]["content"][0]
         assert [part["type"] for part in block["content"]] == ["text", *["image"] * len(changed.media)]
         assert block["content"][0]["text"] == changed.text
+
+
+PIECES = ("def f():", "\n", "    ", "return 1", "\n\n", "Done.")
+
+
+@pytest.mark.parametrize("target", PROTOCOLS)
+@pytest.mark.parametrize("thinks", [False, True])
+def test_an_answer_that_a_client_keeps_piece_by_piece_is_one_text(target: str, thinks: bool) -> None:
+    """The chat of google-genai keeps a content for each chunk of a stream."""
+    thought = [{"text": piece, "thought": True} for piece in ("I ", "think.") if thinks]
+    chunks = [*thought, *({"text": piece} for piece in PIECES), {"text": "", "thoughtSignature": "c2ln"}]
+    contents = [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        *({"role": "model", "parts": [part]} for part in chunks),
+        {"role": "user", "parts": [{"text": "Go on"}]},
+    ]
+    request = engine.decode_request(GEMINI, {"contents": contents}, path=PATHS[GEMINI])
+    assert [part.text for part in request.messages[1].parts if isinstance(part, Reasoning)] == ["I think."] * thinks
+    body = engine.build_request(endpoint(target), request.messages).body
+    turns = body.get("messages") or body.get("input") or body["contents"]
+    answers = [turn for turn in turns if turn["role"] in ("assistant", "model")]
+    assert len(answers) == 1
+    assert json.dumps("".join(PIECES)) in json.dumps(answers)

@@ -119,9 +119,9 @@ class _Turns:
     def read(self, contents: list[Any]) -> Iterator[Message]:
         """Yield the messages of the contents. A model's contents in a row are one message.
 
-        Programs that read streams keep a content for each chunk: only together do they hold the turn.
+        Programs that read streams keep a content for each chunk: only together do they hold the turn, and its texts.
         """
-        model_parts: list[Part] = []
+        model_parts: list[list[Any]] = []  # the pieces of each
         is_model = False
         for index, content in enumerate(contents):
             path = f"contents[{index}]"
@@ -135,14 +135,17 @@ class _Turns:
                 if not is_model:
                     self._waiting = []
                 is_model = True
-                model_parts += self._model(part_objects, path)
+                new_parts = self._model(part_objects, path)
+                if model_parts and new_parts and _continues(model_parts[-1][-1], new_parts[0]):
+                    model_parts[-1].append(new_parts.pop(0))
+                model_parts += [[part] for part in new_parts]
                 continue
             if is_model:
-                yield Message("assistant", model_parts)
+                yield Message("assistant", [*map(_join, model_parts)])
                 model_parts, is_model = [], False
             yield from self._user(part_objects, path)
         if is_model:
-            yield Message("assistant", model_parts)
+            yield Message("assistant", [*map(_join, model_parts)])
 
     def _model(self, parts: list[dict[str, Any]], path: str) -> list[Part]:
         """Return the parts of a model's content."""
@@ -203,6 +206,20 @@ class _Turns:
         if index is None:
             return id if isinstance(id, str) else ""
         return self._waiting.pop(index)[0]
+
+
+def _continues(last: Part, part: Part) -> bool:
+    """Whether a part continues the text, or the thoughts, of the one before it: neither has a signature."""
+    return type(part) is type(last) and type(part) in (Text, Reasoning) and last.seal is part.seal is None
+
+
+def _join(pieces: list[Any]) -> Part:
+    """Return the part of which these are the pieces."""
+    first: Part = pieces[0]
+    if len(pieces) == 1:
+        return first
+    whole: Part = msgspec.structs.replace(first, text="".join([piece.text for piece in pieces]))
+    return whole
 
 
 def _part(part: dict[str, Any], stamp: Stamp, *, by_model: bool = False) -> Part:
