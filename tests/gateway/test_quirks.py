@@ -167,10 +167,11 @@ def test_arguments_that_are_no_object_are_never_other_arguments(
             client = kind(http, "zai/glm-4.7", stream=stream)
             client.user("Weather?")
             response = http.post(client.path(), json=client.request())
-            events = frames(response.text) if stream else []
+            events = frames(response.text) if stream and response.status_code == 200 else []
             if kind.protocol in ("anthropic-messages", "gemini"):
-                assert response.status_code == (200 if stream else 502)
-                error = (events[-1] if stream else response.json())["error"]
+                has_begun = stream and (kind is MessagesClient or len(raws) > 1)  # a failure before that has its status
+                assert response.status_code == (200 if has_begun else 502)
+                error = (events[-1] if has_begun else response.json())["error"]
                 assert "arguments of a call of weather are no JSON object" in error["message"]
                 assert "STOP" not in response.text
                 if kind is MessagesClient:
