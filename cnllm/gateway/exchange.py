@@ -93,11 +93,10 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
                 raise
             body = msgspec.json.decode(mended)
             notes.append(Note("text-mended", "messages", "half of a character in the body", "replaced by U+FFFD"))
-    except UnicodeDecodeError as error:
-        message = f"the body is not JSON in UTF-8{_first_fault(content)}"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fault = _encoding_fault(content)
+        message = f"the body is not JSON in UTF-8: {fault}" if fault else f"the body is not JSON: {error}"
         raise RequestFailed(Failure(400, message, "invalid_json")) from error
-    except msgspec.DecodeError as error:
-        raise RequestFailed(Failure(400, f"the body is not JSON: {error}", "invalid_json")) from error
     except RecursionError as error:
         raise RequestFailed(Failure(400, "the body is nested too deeply", "invalid_json")) from error
     if type(body) is not dict:
@@ -106,13 +105,13 @@ def read_body(content: bytes, notes: list[Note]) -> dict[str, Any]:
     return body
 
 
-def _first_fault(content: bytes) -> str:
-    """Return the first byte of a body that is not UTF-8, and its place."""
+def _encoding_fault(content: bytes) -> str | None:
+    """Return the first byte of a body that is not UTF-8, and its place; None where there is none."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        return f": 0x{content[error.start]:02x} at byte {error.start}"
-    return ""
+        return f"0x{content[error.start]:02x} at byte {error.start}"
+    return None
 
 
 def read_remembered_body(content: bytes, protocol: str, memory: MessageMemory, most: int) -> dict[str, Any] | None:

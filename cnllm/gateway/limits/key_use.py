@@ -47,7 +47,7 @@ def account_of(data: bytes | None) -> Account:
         return Account()
     try:
         account = _decode_account(data)
-    except (msgspec.ValidationError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         account = _scripted_account(data)
     if not account.seen:  # of a version with one clock, that of the wall
         account.seen = account.last / 1_000_000
