@@ -144,14 +144,14 @@ class VendorJob(Struct, frozen=True):
 class RowResult(Struct, frozen=True):
     """The result of a row: a response with its status, or an error.
 
-    `free`: it was not paid. `unserved`: it was not served either, because its time was over.
+    `free`: it was not paid. `unserved` says why it was not served either.
     """
 
     id: str
     status: int
     body: bytes
     free: bool = False
-    unserved: bool = False
+    unserved: Literal["expired", "cancelled"] | None = None
 
 
 def read_file_id(batch: Batch, data: Any) -> str | None:
@@ -217,8 +217,8 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
     if type(id) is not str:
         return None
     kind = get(data, result.kind) if result.kind else None
-    if kind is not None and str(kind) in (result.unserved or ()):
-        return RowResult(id, 0, b"", free=True, unserved=True)
+    if kind is not None and (reason := (result.unserved or {}).get(str(kind))) is not None:
+        return RowResult(id, 0, b"", free=True, unserved=reason)
     status = get(data, result.status) if result.status else None
     body = get_first(data, result.body)
     if body is not None and type(body) is not str:

@@ -216,9 +216,8 @@ class VendorPhase:
                     f"job {job.id} is {job.word}, and has no results for its {part.size:,} rows",
                     hint="run the same command again later: it looks for them again",
                 )
-            if job.state == "cancelled":
+            if await self._collector.collect(part, results, job.state) or job.state == "cancelled":
                 self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
-            await self._collector.collect(part, results, job.state)
 
     def _fail(self, part: JobPart, job: VendorJob) -> None:
         """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""

@@ -161,8 +161,8 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> RowAnswer:
     """Return what became of a row. The engine reads its result as it reads the response to a single call."""
     if result is None:
         return RowAnswer(None, None, "missing" if unsure == "ask" else "skipped")
-    if result.unserved:
-        return RowAnswer(None, False, "expired")
+    if result.unserved is not None:
+        return RowAnswer(None, False, result.unserved)
     plan = job.prepared.plan
     try:
         reply = parse_response(plan.model, result.status, {}, result.body, plan=plan)
@@ -204,18 +204,20 @@ class ResultCollector:
                 "how"
             )
 
-    async def collect(self, part: JobPart, results: Results, state: str) -> None:
+    async def collect(self, part: JobPart, results: Results, state: str) -> bool:
         """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
 
         Rows that a job did not serve are asked one by one, but those of one that somebody cancelled wait for the next
-        run.
+        run. Return whether there are such rows.
         """
+        before = self._returned["cancelled"]
         waiting = {row.number: row for row in self._parts.rows_of(part)}
         matched = self._match_rows(waiting)
         while group := tuple(islice(matched, _CHUNK)):
             self._write(results, group, state)
             await asyncio.sleep(0)
         self._parts.advance(part, FETCHED)
+        return self._returned["cancelled"] > before
 
     def _match_rows(self, waiting: dict[int, WaitingRow]) -> Iterator[tuple[InputRow | None, WaitingRow]]:
         """Yield the waiting rows with those of the input; rows that the input no longer has come last."""
@@ -258,7 +260,7 @@ class ResultCollector:
                     gone.append(waiting.seq)
                 else:
                     again.append(waiting.seq)
-                    if state != "cancelled":
+                    if "cancelled" not in (state, answer.reason):
                         self._context.leftover.add(waiting.number)
                         self._context.retake.add(waiting.number)
                 continue

@@ -133,9 +133,9 @@ class BatchResult(Base, frozen=True):
     """The paths of the error of a row without a response."""
     kind: Annotated[str | None, READ_PATH] = None
     """The path of the word that says what became of the row."""
-    unserved: list[str] | None = None
-    """The words of that place for a row that was not served and not paid: expired, cancelled. Why: Such rows are asked
-    again, one by one.
+    unserved: dict[str, Literal["expired", "cancelled"]] | None = None
+    """The words of that place for a row that was not served and not paid → why. Why: A row that expired is asked again
+    by itself. One whose job somebody cancelled waits for the next run, and in some interfaces only its result says so.
     """
 
 

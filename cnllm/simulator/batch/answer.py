@@ -295,8 +295,7 @@ def _write(store: BatchStore, offer: Interface, outcome: RowOutcome) -> dict[str
 
 def _write_unserved(row: dict[str, Any], flags: BatchResult, reason: str) -> None:
     """Add to a result that the row was not served."""
-    stem = reason[:6]  # some write canceled
-    word = next((word for word in flags.unserved or () if stem in word), reason)
+    word = next((word for word, meaning in (flags.unserved or {}).items() if meaning == reason), reason)
     if flags.kind is not None and flags.error and flags.kind.startswith(f"{flags.error[0]}."):
         row[(flags.body or ["response"])[0].partition(".")[0]] = None
         set_value(row, f"{flags.error[0]}.message", _WORDS[reason])

@@ -80,23 +80,26 @@ def test_where_nobody_can_tell_the_user_decides(tmp_path: Path, unsure: str, cal
             assert f"still at the vendor: {ROWS} rows" in done.out
 
 
-def test_a_job_that_was_cancelled_at_the_vendor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "path"), [(FILE, "/openai/batches"), (INLINE, "/anthropic/v1/messages/batches")])
+def test_a_job_that_was_cancelled_at_the_vendor(tmp_path: Path, name: str, path: str) -> None:
+    """Of the second one only the results say so: the job itself has ended like any other."""
     with vendor() as server:
         mine = home(tmp_path, "mine")
-        configure(mine, server, FILE, "seconds=30")
-        killed(mine, server, FILE, lambda step, phase: (step, phase) == ("poll", "handled"))
-        base = f"{server.url}/openai/batches"
-        headers = {"authorization": f"Bearer {KEY}"}
+        configure(mine, server, name, "seconds=30")
+        killed(mine, server, name, lambda step, phase: (step, phase) == ("poll", "handled"))
+        base = f"{server.url}{path}"
+        headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "anthropic-version": "2023-06-01"}
         with urllib.request.urlopen(urllib.request.Request(base, headers=headers)) as answer:
             job = json.load(answer)["data"][0]["id"]
         request = urllib.request.Request(f"{base}/{job}/cancel", data=b"", headers=headers, method="POST")
         urllib.request.urlopen(request).close()
-        done = mine.run(*arguments(FILE, mine.home))
+        done = mine.run(*arguments(name, mine.home))
         assert done.status == 3, done
         assert f"stopped: job {job} was cancelled at the vendor" in done.out
+        assert f"{ROWS} rows were in a job that was cancelled" in done.out
         assert server.count("call") == 0
-        configure(mine, server, FILE)
-        assert mine.run(*arguments(FILE, mine.home)).status == 0
+        configure(mine, server, name)
+        assert mine.run(*arguments(name, mine.home)).status == 0
         assert (server.count("submit"), server.count("call")) == (2, 0)
     assert len(answers(mine.home)) == ROWS
 
