@@ -151,7 +151,7 @@ class RowResult(Struct, frozen=True):
     status: int
     body: bytes
     free: bool = False
-    unserved: Literal["expired", "cancelled"] | None = None
+    unserved: Literal["expired", "cancelled", "unanswered"] | None = None
 
 
 def read_file_id(batch: Batch, data: Any) -> str | None:
@@ -220,10 +220,11 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
     if kind is not None and (reason := (result.unserved or {}).get(str(kind))) is not None:
         return RowResult(id, 0, b"", free=True, unserved=reason)
     status = get(data, result.status) if result.status else None
-    body = get_first(data, result.body)
+    body, error = get_first(data, result.body), get_first(data, result.error)
+    if type(status) is int and not (100 <= status <= 599 or body or error):  # the vendor's own call has no response
+        return RowResult(id, 0, b"", free=True, unserved="unanswered")
     if body is not None and type(body) is not str:
         return RowResult(id, status if type(status) is int and 100 <= status <= 599 else 200, msgspec.json.encode(body))
-    error = get_first(data, result.error)
     if error is None:
         error = {"message": body or f"the vendor's result has neither a response nor an error: {_excerpt(data)}"}
     known = status if type(status) is int and 400 <= status <= 599 else 200  # the engine finds one in the error

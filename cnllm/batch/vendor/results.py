@@ -36,6 +36,7 @@ _ATTEMPTS = 4
 _CHUNK = 200
 _REASONS = {
     "expired": "were not served in time by the vendor",
+    "unanswered": "were left without a response by the vendor",
     "missing": "were missing in the vendor's results",
     "invalid": "had an answer that does not follow the schema",
     "cut": "had a reply that is not whole",

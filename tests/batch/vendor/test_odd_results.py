@@ -1,14 +1,19 @@
-"""Results of a job that no vendor should send: a typed error or a row of nobody, and never a traceback."""
+"""Results of a job that no vendor should send: a typed error, a row of nobody or one to ask again; no traceback."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
+import cnllm
 from cnllm import Registry
 from cnllm.batch.vendor.exchange import UnreadableAnswer
 from cnllm.batch.vendor.parts import JobPart
@@ -36,3 +41,75 @@ def test_a_result_of_no_row_is_counted_as_foreign(results: Results, id: str) -> 
     results.add(json.dumps({"custom_id": id, "response": {"status_code": 200, "body": {}}}).encode())
     assert (results.foreign, results.lines) == (1, 1)
     assert not results.is_of_part()
+
+
+class OddVendor(BaseHTTPRequestHandler):
+    """An interface of OpenAI's form. It answers one row of two; the other has the result that the test gives it."""
+
+    odd: Any
+    rows: list[str]
+    calls: int
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["content-length"])).decode()
+        if self.path == "/files":
+            type(self).rows = [json.loads(line)["custom_id"] for line in content.splitlines() if line.startswith("{")]
+            self.send({"id": "file-in"})
+        elif self.path == "/batches":
+            self.send({"id": "batch-1", "status": "validating"})
+        else:
+            type(self).calls += 1
+            self.send(REPLY)
+
+    def do_GET(self) -> None:
+        if "/content" not in self.path:
+            self.send({"id": "batch-1", "status": "completed", "output_file_id": "good", "error_file_id": "odd"})
+        else:
+            is_odd = "odd" in self.path
+            result = self.odd if is_odd else {"response": {"status_code": 200, "body": REPLY}, "error": None}
+            self.send({"custom_id": self.rows[is_odd], **result})
+
+    def send(self, data: Any) -> None:
+        content = json.dumps(data).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+REPLY = {
+    "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1000, "completion_tokens": 1000, "total_tokens": 2000},
+}  # fmt: skip
+HOME = """
+[providers.home]
+title = "x"
+protocol = "openai-chat"
+base_url = "URL"
+keys = []
+batch = { available = true, price_factor = 0.5 }
+[models."home/m"]
+price = { currency = "USD", input = 1, output = 1 }
+limits = { context = 100_000, output = 90_000 }
+"""
+
+
+@pytest.mark.parametrize("body", [{}, None])
+def test_a_row_without_a_response_costs_nothing_and_is_asked_by_itself(tmp_path: Path, body: Any) -> None:
+    """As in tidyverse/ellmer#830: its own call to the model failed, and the vendor has no status for that."""
+    odd = {"response": {"status_code": 0, "request_id": "", "body": body}, "error": None}
+    handler: Any = type("Handler", (OddVendor,), {"odd": odd, "rows": [], "calls": 0})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        file = tmp_path / "providers.toml"
+        file.write_text(HOME.replace("URL", f"http://127.0.0.1:{server.server_port}"))
+        report = cnllm.batch.run(
+            ["one", "two"], "home/m", out=tmp_path / "out", vendor_batch=True, registry=Registry.load(str(file))
+        )
+        server.shutdown()
+    assert (report.done, report.failed, handler.calls) == (2, 0, 1), report.messages
+    assert "1 rows were left without a response by the vendor" in report.messages
+    assert report.cost == Decimal("0.003"), "half the price of one reply, and the full price of the other"
