@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
 from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, is_json, is_short_form, parse_parameter, read_schema
 from cnllm.cli.options import level
 from cnllm.cli.output import errors, stdio, terminal
@@ -17,20 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["FilledTemplate", "apply_template", "load_template", "save_template"]
 
 _OPTIONS = ("reasoning", "tool_choice")
-_NOT_SAVED = {
-    "attachments": "-a",
-    "files": "-f",
-    "tools": "--tools, only --tool",
-    "mcp": "--mcp",
-    "mcp_env": "--mcp-env",
-    "extra_body": "--extra-body",
-    "base_url": "--base-url",
-    "key_env": "--key-env",
-    "protocol": "--protocol",
-    "conversation": "--conversation",
-    "continues": "-c",
-}
-"""The parameters that no template holds, with their options."""
+_SAVED = frozenset(("text", "model", "system", "schema", "tool", "parameters", "save", *_OPTIONS))
+_OF_THE_RUN = frozenset(("simulate", "no_log", "debug", "show_reasoning", "plain", "raw"))  # and of a terminal
 
 
 class FilledTemplate:
@@ -154,9 +145,7 @@ def save_template(params: dict[str, Any]) -> int:
     name = params["save"]
     if params.get("template") is not None:
         raise UsageError("-t and --save name two templates", "give one of them")
-    for parameter, option in _NOT_SAVED.items():
-        if params.get(parameter):
-            raise UsageError(f"a template does not hold {option}", "leave it out")
+    _refuse_others(click.get_current_context())
     prompt = params.get("text")
     if prompt == "-":
         raise UsageError("--save does not read stdin", "give the prompt as TEXT; $input in it stands for stdin")
@@ -198,6 +187,17 @@ def save_template(params: dict[str, Any]) -> int:
     if backup is not None:
         stdio.print_line(terminal.escape(f"  the one before is {backup}"))
     return errors.WHOLE
+
+
+def _refuse_others(context: click.Context) -> None:
+    """Raise `UsageError` for an option that was given and that no template holds."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in _SAVED or name in _OF_THE_RUN or name.startswith("param_"):
+            continue
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--tools, only --tool" if name == "tools" else parameter.opts[0]
+            raise UsageError(f"a template does not hold {option}", "leave it out")
 
 
 def _require_harmless(name: str, value: Any) -> None:

@@ -86,6 +86,12 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         (("--save", "x", "-p", "base_url=http://x", "y"), ["does not hold base_url"]),
         (("--save", "x", "-f", "n.md", "y"), ["does not hold -f"]),
         (("--save", "x", "--base-url", "http://x/v1", "y"), ["does not hold --base-url"]),
+        (("--save", "x", "--web-search", "y"), ["does not hold --web-search"]),
+        (("--save", "x", "--approve", "all", "-T", "calc", "y"), ["does not hold --approve"]),
+        (("--save", "x", "--timeout", "3", "y"), ["does not hold --timeout"]),
+        (("--save", "x", "--tag", "docs", "y"), ["does not hold --tag"]),
+        (("--save", "x", "--json", "y"), ["does not hold --json"]),
+        (("--save", "x", "--tools", "tools.json", "y"), ["does not hold --tools, only --tool"]),
     ):
         done = machine.run("call", *args)
         done.fails(2, *words)
