@@ -36,8 +36,8 @@ Options, each a keyword that may be left out:
   reasoning: whether and how much the model reasons: "off", "on", a level from "minimal" to
       "max", or a number of tokens; left out: the endpoint's default, unless the model's call
       table has another
-  tools: functions, cnllm.tools, the tools of MCP servers (cnllm.mcp), or definitions: OpenAI's,
-      bare ones (name, description, parameters), or MCP's
+  tools: functions, plain or under @cnllm.tool, the tools of MCP servers (cnllm.mcp), or
+      definitions: OpenAI's, bare ones (name, description, parameters), or MCP's
   tool_choice: "auto", "none", "required", or a tool's name; the objects of the chat and
       messages wires are understood
   parallel_tool_calls: whether the model may call several tools in one reply
@@ -50,7 +50,7 @@ Options, each a keyword that may be left out:
   presence_penalty: makes tokens that have occurred less likely
   frequency_penalty: makes tokens less likely each time they occur
   logit_bias: the bias of each token
-  logprobs: whether the endpoint reports log probabilities; they are in reply.raw
+  logprobs: whether the endpoint reports log probabilities; they are in reply.extra as logprobs
   top_logprobs: the number of likeliest tokens in them
   reasoning_effort: the endpoint's own word for how much the model reasons, where its registry
       entry names this parameter; reasoning works everywhere

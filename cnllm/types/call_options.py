@@ -88,8 +88,8 @@ class BaseOptions(TypedDict, total=False):
     tokens; left out: the endpoint's default, unless the model's `call` table has another"""
 
     tools: Sequence[ToolLike] | MixedList | None
-    """functions, `cnllm.tool`s, the tools of MCP servers (`cnllm.mcp`), or definitions: OpenAI's, bare ones (`name`,
-    `description`, `parameters`), or MCP's"""
+    """functions, plain or under `@cnllm.tool`, the tools of MCP servers (`cnllm.mcp`), or definitions: OpenAI's, bare
+    ones (`name`, `description`, `parameters`), or MCP's"""
 
     tool_choice: str | Mapping[str, Any] | None
     """`"auto"`, `"none"`, `"required"`, or a tool's name; the objects of the chat and messages wires are understood"""
@@ -125,7 +125,7 @@ class BaseOptions(TypedDict, total=False):
     """the bias of each token"""
 
     logprobs: bool | None
-    """whether the endpoint reports log probabilities; they are in `reply.raw`"""
+    """whether the endpoint reports log probabilities; they are in `reply.extra` as `logprobs`"""
 
     top_logprobs: int | None
     """the number of likeliest tokens in them"""
