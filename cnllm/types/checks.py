@@ -38,6 +38,7 @@ __all__ = [
     "message_fault",
     "number",
     "plain",
+    "require_keys",
     "require_path",
     "require_text",
     "require_type",
@@ -186,6 +187,13 @@ def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
         return dict(value)
     except Exception as error:
         raise unreadable(name, error) from error
+
+
+def require_keys(name: str, table: Mapping[Any, Any], keys: Sequence[str]) -> None:
+    """Raise `ValueError` for a key of a table that is none of these."""
+    for key in table:
+        if key not in keys:
+            raise ValueError(f"{name} has no key {short_text(key)}; its keys are {', '.join(keys)}")
 
 
 def plain(name: str, value: Any) -> Any:

@@ -134,8 +134,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
         if not isinstance(recovery, Mapping):
             raise checks.wrong_type("recovery", recovery, expected)
         table = checks.as_dict("recovery", recovery)
-        if unknown := [name for name in table if name not in Recovery.__struct_fields__]:
-            raise checks.wrong_value("recovery", unknown[0], expected)
+        checks.require_keys("recovery", table, Recovery.__struct_fields__)
         return Recovery(**table)
 
 
@@ -214,9 +213,9 @@ class Fallback(Struct, frozen=True, kw_only=True):
             return fallback
         if isinstance(fallback, Mapping):
             table = checks.as_dict("fallback", fallback)
-            names = Fallback.__struct_fields__
-            if "targets" not in table or any(name not in names for name in table):
-                raise checks.wrong_value("fallback", sorted(map(str, table)), f"a dict of {', '.join(names)}")
+            checks.require_keys("fallback", table, Fallback.__struct_fields__)
+            if "targets" not in table:
+                raise ValueError("fallback has no targets; a list of names is expected there")
             return Fallback(**table)
         return Fallback(targets=_names("fallback", fallback, "a list of names, or a cnllm.Fallback"))
 

@@ -106,6 +106,9 @@ WRONG: dict[str, Callable[[], object]] = {
     "timeout=-1": lambda: cnllm.Client(timeout=-1),
     "timeout is str": lambda: cnllm.Client(timeout="10"),  # type: ignore[arg-type]
     "max_reply_bytes=-1": lambda: cnllm.Limits(max_reply_bytes=-1),
+    "recovery has no key 'stps'; its keys are steps,": lambda: cnllm.fit("glm-4.7", "x", recovery={"stps": 1}),
+    "fallback has no key 'model'; its keys are targets,": lambda: cnllm.Client(fallback={"model": ["glm-4.7"]}),
+    "fallback has no targets": lambda: cnllm.Client(fallback={"most": 2}),
     "attempts=0": lambda: cnllm.Retry(attempts=0),
     "registry is str": lambda: cnllm.Client("glm-4.7"),  # type: ignore[arg-type]
     "transport is int": lambda: cnllm.Client(transport=5),  # type: ignore[arg-type]
