@@ -74,6 +74,16 @@ def test_a_quote_bounds_the_cost(registry: Registry) -> None:
     assert ask(registry, "home/m", system="Be kind. " * 100).input > ask(registry, "home/m").input + 100
 
 
+@pytest.mark.parametrize("options", [{"max_tokens": -1}, {"extra_body": {"max_tokens": -100}}])
+def test_a_negative_limit_bounds_no_reply(registry: Registry, options: dict[str, Any]) -> None:
+    found, unlimited = ask(registry, "home/m", **options), ask(registry, "home/m")
+    assert found.output_max == unlimited.output_max == 1000
+    assert found.high is not None
+    assert unlimited.high is not None
+    assert found.high >= unlimited.high
+    assert ask(registry, "home/endless", **options).high is None
+
+
 def test_the_start_that_the_model_had_before_comes_from_the_cache(registry: Registry) -> None:
     with cnllm.Client(registry, simulate=True) as client:
         begin = [Message.system("Be kind. " * 500), Message.user("Hi")]

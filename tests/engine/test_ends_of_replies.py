@@ -66,6 +66,12 @@ def test_a_reply_that_reached_its_limit_is_not_presented_as_whole(models: dict[s
         assert (reply.finish, reply.raw_finish) == (finish, "completed")
         assert ("limit-reached" in codes(reply)) == (finish == "length")
     assert read(models[RESPONSES], responses("Hello", 5)).finish == "stop"  # nothing was limited
+    for name, chunks in (
+        (RESPONSES, responses("Hello", 5)),
+        (CHAT, [chunk({"content": "Hello"}), STOP, used(5)]),
+    ):
+        reply = read(models[name], chunks, max_tokens=-1)  # without a limit, for a server such as llama.cpp
+        assert (reply.finish, "limit-reached" in codes(reply)) == ("stop", False)
     body = {"max_output_tokens": 5}
     assert read(models[RESPONSES], responses("Hello", 5), extra_body=body).finish == "length"
     for output in (4, 5):

@@ -97,9 +97,12 @@ def encode(body: dict[str, Any], ledger: Ledger) -> bytes:
 
 
 def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
-    """Return the limit of output tokens that the body sets; None where it sets none."""
+    """Return the limit of output tokens that the body sets; None where it sets none.
+
+    A negative number is none: servers such as llama.cpp generate without end for −1.
+    """
     limit = get(body, _param_path("max_tokens", flags))
-    return limit if type(limit) is int else None
+    return limit if type(limit) is int and limit >= 0 else None
 
 
 def most_output(body: dict[str, Any], flags: Flags) -> int | None:
