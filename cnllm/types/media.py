@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
+from msgspec.structs import replace
+
 from cnllm.types.parts import Media
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "media_kind",
     "media_noun",
     "plain_mime",
+    "read_data_url",
     "sound_format",
     "upload_name",
     "url_name",
@@ -128,6 +131,15 @@ def data_url(media: Media) -> str:
     if media.url is not None:
         return media.url
     return f"data:{media.type if '/' in media.type else plain_mime(media)};base64,{media.data}"
+
+
+def read_data_url(media: Media) -> Media:
+    """Return a medium with a data URL, in either of its fields, as one with the data; any other as it is."""
+    url = media.url if media.data is None else media.data
+    if url is None or url[:5].lower() != "data:":
+        return media
+    found = from_url(url, media_kind(replace(media, data=None, url=url)), media.extra)
+    return media if found.data is None else replace(found, seal=media.seal)
 
 
 def is_file_part(data: Any) -> bool:

@@ -37,6 +37,27 @@ def test_a_picture_has_the_registered_name_of_its_type(url: str, mime: str) -> N
     assert part == {"inlineData": {"mimeType": mime, "data": PNG}}
 
 
+@pytest.mark.parametrize(
+    "picture",
+    [
+        Media("image", url=f"data:image/png;base64,{PNG}", extra={"detail": "high"}),
+        Media("image/png", f"data:image/png;base64,{PNG}", extra={"detail": "high"}),
+    ],
+)
+def test_a_data_url_in_a_medium_is_its_data(picture: Media) -> None:
+    messages = [Message.user(["What is this?", picture])]
+    block = plan("anthropic/claude-opus-5", "anthropic-messages", messages).body["messages"][0]["content"][1]
+    assert block["source"] == {"type": "base64", "media_type": "image/png", "data": PNG}
+    part = plan("google/gemini-2.5-flash", "gemini", messages).body["contents"][0]["parts"][1]
+    assert part == {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    part = plan("openai/gpt-6.1-terra", "openai-chat", messages).body["messages"][0]["content"][1]
+    assert part["image_url"] == {"url": f"data:image/png;base64,{PNG}", "detail": "high"}
+    call = cnllm.ToolCall("c1", "draw", {}, "{}")
+    history = [Message.user("Draw."), Message.assistant(call), Message.tool("c1", picture)]
+    body = plan("anthropic/claude-opus-5", "anthropic-messages", history).body
+    assert body["messages"][2]["content"][0]["content"][0]["source"]["data"] == PNG
+
+
 def test_bytes_without_a_type_are_seen_as_what_they_are() -> None:
     messages = [Message.user([Media("image", PNG)])]
     [block] = plan("anthropic/claude-opus-5", "anthropic-messages", messages).body["messages"][0]["content"]

@@ -25,6 +25,7 @@ from cnllm.types.media import (
     is_file_part,
     media_kind,
     media_noun,
+    read_data_url,
     url_name,
 )
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
@@ -224,7 +225,7 @@ class _MediaForms:
     def read(self, part: Media | Opaque, index: int, *, in_system: bool = False) -> list[Part]:
         """Return a medium or a block as the parts that are sent; `in_system`: a message of the system holds it."""
         if type(part) is Media:
-            return self._medium(part, index)
+            return self._medium(read_data_url(part), index)
         assert type(part) is Opaque
         is_file = is_file_part(part.data) and (part.seal is None or not part.seal.provider)
         if is_file and (media := as_media(part.data)) is not None:
