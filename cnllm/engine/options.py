@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
@@ -379,10 +379,12 @@ def _extra_headers(value: Any) -> dict[str, str]:
 
 
 def _header(place: str, value: Any) -> str:
-    """Return the name or value of a header as a string."""
-    if isinstance(value, bytes):
+    """Return the name or value of a header as a string. Numbers and ids have a text, None and lists have none."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, Iterable):
         raise checks.wrong_type(place, value, "a string")
-    return str.__str__(value) if isinstance(value, str) else checks.as_text(place, value)
+    return checks.as_text(place, value)
 
 
 def _switch(name: str, value: Any) -> bool:

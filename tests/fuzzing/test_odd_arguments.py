@@ -101,6 +101,8 @@ WRONG: dict[str, Callable[[], object]] = {
     "function is int": lambda: cnllm.tool(5),  # type: ignore[call-overload]
     "extra_body['a'][1]": lambda: cnllm.fit("glm-4.7", "x", extra_body={"a": [1, object()]}),
     "extra_body is nested": lambda: cnllm.fit("glm-4.7", "x", extra_body=_itself()),
+    "extra_headers['x-team'] is NoneType; a string": lambda: cnllm.fit("glm-4.7", "x", extra_headers={"x-team": None}),  # type: ignore[dict-item]
+    "extra_headers['x-tags'] is list; a string": lambda: cnllm.fit("glm-4.7", "x", extra_headers={"x-tags": ["a"]}),  # type: ignore[dict-item]
     "temperature=nan": lambda: cnllm.fit("glm-4.7", "x", temperature=float("nan")),
     "api_key is int": lambda: cnllm.Client(api_key=12345678),  # type: ignore[arg-type]
     "timeout=-1": lambda: cnllm.Client(timeout=-1),
