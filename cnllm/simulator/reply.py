@@ -225,7 +225,8 @@ def _schema_in_text(text: str) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            if value.get("type") == "object" and isinstance(value.get("properties"), dict):
+            members = (value.get("properties"), value.get("additionalProperties"))  # those of a dict have no names
+            if value.get("type") == "object" and any(isinstance(member, dict) for member in members):
                 schema: dict[str, Any] = value
                 return schema
         start = text.find("{", end)

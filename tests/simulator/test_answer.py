@@ -8,6 +8,8 @@ import jsonschema
 import pytest
 from cases import each
 
+import cnllm
+
 from .support import REGISTRY, ask, called, choice, result, send, taken, told, tool, user
 
 ZH = "为什么天空是蓝色的？"
@@ -174,6 +176,14 @@ def test_a_schema_that_stands_in_the_prompt() -> None:
     for more in ({"response_format": {"type": "json_object"}}, {}):
         said = choice("plain/m", told({"role": "system", "content": text}, user(), **more))
         jsonschema.validate(json.loads(said["message"]["content"]), WEATHER)
+
+
+def test_the_schema_of_a_dict_in_the_prompt() -> None:
+    with cnllm.Client(simulate=True) as client:
+        for name in ("zai/glm-4.7", "openai/gpt-5.2"):
+            reply = client.call(name, "How many rivers has each city?", schema=dict[str, int])
+            assert type(reply.parsed) is dict
+            assert "answer-corrected" not in {note.code for note in reply.notes}
 
 
 def test_braces_in_the_prompt_are_no_schema() -> None:
