@@ -117,6 +117,9 @@ def make_settings(
     models = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
     if not models:
         raise ValueError("model is empty; name at least one")
+    for one in models:
+        if not isinstance(one, str) and not hasattr(one, "flags_for"):  # a cnllm.Model
+            raise checks.wrong_type("model", one, "a name or a cnllm.Model")
     keys = [key for key in (options.get("api_key"), *(options.get("api_keys") or ())) if key is not None]
     concurrency, max_cost, cache = options.get("concurrency"), options.get("max_cost"), options.get("cache")
     concurrency = "auto" if concurrency is None else concurrency

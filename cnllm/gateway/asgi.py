@@ -28,6 +28,7 @@ from cnllm.gateway.service import Memories, Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
 from cnllm.store.call_log import CallLog
+from cnllm.types import checks
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
@@ -129,7 +130,7 @@ class Gateway:
         self.registry = registry if registry is not None else Registry.load()
         if config.client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
-        self._models = dict(models or {})
+        self._models = {} if models is None else _model_names(models)
         self._hosts = config.hosts
         self._key_book = config.key_book
         self._public_host = None if config.public_url is None else url_host(config.public_url)
@@ -256,6 +257,15 @@ class Gateway:
             return client
 
         return open_client
+
+
+def _model_names(models: Any) -> dict[str, str]:
+    """Return the names of clients with the model of each. Raises `TypeError` for other values."""
+    table = checks.as_dict("models", models, "a dict of names, each with the name of a model,")
+    for name, model in table.items():
+        checks.require_text("a name in models", name)
+        checks.require_text(f"models[{checks.short_text(name)}]", model)
+    return table
 
 
 def _check_keys(name: str, keys: Iterable[str]) -> None:

@@ -334,7 +334,12 @@ class Registry:
         if model is None:
             with self._lock:
                 resolver = self._with_catalogue() if self._is_catalogued(name) else self._resolver
-                model = self._keep_model(key, resolver.build(name, None, None, suggest=False))
+                try:
+                    found = resolver.build(name, None, None, suggest=False)
+                except UnknownModel:
+                    hint = "`cnllm models list` lists models by provider"
+                    raise UnknownModel(f"no provider is called {provider}", hint=hint) from None
+                model = self._keep_model(key, found)
         return model
 
     def _keep_model(self, key: tuple[str, str | None, str | None], model: Model) -> Model:

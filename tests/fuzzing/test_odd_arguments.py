@@ -111,6 +111,9 @@ WRONG: dict[str, Callable[[], object]] = {
     "recovery has no key 'stps'; its keys are steps,": lambda: cnllm.fit("glm-4.7", "x", recovery={"stps": 1}),
     "fallback has no key 'model'; its keys are targets,": lambda: cnllm.Client(fallback={"model": ["glm-4.7"]}),
     "fallback has no targets": lambda: cnllm.Client(fallback={"most": 2}),
+    "model is NoneType; a name or a cnllm.Model": lambda: cnllm.batch.run(["x"], None, out="out.jsonl"),  # type: ignore[arg-type]
+    "models is list; a dict of names": lambda: cnllm.gateway.app(keys=(), models=["glm-4.7"]),  # type: ignore[arg-type]
+    "models['fast'] is int; a string": lambda: cnllm.gateway.app(keys=(), models={"fast": 3}),  # type: ignore[dict-item]
     "attempts=0": lambda: cnllm.Retry(attempts=0),
     "registry is str": lambda: cnllm.Client("glm-4.7"),  # type: ignore[arg-type]
     "transport is int": lambda: cnllm.Client(transport=5),  # type: ignore[arg-type]

@@ -99,8 +99,9 @@ def test_the_endpoints_of_all_providers_are_found_without_it(monkeypatch: pytest
 
 def test_an_endpoint_of_a_provider_that_only_it_has(registry: Registry) -> None:
     assert registry.endpoint("kilo").flags.base_url
-    with pytest.raises(UnknownModel):
+    with pytest.raises(UnknownModel, match="no provider is called nobody") as caught:
         registry.endpoint("nobody")
+    assert caught.value.hint
 
 
 def test_the_order_of_look_ups_changes_nothing() -> None:
