@@ -25,6 +25,7 @@ PREFIXED = f'{NS}<tool_call>{NS}<invoke name="get">{NS}<city>Rome{NS}</city>{NS}
 PAIR = "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>"
 PAIRS = f"<tool_calls>\n<tool_call>get<tool_sep>\n{PAIR}\n</tool_call>\n</tool_calls>"
 SUFFIXED = PAIRS.replace(">", ":opensource>")
+NUMBERED = PAIRS.replace(">", ":6124c78e>")
 DSML = INVOKE.replace("invoke", "｜DSML｜invoke").replace("parameter", "｜DSML｜parameter")
 GCML = f"<｜DSML｜tool_calls>\n{DSML}\n</｜DSML｜tool_calls>".replace("DSML", "GCML")
 PIECES = "<start_function_call>call:get{city:<escape>Rome<escape>}<end_function_call>"
@@ -87,6 +88,11 @@ SEEN = [
     ),
     ("minimax/MiniMax-M3", PREFIXED.replace(f"{NS}<city", f"{NS} <city"), GET),
     *((model, SUFFIXED, GET) for model in ("openrouter/tencent/hy3", "vllm/tencent/Hy3", "vllm/unheard-of")),
+    *(
+        (model, text, GET)
+        for model in ("openrouter/tencent/hy4", "vllm/tencent/Hy4-preview", "tencent/hy3", "vllm/unheard-of")
+        for text in (NUMBERED, NUMBERED.replace("<tool_sep:6124c78e>", ""))
+    ),
     ("vllm/tencent/Hy3", PAIRS, GET),
     *(
         (model, '<|tool_call>call:get{city:<|"|>Rome<|"|>}<tool_call|>', GET)
@@ -204,6 +210,10 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
         ("vllm/unheard-of", "<|channel>thought\n", "<channel|>"),
         ("openrouter/tencent/hy3", "<think:opensource>", "</think:opensource>"),
         ("vllm/tencent/Hy3", "<think:opensource>", "</think:opensource>"),
+        *(
+            (model, "<think:6124c78e>", "</think:6124c78e>")
+            for model in ("openrouter/tencent/hy4", "vllm/tencent/Hy4-preview", "vllm/unheard-of")
+        ),
         ("vllm/moonshotai/Kimi-K3", "<|open|>think<|sep|>", "<|close|>think<|sep|>"),
         ("regolo-ai/apertus-70b", "<|inner_prefix|>", "<|inner_suffix|>"),
         ("vllm/swiss-ai/Apertus-70B", "<|inner_prefix|>", "<|inner_suffix|>"),
