@@ -147,6 +147,46 @@ def test_done_ends_any_stream_of_chat_completions(word: str) -> None:
     assert (error, [call.arguments for call in reply.tool_calls]) == (None, [{}])
 
 
+BAD_ENDS = {
+    "abort": "error",
+    "insufficient_system_resource": "error",
+    "network_error": "error",
+    "sensitive": "content_filter",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "repetition_truncation": "length",
+    "max_tokens": "length",
+    "MAX_TOKENS": "length",
+    "max_output_tokens": "length",
+    "incomplete": "length",
+    "safety": "content_filter",
+    "SAFETY": "content_filter",
+    "refusal": "content_filter",
+}
+
+
+@each("word, finish", BAD_ENDS.items())
+@each(
+    "name",
+    [
+        "siliconflow/deepseek-ai/DeepSeek-V4-Pro",
+        "openrouter/tencent/hy4",
+        "togetherai/MiniMaxAI/MiniMax-M3",
+        "openai-compatible/m",
+    ],
+)
+def test_a_host_passes_on_the_words_of_its_servers_and_of_the_vendors_behind_it(
+    name: str, word: str, finish: str
+) -> None:
+    """Servers of open weights send [DONE] behind each of them, and so do relays."""
+    model = cnllm.Registry.load().resolve(name, base_url="http://127.0.0.1:9/v1")
+    reply, error, _ = read(model, delta(content="half") + delta(finish=word) + DONE)
+    assert (reply.text, reply.finish, reply.raw_finish) == ("half", finish, word)
+    assert isinstance(error, cnllm.EndpointError) == (finish == "error")
+    reply, _, _ = read(model, body(CHAT, word))
+    assert reply.finish == finish
+
+
 @each("protocol", list(WIRES))
 def test_a_whole_body_is_complete_whatever_its_word_but_for_one_that_says_that_it_goes_on(protocol: str) -> None:
     model = WIRES[protocol].model()
