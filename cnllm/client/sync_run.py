@@ -121,8 +121,11 @@ class Run(RunState[Answer_co], Closing):
 
         if self._loop.cancelled:
             return None
-        threading.Thread(target=context.run, args=(deliver,), name="cnllm-call", daemon=True).start()
         try:
+            try:
+                threading.Thread(target=context.run, args=(deliver,), name="cnllm-call", daemon=True).start()
+            except RuntimeError:  # none can start: there are too many, or the program ends
+                context.run(deliver)
             while True:
                 source, event = queue.get()
                 if self._loop.cancelled:

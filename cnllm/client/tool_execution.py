@@ -58,9 +58,12 @@ class ToolThread:
         self._abandoned = False
 
     def start(self) -> None:
-        """Start the thread. It sees the caller's context variables."""
+        """Start the thread. It sees the caller's context variables. Where none can start, do the work here."""
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._main,), name="cnllm-tool", daemon=True).start()
+        try:
+            threading.Thread(target=context.run, args=(self._main,), name="cnllm-tool", daemon=True).start()
+        except RuntimeError:  # there are too many, or the program ends
+            context.run(self._main)
 
     def abandon(self) -> None:
         """Stop waiting for the thread. A coroutine is cancelled, a generator is closed after its next item.

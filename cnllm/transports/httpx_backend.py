@@ -14,6 +14,7 @@ the versions that the tests run with, the connection serves one request.
 from __future__ import annotations
 
 import importlib
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from cnllm.system.processes import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
-from cnllm.transports.sockets import open_socket, shut_down
+from cnllm.transports.sockets import alternate, open_socket, shut_down
 
 if TYPE_CHECKING:
     import ssl
@@ -369,10 +370,28 @@ class _AsyncBackend:
     async def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, **options: Any
     ) -> WatchedAsyncStream:
-        """Open a watched connection."""
+        """Open a watched connection. A name holds the loop up where no thread can start that resolves it."""
         deadline = _deadline(timeout)
-        inner = await self._inner.connect_tcp(host, port, timeout, **options)
+        try:
+            inner = await self._inner.connect_tcp(host, port, timeout, **options)
+        except RuntimeError:  # there are too many, or the program ends
+            inner = await self._connect_address(host, port, deadline, options)
         return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), deadline)
+
+    async def _connect_address(self, host: str, port: int, deadline: float | None, options: dict[str, Any]) -> Any:
+        """Open a connection to the first address of a host that answers."""
+        failure: Exception = self._core.ConnectError("the name has no address")
+        try:
+            targets = alternate(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            raise self._core.ConnectError(str(error)) from error
+        for *_, address in targets:
+            seconds = None if deadline is None else max(deadline - time.monotonic(), 0)
+            try:
+                return await self._inner.connect_tcp(address[0], port, seconds, **options)
+            except (self._core.ConnectError, self._core.ConnectTimeout) as error:
+                failure = error
+        raise failure
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -305,10 +305,13 @@ async def open_async_socket(loop: asyncio.AbstractEventLoop, host: str, port: in
 
 
 async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Target]:
-    """Return the addresses of a host. An address needs no thread."""
+    """Return the addresses of a host. An address needs no thread; a name holds the loop up where none can start."""
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except RuntimeError:  # no thread can start: there are too many, or the program ends
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def _race(loop: asyncio.AbstractEventLoop, targets: list[Target]) -> socket.socket:

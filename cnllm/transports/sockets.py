@@ -111,7 +111,10 @@ def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
 
 
 def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[Target]:
-    """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over."""
+    """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over.
+
+    Where no thread can start, this one resolves the name, however long that takes.
+    """
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     results: list[list[Target] | Exception] = []
@@ -123,8 +126,12 @@ def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[Target
             results.append(error)
 
     thread = threading.Thread(target=resolve, name="cnllm-resolver", daemon=True)
-    thread.start()
-    thread.join(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can start: there are too many, or the program ends
+        resolve()
+    else:
+        thread.join(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
     if not results:
         raise TimeoutError(f"{host!r} was not resolved in time")
     if isinstance(result := results[0], Exception):
