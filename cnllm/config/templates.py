@@ -91,7 +91,7 @@ def read_template(name: str) -> Template:
     """Read a template. Raise `CnllmError` with the file and what is wrong."""
     path = template_path(name)
     try:
-        text = read_bounded(path).decode()
+        text = read_bounded(path).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:

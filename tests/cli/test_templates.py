@@ -176,3 +176,10 @@ def test_a_schema_is_given_as_a_short_form_a_file_or_a_name(machine: Machine) ->
         ("", ["there are no fields"]),
     ):
         machine.run("call", *HOME, "--schema", value, "x").fails(2, *words)
+
+
+def test_a_template_with_a_byte_order_mark_is_read(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1")
+    path = machine.file("t.toml", '\ufeffmodel = "home/m"\r\nsystem = "Be brief."\r\n')
+    body = machine.run("call", "-t", path, "--plan", "x").json()["body"]
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}

@@ -65,7 +65,7 @@ def show(name: str) -> None:
     from cnllm.config.templates import template_path
 
     load_template(name)
-    stdout.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
+    stdout.print_line(read_bounded(template_path(name)).decode("utf-8-sig").rstrip("\n"))
 
 
 @templates.command()
