@@ -71,8 +71,9 @@ def _scripted_account(data: bytes) -> Account:
     )
     values = {name: value for name, raw in fields.items() if (value := msgspec.msgpack.decode(raw))}
     account = msgspec.convert(values, Account, strict=False)
-    for worker, lease in dict(leases).items():
-        account.leases[worker] = Lease(lease.number, int(lease.expires), dict(lease.open), Grant("ok"))
+    for worker, lease in leases.items() if isinstance(leases, dict) else ():
+        open = lease.open if isinstance(lease.open, dict) else {}
+        account.leases[worker] = Lease(lease.number, int(lease.expires), open, Grant("ok"))
     return account
 
 
