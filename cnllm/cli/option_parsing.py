@@ -176,7 +176,7 @@ def _check_value(name: str, value: Any) -> Any:
     least, most = option.least, option.most
     if (least is not None and value < least) or (most is not None and value > most):
         form = f"a number of at least {least}" if most is None else f"a number from {least} to {most}"
-        hint = "no endpoint takes it; nothing was sent. --extra-body sends any value as it is"
+        hint = "most endpoints refuse it; nothing was sent. --extra-body sends any value as it is"
         raise UsageError(f"the parameter {name}={json.dumps(value)}: {form} is expected", hint)
     return value
 

@@ -82,13 +82,13 @@ WRONG = [
     (("aliases", "rm", "x"), "did you mean remove?", "--help"),
     (("modles", "list"), "did you mean models?", "put the text in quotes"),
     (("models", "list", "--provider", "zia"), "did you mean zai?", "lists them"),
-    # values that no endpoint takes
+    # values that most endpoints refuse
     (
         ("call", "-m", "glm-4.7", "--max-tokens", "0", "x"),
         "max_tokens=0: a number of at least 1 is expected",
         "no key",
     ),
-    (("call", "-m", "glm-4.7", "--max-tokens", "-5", "x"), "nothing was sent", "no key"),
+    (("call", "-m", "glm-4.7", "--max-tokens", "-5", "x"), "most endpoints refuse it; nothing was sent", "no key"),
     (
         ("chat", "-m", "glm-4.7", "--temperature", "-1"),
         "temperature=-1: a number of at least 0 is expected",
