@@ -184,8 +184,8 @@ class Candidates:
 
     def pick(
         self, choices: Any, is_empty: Callable[[dict[str, Any]], bool], *, whole: bool
-    ) -> tuple[list[dict[str, Any]], list[Note]]:
-        """Return the candidates of a chunk, or of a body, that are the reply, and notes on those that are left out."""
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the candidates of a chunk, or of a body, that are the reply, and the others, which are left out."""
         found: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         index = _first_index(choices) if whole and type(choices) is list else 0
@@ -203,7 +203,7 @@ class Candidates:
         elif not self.is_found:
             self.waiting += others
             others = []
-        return found, [self._note(choice) for choice in others]
+        return found, others
 
     def rest(self) -> list[dict[str, Any]]:
         """Return the candidates that are the reply because no other one came."""
@@ -211,7 +211,7 @@ class Candidates:
         index = _first_index(waiting)
         return [choice for choice in waiting if _index(choice, 0) == index]
 
-    def _note(self, choice: dict[str, Any]) -> Note:
+    def note(self, choice: dict[str, Any]) -> Note:
         """Return the note on a candidate that is left out."""
         index = repr(choice["index"]) if "index" in choice else "without an index"
         return Note("choice-dropped", "n", f"{self._word} {index}", f"left out: the first {self._word} is the reply")

@@ -283,6 +283,72 @@ def test_of_two_choices_with_one_index_the_first_is_the_reply(models: dict[str, 
         assert (reply.text, "choice-dropped" in codes(reply)) == ("A", True)
 
 
+def test_calls_in_a_choice_of_their_own_belong_to_the_text_of_the_first(models: dict[str, Model]) -> None:
+    """Nobody asked for a second reply: some endpoints write the text into one choice, and the calls into the next."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    text, calls = {"role": "assistant", "content": "Let me look."}, {"role": "assistant", "tool_calls": [call]}
+    for word in ("stop", "tool_calls"):
+        for first, second in (({}, {}), ({"index": 0}, {"index": 1}), ({"index": 0}, {"index": 0})):
+            choices = [
+                {**first, "finish_reason": word, "message": text},
+                {**second, "finish_reason": "tool_calls", "message": {**calls, "content": None}},
+            ]
+            reply = engine.parse_response(models[CHAT], 200, {}, json.dumps({"id": "x", "choices": choices}).encode())
+            _has_text_and_call(reply)
+    beginning = {**call, "index": 0, "function": {"name": "f", "arguments": ""}}
+    rest = {"index": 0, "function": {"arguments": '{"a": 1}'}}
+    pieces = [{"index": 1, "delta": {"tool_calls": [item]}} for item in (beginning, rest)]
+    words = [{"index": at, "delta": {}, "finish_reason": "tool_calls"} for at in (0, 1)]
+    for order in (
+        [chunk({"content": "Let me look."}), *({"choices": [c]} for c in (*pieces, words[1]))],
+        [chunk({"content": "Let me look."}), *({"choices": [c]} for c in (*pieces, *words))],
+        [chunk({"content": "Let me look."}), {"choices": [words[0]]}, *({"choices": [c]} for c in (*pieces, words[1]))],
+        [
+            {"choices": [pieces[0]]},
+            chunk({"content": "Let me look."}),
+            *({"choices": [c]} for c in (pieces[1], *words)),
+        ],
+        [{"choices": [{"index": 0, "delta": text}, *pieces[:1]]}, {"choices": [pieces[1], words[1]]}],
+    ):
+        for size in (0, 1):
+            _has_text_and_call(read(models[CHAT], order, size))
+
+
+def _has_text_and_call(reply: Reply) -> None:
+    assert (reply.text, [(call.name, call.arguments) for call in reply.tool_calls]) == (
+        "Let me look.",
+        [("f", {"a": 1})],
+    )
+    assert reply.finish == "tool_calls"
+    assert "choice-dropped" not in codes(reply)
+
+
+def test_calls_of_another_reply_are_left_out(models: dict[str, Model]) -> None:
+    """One that has a text as well, or where the reply has calls itself."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for first, second in (
+        ({"content": "A"}, {"content": "B", "tool_calls": [call]}),
+        ({"content": "A", "tool_calls": [{**call, "id": "c0"}]}, {"content": None, "tool_calls": [call]}),
+    ):
+        for key in ("message", "delta"):
+            choices = [{"index": at, key: said, "finish_reason": "stop"} for at, said in enumerate((first, second))]
+            if key == "message":
+                body = json.dumps({"choices": choices}).encode()
+                replies = [engine.parse_response(models[CHAT], 200, {}, body)]
+            else:
+                replies = [
+                    read(models[CHAT], stream)
+                    for stream in ([{"choices": choices}], [{"choices": [c]} for c in choices])
+                ]
+            for reply in replies:
+                assert reply.text == "A"
+                assert [call.id for call in reply.tool_calls] == [c["id"] for c in first.get("tool_calls", ())]
+                assert "choice-dropped" in codes(reply)
+    later = [{"index": 1, "delta": {"content": "B"}}, {"index": 1, "delta": {"tool_calls": [{**call, "index": 0}]}}]
+    reply = read(models[CHAT], [chunk({"content": "A"}), *({"choices": [c]} for c in later), STOP])
+    assert (reply.text, reply.tool_calls, "choice-dropped" in codes(reply)) == ("A", [], True)
+
+
 def _candidate(text: str) -> dict[str, Any]:
     return {"content": {"parts": [{"text": text}]}, "finishReason": "STOP", "index": 0}
 

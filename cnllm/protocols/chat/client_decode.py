@@ -37,6 +37,7 @@ from cnllm.protocols.pieces import (
 from cnllm.protocols.reported import (
     Candidates,
     add_counts,
+    as_index,
     find_fault,
     is_error,
     number_text,
@@ -79,6 +80,7 @@ class ChatDecoder(Decoder):
         self._has_answer = False  # text or a call came
         self._has_calls = self._has_reasoning = False  # a call came, reasoning in a field came
         self._has_content = False  # the content of a message came
+        self._call_choices: dict[Any, bool] = {}  # indexes of other choices, and whether each holds calls of the reply
         self._legacy_texts: list[str] = []  # texts of the older field, which the content of the next chunk may repeat
         self._audio: dict[str, Any] | None = None  # the spoken answer so far
         self._counts: dict[str, Any] = {}  # of tokens, so far
@@ -113,15 +115,18 @@ class ChatDecoder(Decoder):
                 if type(value := data.get(key)) in (str, dict) and value:
                     out.append(ExtraPiece(key, value))
             out += add_counts(self._counts, data, flags)
-        left_out: list[Note] = []
+        others: list[dict[str, Any]] = []
         if self._candidates.is_found and _is_only_choice(choices):
             found = choices
         else:
-            found, left_out = self._candidates.pick(choices, _is_empty, whole=whole)
+            found, others = self._candidates.pick(choices, _is_empty, whole=whole)
         for choice in found:
             self._choice(choice, out, whole=whole)
-        if left_out:
-            out += left_out
+        for choice in others:
+            if self._has_only_calls(choice):
+                self._choice(choice, out, whole=whole)
+            else:
+                out.append(self._candidates.note(choice))
         if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
@@ -133,6 +138,19 @@ class ChatDecoder(Decoder):
             self._choice(choice, out, whole=False)
         self._end_audio(out)
         return out
+
+    def _has_only_calls(self, choice: dict[str, Any]) -> bool:
+        """Whether another choice holds the calls of the reply, which has none: some endpoints write its text and its
+        calls into choices of their own, although nobody asked for a second reply.
+        """
+        index = as_index(choice.get("index"))
+        if _is_empty(choice):
+            return self._call_choices.get(index, False)
+        message = choice.get("message") or choice.get("delta")
+        may_add = not self._has_calls or True in self._call_choices.values()
+        is_one = may_add and type(message) is dict and bool(message.get("tool_calls")) and not message.get("content")
+        self._call_choices[index] = is_one and self._call_choices.get(index, True)
+        return self._call_choices[index]
 
     def _choice(self, choice: dict[str, Any], out: list[Piece], *, whole: bool) -> None:
         """Decode one choice."""

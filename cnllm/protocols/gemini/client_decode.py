@@ -93,7 +93,7 @@ class GeminiDecoder(Decoder):
         found, left_out = self._candidates.pick(candidates, _is_empty, whole=whole)
         for candidate in found:
             yield from self._candidate(candidate, whole=whole)
-        yield from left_out
+        yield from map(self._candidates.note, left_out)
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
     def end(self) -> list[Piece]:
