@@ -298,7 +298,7 @@ def test_calls_in_a_choice_of_their_own_belong_to_the_text_of_the_first(models: 
     beginning = {**call, "index": 0, "function": {"name": "f", "arguments": ""}}
     rest = {"index": 0, "function": {"arguments": '{"a": 1}'}}
     pieces = [{"index": 1, "delta": {"tool_calls": [item]}} for item in (beginning, rest)]
-    words = [{"index": at, "delta": {}, "finish_reason": "tool_calls"} for at in (0, 1)]
+    words: list[Any] = [{"index": at, "delta": {}, "finish_reason": "tool_calls"} for at in (0, 1)]
     for order in (
         [chunk({"content": "Let me look."}), *({"choices": [c]} for c in (*pieces, words[1]))],
         [chunk({"content": "Let me look."}), *({"choices": [c]} for c in (*pieces, *words))],
@@ -326,10 +326,11 @@ def _has_text_and_call(reply: Reply) -> None:
 def test_calls_of_another_reply_are_left_out(models: dict[str, Model]) -> None:
     """One that has a text as well, or where the reply has calls itself."""
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    for first, second in (
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"content": "A"}, {"content": "B", "tool_calls": [call]}),
         ({"content": "A", "tool_calls": [{**call, "id": "c0"}]}, {"content": None, "tool_calls": [call]}),
-    ):
+    ]
+    for first, second in pairs:
         for key in ("message", "delta"):
             choices = [{"index": at, key: said, "finish_reason": "stop"} for at, said in enumerate((first, second))]
             if key == "message":

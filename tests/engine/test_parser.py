@@ -351,7 +351,7 @@ def test_a_finish_reason_is_known_however_its_words_are_joined(plain: cnllm.Mode
         return read(plain, sse(delta(content="Hi."), finish(word))).said.finish
 
     joined = [word for word in plain.flags.finish or {} if "_" in word]
-    assert set(map(ending, joined)) == {"content_filter", "stop"}
+    assert set(map(ending, joined)) == {"content_filter", "error", "length", "stop"}
     for word in joined:
         for spelling in (word.replace("_", "-"), word.replace("_", " "), f" {word.upper()} "):
             assert ending(spelling) == ending(word)
