@@ -187,6 +187,30 @@ def test_a_host_passes_on_the_words_of_its_servers_and_of_the_vendors_behind_it(
     assert reply.finish == finish
 
 
+MESSAGES_BAD_ENDS = {
+    "sensitive": "content_filter",
+    "content_filter": "content_filter",
+    "length": "length",
+    "error": "error",
+    "abort": "error",
+    "network_error": "error",
+    "insufficient_system_resource": "error",
+}
+
+
+@each("word, finish", MESSAGES_BAD_ENDS.items())
+@each("name", ["zai/glm-5.2", "anthropic/claude-haiku-5-5"])
+def test_message_stop_makes_no_reply_whole_whose_word_says_that_it_is_not(name: str, word: str, finish: str) -> None:
+    model = cnllm.Registry.load().resolve(name, protocol=MESSAGES)
+    start = {"type": "message_start", "message": {"id": "m", "model": "m", "content": []}}
+    piece = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}}
+    end = {"type": "message_delta", "delta": {"stop_reason": word}, "usage": {"output_tokens": 3}}
+    content = b"".join(named(**event) for event in (start, piece, end, {"type": "message_stop"}))
+    reply, error, _ = read(model, content)
+    assert (reply.text, reply.finish, reply.raw_finish) == ("half", finish, word)
+    assert isinstance(error, cnllm.EndpointError) == (finish == "error")
+
+
 @each("protocol", list(WIRES))
 def test_a_whole_body_is_complete_whatever_its_word_but_for_one_that_says_that_it_goes_on(protocol: str) -> None:
     model = WIRES[protocol].model()
