@@ -21,9 +21,8 @@ _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 class SharedTables(NamedTuple):
     """Selects the tables that all models of a family at a provider share.
 
-    `foreign` says that `protocol` is not the provider's own wire. The tables of a provider are about its own wire: for
-    another one, only their flags that hold on every wire count. Flags in `not_of_wire` are not taken from the table of
-    the wire.
+    `foreign` says that `protocol` is not the wire of a provider's tables that name none. Flags in `not_of_wire` are not
+    taken from the table of the wire.
     """
 
     provider: str
@@ -85,12 +84,16 @@ class Layers:
     def model_layers(self, lineage: list[str], protocol: str | None, *, foreign: bool = False) -> list[Layer]:
         """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's.
 
-        Its price, site and status are its own. Limits and kinds of input come from models with the same weights only.
+        Their price, site and status are those of the model itself. Limits and kinds of input come from models with the
+        same weights only. `foreign` says that `protocol` is not the wire of tables for which no file names one.
         """
         layers: list[Layer] = []
         excluded: frozenset[str] = frozenset()
         for position, name in enumerate(lineage):
-            layers[:0] = self.table_layers(("models", name), protocol, excluded, foreign=foreign)
+            provider = self.extends_chain("providers", name.partition("/")[0])
+            paths = [*(("models", model) for model in lineage[position:]), *(("providers", p) for p in provider)]
+            is_foreign = self._foreign_files(paths, protocol, foreign=foreign)
+            layers[:0] = self.table_layers(("models", name), protocol, excluded, is_foreign)
             if position + 1 < len(lineage):
                 excluded |= merge.OWN_FLAGS
                 if not self.setting("models", name, "same_weights"):
@@ -128,16 +131,14 @@ class Layers:
             layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
-        own = self.setting("defaults", "protocol")
-        for name in reversed(self.extends_chain("providers", provider)):
-            own = self.setting("providers", name, "protocol") or own
-            is_foreign = foreign or (name != provider and protocol not in (None, own))  # it extends one of another wire
+        chain = self.extends_chain("providers", provider)
+        for position, name in reversed([*enumerate(chain)]):
+            paths = [("providers", extended) for extended in chain[position:]]
+            is_foreign = self._foreign_files(paths, protocol, foreign=foreign)
             excluded = frozenset() if name == provider else merge.OWN_FLAGS
-            layers += self.table_layers(("providers", name), protocol, excluded, foreign=is_foreign)
+            layers += self.table_layers(("providers", name), protocol, excluded, is_foreign)
             if family is not None:
-                layers += self.table_layers(
-                    ("providers", name, "families", family), protocol, excluded, foreign=is_foreign
-                )
+                layers += self.table_layers(("providers", name, "families", family), protocol, excluded, is_foreign)
         self._shared_layers[key] = layers
         return layers
 
@@ -159,25 +160,45 @@ class Layers:
         path: tuple[str, ...],
         protocol: str | None,
         excluded: frozenset[str] = frozenset(),
-        *,
-        foreign: bool = False,
+        foreign: frozenset[int] = frozenset(),
     ) -> Iterator[Layer]:
         """Yield a table's layer in every file that has it, then the layers for this wire.
 
-        From a table about another wire (`foreign`) only flags that hold on every wire are taken. Flags in `excluded`
-        are left out.
+        From a table about another wire (`foreign`: the numbers of its files) only flags that hold on every wire are
+        taken. Flags in `excluded` are left out.
         """
         tables: list[tuple[Document, dict[str, Any]]] = []
-        for document in self.documents:
+        for number, document in enumerate(self.documents):
             if table := _table_at(document, path):
                 table = merge.without_flags(table, excluded) if excluded else table
                 tables.append((document, table))
-                yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
+                own = merge.on_every_wire(table) if number in foreign else table
+                yield Layer(".".join(path), document, path, own)
         for document, table in tables if protocol is not None else ():
             if overrides := table.get("on", {}).get(protocol):
                 wire = (*path, "on", str(protocol))
                 overrides = merge.without_flags(overrides, excluded) if excluded else overrides
                 yield Layer(".".join(wire), document, wire, overrides)
+
+    def _foreign_files(self, paths: list[tuple[str, str]], protocol: str | None, *, foreign: bool) -> frozenset[int]:
+        """Return the numbers of the files in which the first of these tables is about another wire than `protocol`.
+
+        A table is about the wire that the tables, the nearest first, name in its file and those before it: a later file
+        that names another wire has changed nothing of what the earlier ones say. `foreign` holds where none is named.
+        """
+        if protocol is None:
+            return frozenset()
+        numbers: set[int] = set()
+        named: dict[tuple[str, ...], object] = {}
+        for number, document in enumerate(self.documents):
+            for path in (*paths, ("defaults",)):
+                table = _table_at(document, path)
+                if "protocol" in table or "protocol" in table.get("unset", ()):
+                    named[path] = table.get("protocol")
+            wire = next((named[path] for path in (*paths, ("defaults",)) if path in named), None)
+            if foreign if wire is None else wire != protocol:
+                numbers.add(number)
+        return frozenset(numbers)
 
     def family(self, id: str) -> str | None:
         """Return the family with the most specific pattern (the longest literal start) for an id."""

@@ -160,8 +160,7 @@ class Resolver:
         self._require_protocol(provider, wire, own_protocol)
         # a model may name another protocol than its provider; the provider's tables are then about another wire
         foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
-        if wire != own_protocol or any("on" in layer.table for layer in own):
-            own = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
+        own = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
         shared = SharedTables(provider, family, wire, foreign)
         # the table of a wire describes its batches; these flags count only where the endpoint is known to have batches
         if not merge.offers_batches([*self.layers.provider_layers(shared), *own]):

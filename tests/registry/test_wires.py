@@ -173,3 +173,38 @@ def test_a_provider_of_another_wire_has_that_wires_flags_of_the_one_it_extends(t
     mine, same = registry.resolve("mine/x"), registry.resolve("openai-compatible/x", protocol=protocol, base_url=base)
     assert mine.protocol == protocol
     assert replace(mine.flags, protocol=None) == replace(same.flags, protocol=None)
+
+
+@pytest.mark.parametrize("table", ['models."home/m"', "providers.home"])
+def test_an_overlay_that_names_another_wire_has_the_flags_of_that_wire(files: Files, table: str) -> None:
+    asked = files.load(TWO).resolve("home/m", protocol="second")
+    own = f'[{table}]\nprotocol = "second"\nparams.seed = "grain"\n'
+    named = files.load(TWO, own).resolve("home/m")
+    assert named.protocol == "second"
+    assert named.flags.params == {**(asked.flags.params or {}), "seed": "grain"}  # the overlay's own are of that wire
+    assert replace(named.flags, protocol=None, params=None) == replace(asked.flags, protocol=None, params=None)
+    for mode in (conditions(reasoning=True), conditions()):
+        assert replace(named.flags_for(mode), protocol=None, params=None) == replace(
+            asked.flags_for(mode), protocol=None, params=None
+        )
+
+
+@pytest.mark.parametrize("table", ['models."alone/m"', "providers.alone"])
+def test_flags_of_the_wire_before_are_none_of_a_wire_that_nobody_described(files: Files, table: str) -> None:
+    own = TWO + 'params.max_tokens = "max_completion_tokens"\nlimits.context = 100\n'
+    model = files.load(own, f'[{table}]\nprotocol = "second"\n').resolve("alone/m")
+    assert (model.flags.params or {})["max_tokens"] == "most"
+    assert model.flags.limits is not None
+    assert model.flags.limits.context == 100
+
+
+@pytest.mark.parametrize("table", ['models."openai/gpt-5.6-sol"', "providers.openai"])
+def test_a_built_in_model_that_an_overlay_puts_on_another_wire_sends_what_that_wire_sends(
+    files: Files, table: str
+) -> None:
+    asked = files.load("").resolve("openai/gpt-5.6-sol", protocol="openai-responses")
+    named = files.load(f'[{table}]\nprotocol = "openai-responses"\n').resolve("openai/gpt-5.6-sol")
+    for reasoning in (None, "off", "low"):
+        plans = [engine.build_request(m, "Hi", tools=[TOOL], max_tokens=9, reasoning=reasoning) for m in (asked, named)]
+        assert plans[0].content == plans[1].content
+        assert plans[0].url == plans[1].url
