@@ -309,9 +309,10 @@ class Wire(Struct, frozen=True):
     `is_chunk(data)` tells whether an object is a chunk of a stream, and no whole reply.
     `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
     the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
-    finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
-    no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
-    beside the messages, and is none of them.
+    finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that no
+    limit was reached. `reasoning_leads`: reasoning is refused that nothing of the assistant follows. `separate_system`:
+    values of the flag for system messages with which the system message stands beside the messages, and is none of
+    them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
     field for the name of their speaker. `call_heads`: a call in a stream begins with all keys beside its arguments.
     `named_format`: the format of an answer has a name and a description beside its
@@ -344,6 +345,7 @@ class Wire(Struct, frozen=True):
     is_chunk: Callable[[dict[str, Any]], bool] = lambda data: False
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
+    reasoning_leads: bool = False
     count_paths: tuple[str, ...] = ()
     names: bool = False
     named_format: bool = False

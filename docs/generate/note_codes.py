@@ -48,7 +48,8 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "reasoning-filled": "a turn lacks the reasoning that it must carry: the registry's stand-in was sent",
         "reasoning-foreign": "reasoning of another model was left out, or sent as text",
         "reasoning-replay": "earlier reasoning was left out: whether this endpoint wants it back is unknown",
-        "reasoning-misplaced": "reasoning stood in a turn that is not the assistant's, and was left out",
+        "reasoning-misplaced": "reasoning stood where none is taken, and was left out: in a turn that is not the "
+        "assistant's, or behind all else of the assistant's",
     },
     "Tools": {
         "tools-unsupported": "the model takes no tools: they were left out",

@@ -119,6 +119,24 @@ def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
     assert [item.get("type") for item in sent["input"]] == ["message", "message", "message"]
 
 
+@each("turns", [[by(Text("so"), Reasoning("t", seal(THOUGHT)))], [by(CALL, Reasoning("", seal(THOUGHT))), DONE]])
+def test_a_note_tells_of_reasoning_that_led_to_nothing(turns: list[Message]) -> None:
+    plan = engine.build_request(MODEL, [Message.user("hi"), *turns, Message.user("go on")])
+    assert "reasoning" not in [item["type"] for item in plan.body["input"]]
+    assert [(note.code, note.said) for note in plan.notes] == [
+        ("reasoning-misplaced", "messages[1]: reasoning behind all else")
+    ]
+    check_notes(plan.notes)
+
+
+def test_reasoning_leads_to_what_the_next_turn_says() -> None:
+    plan = engine.build_request(
+        MODEL, [Message.user("hi"), by(Text("so"), Reasoning("t", seal(THOUGHT))), by(Text("and"))]
+    )
+    assert [item["type"] for item in plan.body["input"]] == ["message", "message", "reasoning", "message"]
+    assert plan.notes == []
+
+
 def test_what_lost_its_reasoning_loses_its_id() -> None:
     edited = cnllm.Message.from_dict({**by(Reasoning("t", seal(THOUGHT)), CALL).to_dict(), "reasoning": "another"})
     sent = body("hi", edited, DONE)

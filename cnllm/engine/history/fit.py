@@ -168,6 +168,8 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)
+    if codec.reasoning_leads:
+        turns = reasoning.drop_last_reasoning(turns, ledger)
     if messages and not turns:
         subject = f"{len(messages)} messages without content"
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")

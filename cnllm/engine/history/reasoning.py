@@ -19,7 +19,7 @@ from cnllm.types.documents import block_kind, block_parts, unreadable_line
 from cnllm.types.media import media_noun
 from cnllm.types.parts import ANY_MODEL, CACHE_MARK
 
-__all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
+__all__ = ["drop_foreign_seals", "drop_last_reasoning", "last_user_index", "reasoning_gap", "replay_reasoning"]
 
 _SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
@@ -102,6 +102,29 @@ def _move_cache_mark(part: Part, ledger: Ledger, *, is_foreign: bool, takes_mark
     if is_foreign:
         note_lost_mark(keys, ledger)
     return part
+
+
+def drop_last_reasoning(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Return the turns without reasoning that nothing of the assistant follows, in its own turn or in the next one."""
+    out: list[Turn] = []
+    has_successor = False
+    for index, message in reversed(turns):
+        parts: list[Part] = []
+        for part in reversed(message.parts):
+            if type(part) is not Reasoning:
+                has_successor = message.role == "assistant" and part != Text("")
+            elif not has_successor:
+                did = "left out: the endpoint refuses it there"
+                ledger.note("reasoning-misplaced", "messages", f"messages[{index}]: reasoning behind all else", did)
+                continue
+            parts.append(part)
+        if len(parts) < len(message.parts):
+            parts.reverse()
+            message = replace(message, parts=tuple(parts))
+        if message.parts:
+            out.append((index, message))
+    out.reverse()
+    return out
 
 
 def last_user_index(messages: Sequence[Message]) -> int:

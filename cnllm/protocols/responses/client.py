@@ -17,6 +17,7 @@ WIRE = Wire(
     takes_name=lambda media, in_result: media_kind(media) == "file" and media.data is not None,
     file_parts=frozenset(["file", "input_file", "input_image"]),
     reports_length=False,
+    reasoning_leads=True,
     named_format=True,
     tool_keys=TOOL_KEYS,
     part_keys=frozenset(["detail", *NAME_KEYS]),

@@ -39,7 +39,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     elif always_instructions:  # an endpoint that needs instructions needs them in every request
         body["instructions"] = ""
     items = [item for message in messages for item in _items(message, flags, request.names)]
-    items = _results_after_calls(_drop_unfollowed_reasoning(items))
+    items = _results_after_calls(items)
     custom = {request.names.get(tool.name, tool.name) for tool in request.tools if tool.custom is not None}
     if items:  # there are none where the request names a prompt that the endpoint has stored
         body["input"] = _as_custom(items, custom)
@@ -67,20 +67,6 @@ def _sealed_object(part: Part, key: str) -> dict[str, Any]:
     """Return the object under a key of the data of a part; empty where there is none."""
     value = seal_data(part.seal).get(key)
     return value if type(value) is dict else {}
-
-
-def _drop_unfollowed_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items without reasoning that no item follows: the endpoint refuses such reasoning."""
-    out: list[dict[str, Any]] = []
-    has_successor = False
-    for item in reversed(items):
-        is_reasoning = item.get("type") == "reasoning"
-        if not is_reasoning:
-            has_successor = item.get("role", "assistant") == "assistant" and item.get("type") != "function_call_output"
-        if has_successor or not is_reasoning:
-            out.append(item)
-    out.reverse()
-    return out
 
 
 def _results_after_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
