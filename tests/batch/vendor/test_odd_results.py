@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,6 +84,10 @@ REPLY = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 1000, "completion_tokens": 1000, "total_tokens": 2000},
 }  # fmt: skip
+GEMINI_REPLY = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 1000, "totalTokenCount": 2000},
+}
 HOME = """
 [providers.home]
 title = "x"
@@ -95,21 +99,56 @@ batch = { available = true, price_factor = 0.5 }
 price = { currency = "USD", input = 1, output = 1 }
 limits = { context = 100_000, output = 90_000 }
 """
+GEMINI_HOME = HOME.replace('"openai-chat"', '"gemini"')
+
+
+class InlineVendor(OddVendor):
+    """An interface of Gemini's form. It answers one row of two; the other has the result that the test gives it."""
+
+    def do_POST(self) -> None:
+        data = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "batchGenerateContent" in self.path:
+            requests = data["batch"]["inputConfig"]["requests"]["requests"]
+            type(self).rows = [row["metadata"]["key"] for row in requests]
+            self.send({"name": "batches/1", "metadata": {"state": "BATCH_STATE_PENDING"}})
+        else:
+            type(self).calls += 1
+            self.send(GEMINI_REPLY)
+
+    def do_GET(self) -> None:
+        results = [{"response": GEMINI_REPLY}, self.odd]
+        rows = [{"metadata": {"key": key}, **result} for key, result in zip(self.rows, results, strict=True)]
+        output = {"inlinedResponses": {"inlinedResponses": rows}}
+        self.send({"name": "batches/1", "metadata": {"state": "BATCH_STATE_SUCCEEDED", "output": output}})
+
+
+@contextmanager
+def serving(vendor: type[OddVendor], odd: Any, folder: Path, provider: str) -> Iterator[tuple[Registry, Any]]:
+    """Serve an interface; yield a registry that has it as home/m, and what it was asked."""
+    handler: Any = type("Handler", (vendor,), {"odd": odd, "rows": [], "calls": 0})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        file = folder / "providers.toml"
+        file.write_text(provider.replace("URL", f"http://127.0.0.1:{server.server_port}"))
+        yield Registry.load(str(file)), handler
+        server.shutdown()
+
+
+@pytest.mark.parametrize("code", [8, 14, 13])
+def test_a_row_that_google_refused_for_now_is_asked_by_itself(tmp_path: Path, code: int) -> None:
+    """The error of a row is a google.rpc.Status: the number of a code, without its word."""
+    odd = {"error": {"code": code, "message": "Resource has been exhausted (e.g. check quota)."}}
+    with serving(InlineVendor, odd, tmp_path, GEMINI_HOME) as (registry, vendor):
+        report = cnllm.batch.run(["one", "two"], "home/m", out=tmp_path / "out", vendor_batch=True, registry=registry)
+        assert (report.done, report.failed, vendor.calls) == (2, 0, 1), report.messages
 
 
 @pytest.mark.parametrize("body", [{}, None])
 def test_a_row_without_a_response_costs_nothing_and_is_asked_by_itself(tmp_path: Path, body: Any) -> None:
     """As in tidyverse/ellmer#830: its own call to the model failed, and the vendor has no status for that."""
     odd = {"response": {"status_code": 0, "request_id": "", "body": body}, "error": None}
-    handler: Any = type("Handler", (OddVendor,), {"odd": odd, "rows": [], "calls": 0})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        file = tmp_path / "providers.toml"
-        file.write_text(HOME.replace("URL", f"http://127.0.0.1:{server.server_port}"))
-        report = cnllm.batch.run(
-            ["one", "two"], "home/m", out=tmp_path / "out", vendor_batch=True, registry=Registry.load(str(file))
-        )
-        server.shutdown()
-    assert (report.done, report.failed, handler.calls) == (2, 0, 1), report.messages
+    with serving(OddVendor, odd, tmp_path, HOME) as (registry, vendor):
+        report = cnllm.batch.run(["one", "two"], "home/m", out=tmp_path / "out", vendor_batch=True, registry=registry)
+    assert (report.done, report.failed, vendor.calls) == (2, 0, 1), report.messages
     assert "1 rows were left without a response by the vendor" in report.messages
     assert report.cost == Decimal("0.003"), "half the price of one reply, and the full price of the other"
