@@ -5,7 +5,9 @@ The requests upload, submit, poll, list and fetch; the answers are jobs, pages o
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Callable
 from typing import Any, Literal
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -21,6 +23,7 @@ from cnllm.registry.flags.batch import Batch, BatchResult, BatchRow
 __all__ = [
     "RowResult",
     "VendorJob",
+    "decode_long",
     "encode_row",
     "fetch_plan",
     "list_plan",
@@ -116,6 +119,18 @@ def _plan(probe: Plan, method: str, path: str, content: bytes = b"", content_typ
 
 # ── answers ──────────────────────────────────────────────────────────────────
 
+_LONG = 1 << 20  # bytes of JSON that are decoded at once
+
+
+def decode_long(content: Any, redact: Callable[[bytes], bytes] = bytes) -> Any:
+    """Return JSON as values, each without the secrets; the items of a long list as they stand in the content, `Raw`."""
+    if len(memoryview(content)) > _LONG:
+        with contextlib.suppress(msgspec.ValidationError):
+            value = msgspec.json.decode(content, type=dict[str, Raw] | list[Raw])
+            return {key: decode_long(item, redact) for key, item in value.items()} if type(value) is dict else value
+    return msgspec.json.decode(redact(bytes(content)))
+
+
 Standing = Literal["pending", "done", "failed", "cancelled", "expired"]
 
 
@@ -139,6 +154,7 @@ class VendorJob(Struct, frozen=True):
     errors: tuple[JobError, ...] = ()
     files: tuple[str, ...] = ()
     rows: tuple[Any, ...] = ()
+    """The results that the job holds itself, with the secrets that the endpoint echoed."""
 
 
 class RowResult(Struct, frozen=True):
@@ -164,6 +180,8 @@ def read_job(batch: Batch, data: Any) -> VendorJob | None:
     """Return the job in an answer or a list; None where it has no id."""
     job = batch.job
     assert job is not None
+    if type(data) is Raw:
+        data = decode_long(data)
     id = get(data, job.id or "id")
     if type(id) not in (str, int):
         return None

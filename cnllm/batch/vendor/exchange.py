@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
+import os
 import random
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
@@ -23,7 +26,7 @@ from cnllm.batch.report import Tally
 from cnllm.batch.rows import Reader
 from cnllm.batch.runner import RunParts
 from cnllm.batch.state import BatchState
-from cnllm.batch.vendor.codec import VendorJob, poll_plan, read_job
+from cnllm.batch.vendor.codec import VendorJob, decode_long, poll_plan, read_job
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.client.base import is_httpx_transport
 from cnllm.client.secret_removal import insert_key, plan_secrets, redact_body, redact_error
@@ -45,6 +48,7 @@ __all__ = [
     "VendorConnection",
     "VendorContext",
     "delay_of",
+    "disk_error",
     "failure_reason",
 ]
 
@@ -93,8 +97,19 @@ class VendorConnection:
         self.requests = 0
 
     async def repeat(self, plan: Plan) -> Any:
-        """Return the answer to a request that may be sent twice. Raises the error of the last attempt."""
-        return decode_answer(plan, await self._retry(plan))
+        """Return the answer to a request that may be sent twice. Raises the error of the last attempt.
+
+        It is kept in a file: the results in it may be larger than the memory. They still hold what `redact` removes.
+        """
+        try:
+            with tempfile.TemporaryFile(dir=self.out.parent) as file:
+                await self._retry(plan, file)
+                file.flush()
+                is_empty = not file.seek(0, os.SEEK_END)
+                content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise disk_error(self.out, error) from error
+        return decode_answer(plan, content, self.redact)
 
     async def send(self, plan: Plan) -> Any:
         """Return the answer to a request that must not be sent twice. Raises the error of the only attempt."""
@@ -159,12 +174,18 @@ def failure_reason(error: CnllmError) -> str:
     return f"no answer came from the vendor ({type(error).__name__})"
 
 
-def decode_answer(plan: Plan, content: bytes) -> Any:
-    """Return an answer as JSON. Raises `UnreadableAnswer`."""
+def disk_error(out: Path, error: OSError) -> CnllmError:
+    """Return the error for what cannot be written beside the output."""
+    hint = f"free disk space in {out.parent}, then run the same command again: it goes on"
+    return CnllmError(f"the vendor's results cannot be written beside {out}: {error.strerror}", hint=hint)
+
+
+def decode_answer(plan: Plan, content: Any, redact: Callable[[bytes], bytes] = bytes) -> Any:
+    """Return an answer as JSON, which is a long one as `decode_long` has it. Raises `UnreadableAnswer`."""
     try:
-        return msgspec.json.decode(content)
+        return decode_long(content, redact)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        excerpt = " ".join(content[:120].decode("utf-8", "replace").split())
+        excerpt = " ".join(redact(content[:2000]).decode("utf-8", "replace")[:120].split())
         raise UnreadableAnswer(
             f"{plan.method} {plan.url}: the answer is not JSON: {excerpt}",
             hint="check base_url and batch in the registry",

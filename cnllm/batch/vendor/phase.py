@@ -180,6 +180,7 @@ class VendorPhase:
                 if job.state != "pending":
                     await self._finish(part, job)
                     self._open.remove(part)
+                    del self._jobs[part.number]  # it may hold all results
                     pause = _FIRST_POLL
                 if self._stop_if_asked():
                     return

@@ -22,7 +22,7 @@ from cnllm.batch.output import INVALID, Outcome, line_of, outcome_of_error, outc
 from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE, Finish
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of, disk_error
 from cnllm.batch.vendor.parts import FETCHED, JobPart, WaitingRow
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
@@ -107,7 +107,7 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
                 results = Results(batch, part, out.parent)
                 undo.callback(results.close)
                 for line in job.rows:
-                    results.add(msgspec.json.encode(line))
+                    results.add(exchange.redact(msgspec.json.encode(line)))
                 for file in _files(batch, job):
                     with tempfile.TemporaryFile(dir=out.parent) as copy:
                         await exchange.download(fetch_plan(batch, exchange.probe, job.id, file), copy)
@@ -119,17 +119,12 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
                         f"job {job.id}: {error}", hint="run the same command again: it fetches them again"
                     ) from error
             except OSError as error:
-                raise _disk_error(out, error) from error
+                raise disk_error(out, error) from error
             else:
                 if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
                     undo.pop_all()
                     return results
         await exchange.sleep(delay_of(None, tries), f"the results of job {job.id} are not whole yet")
-
-
-def _disk_error(out: Path, error: OSError) -> CnllmError:
-    hint = f"free disk space in {out.parent}, then run the same command again: it goes on"
-    return CnllmError(f"the vendor's results cannot be written beside {out}: {error.strerror}", hint=hint)
 
 
 def _files(batch: Batch, job: VendorJob) -> tuple[str, ...]:

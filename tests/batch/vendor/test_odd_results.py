@@ -143,6 +143,14 @@ def test_a_row_that_google_refused_for_now_is_asked_by_itself(tmp_path: Path, co
         assert (report.done, report.failed, vendor.calls) == (2, 0, 1), report.messages
 
 
+def test_results_in_a_job_may_be_longer_than_64_megabytes(tmp_path: Path) -> None:
+    """A job of 20 MB may bring pictures, for example."""
+    odd = {"response": GEMINI_REPLY | {"responseId": "x" * 68_000_000}}
+    with serving(InlineVendor, odd, tmp_path, GEMINI_HOME) as (registry, vendor):
+        report = cnllm.batch.run(["one", "two"], "home/m", out=tmp_path / "out", vendor_batch=True, registry=registry)
+        assert (report.done, report.failed, vendor.calls) == (2, 0, 0), report.messages
+
+
 @pytest.mark.parametrize("body", [{}, None])
 def test_a_row_without_a_response_costs_nothing_and_is_asked_by_itself(tmp_path: Path, body: Any) -> None:
     """As in tidyverse/ellmer#830: its own call to the model failed, and the vendor has no status for that."""
