@@ -47,6 +47,8 @@ async def wait_for_future(future: Future[T]) -> T:
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Return the result of a function that may block, from a daemon thread. A cancelled wait leaves it running.
 
+    It holds the event loop up where no thread can start.
+
     The program could not end while one of anyio's own threads runs.
     """
     future: Future[T] = Future()
@@ -59,7 +61,10 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         else:
             _settle(future, future.set_result, result)
 
-    threading.Thread(target=work, name="cnllm-wait", daemon=True).start()
+    try:
+        threading.Thread(target=work, name="cnllm-wait", daemon=True).start()
+    except RuntimeError:  # none can start: there are too many, or the program ends
+        work()
     return await wait_for_future(future)
 
 

@@ -65,8 +65,16 @@ class McpSession:
         drop_after_fork(self)
 
     def start(self) -> None:
-        """Start the thread, which connects to the server."""
-        self._thread.start()
+        """Start the thread, which connects to the server. Raise `McpError` where none can start."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # there are too many, or the program ends
+            self._loop.close()
+            raise McpError(
+                f"the MCP server {self._server.label} was not started: {error}",
+                server=str(self._server),
+                hint="it needs a thread of its own",
+            ) from None
 
     @property
     def is_open(self) -> bool:

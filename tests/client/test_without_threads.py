@@ -52,6 +52,23 @@ RUN_STREAM = """
 with cnllm.Client(**options) as client, client.run_stream(model, "hi", tools=[{tool}]) as run:
     print("".join(event.text for event in run if type(event) is cnllm.TextDelta))
 """
+ASYNC_RUN = """
+async def main():
+    async with cnllm.AsyncClient(**options) as client:
+        try:
+            return (await client.run(model, "hi", tools=[{tool}])).reply.text
+        finally:
+            threading.stack_size(0)
+
+print(asyncio.run(main()))
+"""
+MCP = """
+with cnllm.Client(**options) as client:
+    try:
+        client.run(model, "hi", tools=[cnllm.mcp([sys.executable, "-c", "pass"])])
+    except cnllm.McpError as error:
+        print(error)
+"""
 ARGUMENTS = '{"city": "Oslo"}'
 
 
@@ -73,10 +90,10 @@ def test_the_name_of_a_host_is_resolved() -> None:
 
 
 @each("tool", ["tell", "tell_later"])
-@each("program", [RUN, RUN_STREAM])
+@each("program", [RUN, RUN_STREAM, ASYNC_RUN])
 def test_a_run_executes_its_tools(program: str, tool: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": tool, "arguments": ARGUMENTS}}
-    if program is RUN:
+    if program is not RUN_STREAM:
         scripts = [answer(200, whole(None, finish="tool_calls", tool_calls=[call])), reply()]
     else:
         asked = call_delta(0, ARGUMENTS, id="c1", name=tool), delta(finish="tool_calls")
@@ -84,3 +101,10 @@ def test_a_run_executes_its_tools(program: str, tool: str) -> None:
     with Peer(*([script] for script in scripts)) as peer:
         assert said(program.format(tool=tool), peer) == "The sky is blue."
     assert "sunny in Oslo" in peer.received[1].body.decode()
+
+
+def test_a_server_of_tools_is_an_error_that_says_so() -> None:
+    pytest.importorskip("mcp")
+    with Peer([reply()]) as peer:
+        assert "was not started" in said(MCP, peer)
+    assert peer.received == []
