@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import random
 import sys
+import threading
 from decimal import Decimal
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -146,6 +147,32 @@ def test_stdin_is_read_once_and_again_where_that_is_needed(tmp_path: Path, monke
         pipe(gzip.compress(data + b'{"id": "new", "prompt": "new"}\n'))
         report = run(server, tmp_path, "-")
         assert (report.done, report.asked) == (21, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_named_pipe_is_read_as_stdin_is(tmp_path: Path, packed: bool) -> None:
+    """What `<(zcat requests.jsonl.gz)` of a shell names is one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write(data: bytes) -> None:
+        threading.Thread(target=pipe.write_bytes, args=(gzip.compress(data) if packed else data,), daemon=True).start()
+
+    data = "".join(json.dumps(value) + "\n" for value in prompts(20)).encode()
+    with stub() as server:
+        write(data)
+        assert run(server, tmp_path, pipe).done == 20
+        write(data + b'{"id": "new", "prompt": "new"}\n')
+        report = run(server, tmp_path, pipe)
+        assert (report.done, report.asked) == (21, 1)
+    write(b"id,text\n" + b"".join(b'%d,"a ""quoted"" text"\n' % n for n in range(20)))
+    table = open_reader(pipe, PromptTemplate("{text}"), format="csv")
+    assert [row.number for row in table.rows()] == list(range(2, 22))
+    table.close()
+    write(b"PAR1")
+    with pytest.raises(CnllmError, match="from a pipe"):
+        open_reader(pipe)
 
 
 def test_lines_of_the_batch_format(tmp_path: Path) -> None:

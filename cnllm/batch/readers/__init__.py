@@ -1,7 +1,7 @@
 """Read the input of a batch row by row: JSON lines, plain lines, CSV, Parquet, or the values of a Python iterable.
 
 Every reader streams: it holds a block of the input and no more. Its rows can be read again from the start, so that a
-run can compare finished rows before it sends anything. What can be read only once (stdin, a generator) is copied to a
+run can compare finished rows before it sends anything. What can be read only once (a pipe, a generator) is copied to a
 file without a name where that is needed.
 """
 
@@ -59,9 +59,17 @@ def open_reader(
             raise TypeError(f"requests is {type(source).__name__}; a path, or an iterable of requests, is expected")
         return object_reader(source, template)
     data = BytesInput(str(source), encoding)
+    try:
+        return _reader_of(data, str(source), template, format)
+    except BaseException:
+        data.close()
+        raise
+
+
+def _reader_of(data: BytesInput, path: str, template: PromptTemplate | None, format: str | None) -> Reader:
     kind = format or _format_of(data)
     if kind == "parquet":
-        return parquet_reader(str(source), template)
+        return parquet_reader("-" if data.is_pipe else path, template)
     if kind in ("csv", "tsv"):
         return delimited_reader(data, template, tab=kind == "tsv")
     if kind == "lines":

@@ -38,7 +38,9 @@ def name_damage(name: str) -> Iterator[None]:
 
 
 class BytesInput:
-    """A file that can be opened again, or stdin (`is_stdin`), which is read once unless `keep` was called before.
+    """A file that can be opened again, or a pipe (`is_pipe`), which is read once unless `keep` was called before.
+
+    stdin counts as a pipe, whatever it is; so does what `<(…)` of a shell names.
 
     The encoding is the given one, else that of a byte order mark, else UTF-8 where the first megabyte is UTF-8, else
     GB18030, which every older Chinese encoding is a part of.
@@ -46,9 +48,11 @@ class BytesInput:
 
     def __init__(self, name: str, encoding: str | None = None) -> None:
         self.name = "stdin" if name == "-" else name
-        self.is_stdin = name == "-"
+        self.is_pipe = name == "-" or _is_pipe(name)
+        self._is_stdin = name == "-"
         self._given = encoding
-        self._stdin: Any = None
+        self._source: Any = None  # the pipe
+        self._pipe: Any = None  # the same, uncompressed
         self._copy: BinaryIO | None = None
         self._start: bytes | None = None
         if encoding is not None:
@@ -63,7 +67,7 @@ class BytesInput:
         """Open the bytes from the start, uncompressed. Raises `CnllmError`."""
         try:
             file = self._raw()
-            if not self.is_stdin and file.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+            if not self.is_pipe and file.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
                 file.close()
                 file = cast(BinaryIO, gzip.open(self.name))  # noqa: SIM115 - closed below
         except OSError as error:
@@ -71,14 +75,14 @@ class BytesInput:
         try:
             yield file
         finally:
-            if not self.is_stdin:  # which others read, and whose copy is read again
+            if not self.is_pipe:  # it is read on, or its copy is read again
                 file.close()
 
     def start(self) -> bytes:
         """Return the first bytes, uncompressed."""
         if self._start is None:
             with self.open() as file, name_damage(self.name):
-                self._start = file.peek(1)[:_START] if self.is_stdin else file.read(_START)  # type: ignore[attr-defined]
+                self._start = file.peek(1)[:_START] if self.is_pipe else file.read(_START)  # type: ignore[attr-defined]
         return self._start
 
     def encoding(self) -> str:
@@ -109,7 +113,7 @@ class BytesInput:
 
     def count_lines(self) -> int | None:
         """Return the number of lines; None for a pipe."""
-        if self.is_stdin:
+        if self.is_pipe:
             return None
         count, last = 0, b"\n"
         with self.open() as file, name_damage(self.name):
@@ -119,8 +123,8 @@ class BytesInput:
         return count + (last != b"\n")
 
     def keep(self) -> None:
-        """Copy stdin to a file without a name, so that it can be read again."""
-        if not self.is_stdin or self._copy is not None:
+        """Copy a pipe to a file without a name, so that it can be read again."""
+        if not self.is_pipe or self._copy is not None:
             return
         copy = tempfile.TemporaryFile(prefix="cnllm-batch-")  # noqa: SIM115 - it lives as long as this object
         with name_damage(self.name):
@@ -128,28 +132,42 @@ class BytesInput:
         self._copy = cast(BinaryIO, copy)
 
     def close(self) -> None:
-        """Close the copy of stdin, where there is one."""
+        """Close the pipe and its copy, where there are such. stdin stays open: others read it."""
         if self._copy is not None:
             self._copy.close()
+        if self._source is not None and not self._is_stdin:
+            self._source.close()
 
     def _raw(self) -> BinaryIO:
         if self._copy is not None:
             self._copy.seek(0)
             return self._copy
-        if not self.is_stdin:
-            file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
-            mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # a line of it may never end
-                file.close()
-                raise OSError(errno.ENODEV, "it is a device, not a file")
-            return file
-        if self._stdin is None:
-            buffer: Any = getattr(sys.stdin, "buffer", None)
+        if not self.is_pipe:
+            return self._opened()
+        if self._pipe is None:
+            buffer: Any = getattr(sys.stdin, "buffer", None) if self._is_stdin else self._opened()
             if buffer is None:
                 raise CnllmError("stdin is closed", hint="name a file, or pipe the rows in")
             buffer = buffer if hasattr(buffer, "peek") else io.BufferedReader(buffer)
-            self._stdin = gzip.GzipFile(fileobj=buffer) if buffer.peek(2)[:2].startswith(_GZIP) else buffer
-        return cast(BinaryIO, self._stdin)
+            self._source = buffer
+            self._pipe = gzip.GzipFile(fileobj=buffer) if buffer.peek(2)[:2].startswith(_GZIP) else buffer
+        return cast(BinaryIO, self._pipe)
+
+    def _opened(self) -> BinaryIO:
+        file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # a line of it may never end
+            file.close()
+            raise OSError(errno.ENODEV, "it is a device, not a file")
+        return file
+
+
+def _is_pipe(name: str) -> bool:
+    """Whether a path names a pipe. What is read from it does not come again."""
+    try:
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):  # opening it says what is wrong
+        return False
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
     start = data.start().decode(encoding, "replace").lstrip("\ufeff")
     delimiter = "\t" if tab else max(",;\t", key=_header_text(start).count)
     csv.field_size_limit(_MOST)
-    if not data.is_stdin:
+    if not data.is_pipe:
         _check_quotes(data, encoding, delimiter)
     names = _column_names(data.name, start, delimiter)
     check_columns(data.name, names, template)
