@@ -358,5 +358,6 @@ def test_a_gateway_finds_every_provider_whose_key_may_not_go_to_its_address(name
     registry = files.load(WIDE[name] if name in WIDE else OVERLAYS[name][0])
     found = distrusted(registry)
     assert untrusted_models(registry).keys() == found
-    by_mode = ("a base_url in one mode", "a base_url of a family", "a family")
+    modes = ("a base_url in one mode", "a base_url in the mode in which a cut stream goes on")
+    by_mode = (*modes, "a base_url of a family", "a family")
     assert bool(found) is (name not in (*by_mode, "no address and no key")), found
