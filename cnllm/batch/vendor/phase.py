@@ -209,8 +209,10 @@ class VendorPhase:
     async def _finish(self, part: JobPart, job: VendorJob) -> None:
         """Take in a job that has ended."""
         if job.state == "failed":
-            self._fail(part, job)
-            return
+            self._report_failure(part, job)
+            if not job.files and not job.rows:
+                self._outbox.release(part)
+                return
         with closing(await fetch_results(self._exchange, part, job)) as results:
             if job.state == "done" and not results.lines:
                 raise UnreadableAnswer(
@@ -220,8 +222,8 @@ class VendorPhase:
             if await self._collector.collect(part, results, job.state) or job.state == "cancelled":
                 self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
 
-    def _fail(self, part: JobPart, job: VendorJob) -> None:
-        """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""
+    def _report_failure(self, part: JobPart, job: VendorJob) -> None:
+        """Say why a job failed, and which line was at fault."""
         rows = {row.position: row.number for row in self._session.parts.rows_of(part)}
         reasons = []
         for error in job.errors[:3]:
@@ -230,9 +232,9 @@ class VendorPhase:
             place = f"line {error.line} of the job" if error.line is not None else ""
             place += f", which is row {line} of the input" if line is not None else ""
             reasons.append(f"{place}: {error.message}{code}" if place else f"{error.message}{code}")
-        self._outbox.release(part)
         words = "; ".join(reasons) or f"it says only: {job.word}"
-        self.stopped = self.stopped or ("vendor", f"the vendor refused job {job.id} as a whole: {words}")
+        failure = "refused job {} as a whole" if not job.files and not job.rows else "ended job {} before it was done"
+        self.stopped = self.stopped or ("vendor", f"the vendor {failure.format(job.id)}: {words}")
 
     # ── stopping ─────────────────────────────────────────────────────────────
 

@@ -42,6 +42,7 @@ _REASONS = {
     "cut": "had a reply that is not whole",
     "skipped": "were missing in the vendor's results, and were not asked again",
     "cancelled": "were in a job that was cancelled",
+    "failed": "were in a job that failed",
 }
 """The reasons for which rows come back without an answer."""
 
@@ -203,8 +204,8 @@ class ResultCollector:
     async def collect(self, part: JobPart, results: Results, state: str) -> bool:
         """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
 
-        Rows that a job did not serve are asked one by one, but those of one that somebody cancelled wait for the next
-        run. Return whether there are such rows.
+        Rows that a job did not serve are asked one by one, but those of one that failed or that somebody cancelled wait
+        for the next run. Return whether there are cancelled rows.
         """
         before = self._returned["cancelled"]
         waiting = {row.number: row for row in self._parts.rows_of(part)}
@@ -256,7 +257,7 @@ class ResultCollector:
                     gone.append(waiting.seq)
                 else:
                     again.append(waiting.seq)
-                    if "cancelled" not in (state, answer.reason):
+                    if not {"cancelled", "failed"} & {state, answer.reason}:
                         self._context.leftover.add(waiting.number)
                         self._context.retake.add(waiting.number)
                 continue

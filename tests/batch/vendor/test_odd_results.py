@@ -49,6 +49,7 @@ class OddVendor(BaseHTTPRequestHandler):
     odd: Any
     rows: list[str]
     calls: int
+    state = "completed"
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"])).decode()
@@ -63,7 +64,7 @@ class OddVendor(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if "/content" not in self.path:
-            self.send({"id": "batch-1", "status": "completed", "output_file_id": "good", "error_file_id": "odd"})
+            self.send({"id": "batch-1", "status": self.state, "output_file_id": "good", "error_file_id": "odd"})
         else:
             is_odd = "odd" in self.path
             result = self.odd if is_odd else {"response": {"status_code": 200, "body": REPLY}, "error": None}
@@ -132,6 +133,32 @@ def serving(vendor: type[OddVendor], odd: Any, folder: Path, provider: str) -> I
         file.write_text(provider.replace("URL", f"http://127.0.0.1:{server.server_port}"))
         yield Registry.load(str(file)), handler
         server.shutdown()
+
+
+class FailedVendor(OddVendor):
+    """The first job fails in the middle: it has the results of the rows until then. The next one is done."""
+
+    def do_POST(self) -> None:
+        if self.path == "/batches":
+            type(self).state = "completed" if type(self).calls else "failed"
+            type(self).calls += 1
+        super().do_POST()
+
+    def do_GET(self) -> None:
+        if "odd" in self.path:
+            self.send({})
+        else:
+            super().do_GET()
+
+
+def test_a_job_that_failed_in_the_middle_brings_what_it_served(tmp_path: Path) -> None:
+    """Mistral's FAILED has a file of results where `succeeded_requests` is not zero."""
+    with serving(FailedVendor, {}, tmp_path, HOME) as (registry, vendor):
+        out = tmp_path / "out"
+        report = cnllm.batch.run(["one", "two"], "home/m", out=out, vendor_batch=True, registry=registry)
+        assert (report.done, report.cost, len(vendor.rows)) == (1, Decimal("0.001"), 2), report.messages
+        report = cnllm.batch.run(["one", "two"], "home/m", out=out, vendor_batch=True, registry=registry)
+        assert (report.done, len(vendor.rows)) == (2, 1), "the row that was served is not paid twice"
 
 
 @pytest.mark.parametrize("code", [8, 14, 13])
