@@ -72,6 +72,8 @@ DIVERGED = Failure(
     502, "the model began its reply again with another text; what was sent is not the answer", "reply_restarted"
 )
 """The answer to `Diverged`."""
+_ITEM = re.compile(r"\A(input\[)(\d+)")
+"""The place of an item at the begin of an error."""
 _BROKEN = Failure(502, "the reply broke off", "reply_cut")
 _UNREADABLE = "the arguments of a call of {0} are no JSON object, and this protocol cannot hold them: try again"
 
@@ -157,8 +159,8 @@ class ClientRequest(Struct, frozen=True):
     """The request of a client: its protocol, the decoded body, the path, and the headers with names in lower case.
 
     `identity` is the client that tokens are bound to. `count`: the client only asks how long the request is. `previous`
-    is the response that the body continues, which is in it already; the reply repeats its id. `memory` remembers the
-    turns of this client.
+    is the response that the body continues, which is in it already as `earlier` items; the reply repeats its id.
+    `memory` remembers the turns of this client.
     """
 
     protocol: str
@@ -168,6 +170,7 @@ class ClientRequest(Struct, frozen=True):
     identity: str = ""
     count: bool = False
     previous: str | None = None
+    earlier: int = 0
     memory: MessageMemory | None = None
 
 
@@ -202,7 +205,8 @@ class Exchange:
         try:
             self.request = decode_request(protocol, body, path=request.path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:
-            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+            message = _ITEM.sub(lambda place: f"{place[1]}{int(place[2]) - request.earlier}", str(error), count=1)
+            raise RequestFailed(Failure(400, message, "invalid_request")) from error
         check_request(self.request)
         self._use_policy(headers)
         self.tag = self._use_tag(headers)

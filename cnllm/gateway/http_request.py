@@ -39,7 +39,7 @@ from cnllm.gateway.operator_pages import OperatorRequest, operator_page
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.service import Receive, Scope, Send, Service
-from cnllm.gateway.state import continued_body, keep_reply, restored_request
+from cnllm.gateway.state import continued_body, earlier_items, keep_reply, restored_request
 from cnllm.protocols import server_api
 from cnllm.protocols.event_order import reply_events
 from cnllm.registry.model import Model
@@ -262,7 +262,10 @@ class HttpRequest:
         def read() -> Exchange:
             """Return the exchange of the body with what it continues. One that asks for a reply begins its entry."""
             previous = data.get("previous_response_id") if whole is not data else None
-            request = ClientRequest(protocol, whole, self._path, self._headers, identity, count, previous, self._memory)
+            earlier = earlier_items(whole, data)
+            request = ClientRequest(
+                protocol, whole, self._path, self._headers, identity, count, previous, earlier, self._memory
+            )
             is_simulated, rights = service.simulate, self._caller.rights
             usable = None if rights is None else partial(service.admission.usable, rights)
             exchange = Exchange(

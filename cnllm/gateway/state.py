@@ -31,6 +31,7 @@ __all__ = [
     "Work",
     "continued_body",
     "delete_response",
+    "earlier_items",
     "keep_reply",
     "response_body",
     "response_items",
@@ -201,6 +202,13 @@ def continued_body(identity: str, protocol: str, body: dict[str, Any]) -> Steps[
         return body  # the decoder names the place
     rest = {key: value for key, value in body.items() if key != "previous_response_id"}
     return {**rest, "input": [*record["input"], *record["response"].get("output", ()), *items]}
+
+
+def earlier_items(continued: dict[str, Any], body: dict[str, Any]) -> int:
+    """Return how many items of a continued body stand before the input of the client's body."""
+    if continued is body:
+        return 0
+    return len(continued["input"]) - len(_input_items(body.get("input")))
 
 
 def _references(items: Any) -> dict[int, str]:

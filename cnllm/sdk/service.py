@@ -25,7 +25,7 @@ from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, error_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.state import Steps, continued_body, keep_reply, restored_request
+from cnllm.gateway.state import Steps, continued_body, earlier_items, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
 from cnllm.gateway.tokens import DefaultKeys
 from cnllm.types import Event, Note, Reply, Request
@@ -148,7 +148,8 @@ class SdkRequest:
         """
         service = self._service
         previous = data.get("previous_response_id") if body is not data else None
-        request = ClientRequest(self._protocol, body, self._path, self._headers, IDENTITY, count, previous)
+        earlier = earlier_items(body, data)
+        request = ClientRequest(self._protocol, body, self._path, self._headers, IDENTITY, count, previous, earlier)
         self.exchange = Exchange(
             request, service.names, service.keys, offline=service.offline, simulate=service.simulate
         )

@@ -233,6 +233,13 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         assert continued > alone
         wrong = http.post("/v1/responses", json={**client.request(), "input": 5, "previous_response_id": first})
         assert (wrong.status_code, wrong.json()["error"]["message"][:6]) == (400, "input:")
+        for item, error in (
+            (5, "input[0] is not an object"),
+            ({"role": "user", "content": [5]}, "input[0].content[0] is not an object"),
+        ):
+            body = {**client.request(), "input": [item], "previous_response_id": first}
+            wrong = http.post("/v1/responses", json=body)
+            assert (wrong.status_code, wrong.json()["error"]["message"]) == (400, error)
         assert http.get(f"/v1/responses/{first}").json()["id"] == first
         page = http.get(f"/v1/responses/{first}/input_items").json()
         assert (page["object"], page["data"][0]["role"], page["has_more"]) == ("list", "user", False)
