@@ -136,7 +136,8 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "item-repeated": "an item came once more after it was complete: what it adds is not read",
         "odd-chunk": "a chunk of the stream is no object, or holds nothing of a reply, and was skipped",
         "unreadable-chunk": "a chunk of the stream cannot be read: the reply is not whole",
-        "text-differs": "the whole text, at its end, is another than its pieces; a gap in them makes the reply cut",
+        "text-differs": "the whole text, at its end, is another than its pieces, or pieces of several texts came "
+        "mixed; a gap in them makes the reply cut",
         "second-reply": "another reply begins in the stream; it is not read, and the first one ends there",
         "deltas-reread": "the stream repeats all so far in each delta, and was read again so",
         "tag-stripped": "a reasoning tag that closes nothing, or a tag around the answer, was left out",

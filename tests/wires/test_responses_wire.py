@@ -353,9 +353,66 @@ def test_items_whose_pieces_are_mixed() -> None:
         *(added("message", 0), added("message", 1), delta("a", 0), delta("x", 1), delta("b", 0), delta("y", 1)),
         *(over(message("ab"), 0), over(message("xy"), 1), done()),
     ]
-    _, reply = read(*events)
+    got, reply = read(*events)
     assert sorted(reply.text) == ["a", "b", "x", "y"]
-    assert [part.text for part in reply.message.parts if type(part) is Text] == ["a", "x", "b", "y"]
+    assert [event.text for event in got if type(event) is TextDelta] == ["a", "b", "x", "y"]
+    assert [part.text for part in reply.message.parts if type(part) is Text] == ["ab", "xy"]
+    assert reply.notes == []
+
+
+MIXED = (delta("a", 0), delta("x", 1), delta("b", 0), delta("y", 1), delta("z", 1))
+
+
+BOTH = (over(message("ab"), 0), over(message("xyz"), 1))
+
+
+@each("last", [BOTH, BOTH[::-1], ()])
+def test_texts_that_come_at_the_same_time_are_those_of_the_whole_reply(last: tuple[Any, ...]) -> None:
+    whole = done({**message("ab"), "id": "i0"}, {**message("xyz"), "id": "i1"})
+    _, reply = read(*MIXED, *last, whole)
+    at_once = engine.parse_response(MODEL, 200, {}, json.dumps(whole["response"]).encode())
+    assert (reply.text, reply.message.parts) == (at_once.text, at_once.message.parts)
+    assert reply.notes == []
+
+
+def test_a_text_that_waits_for_another_goes_on_when_that_one_ends() -> None:
+    parser = engine.StreamParser(MODEL)
+    texts = []
+    for event in (*MIXED, over(message("ab"), 0), delta("1", 1), delta("2", 1)):
+        got = parser.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        texts.append("".join(e.text for e in got if type(e) is TextDelta))
+    assert texts == ["a", "", "b", "", "", "xyz", "1", "2"]
+
+
+def test_a_text_that_waits_is_not_lost_where_the_stream_breaks_off() -> None:
+    with pytest.raises(cnllm.StreamCut) as caught:
+        read(*MIXED)
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == "abxyz"
+
+
+def test_what_comes_behind_a_text_that_waits_waits_too() -> None:
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}
+    begun = added("function_call", 2, call_id="c0", name="f")
+    _, reply = read(*MIXED[:2], begun, over(call, 2), *MIXED[2:], over(message("ab")), over(message("xyz"), 1), done())
+    assert [type(part) for part in reply.message.parts] == [Text, Text, ToolCall]
+    assert (reply.text, reply.finish) == ("abxyz", "tool_calls")
+
+
+def test_reasoning_of_two_items_that_comes_at_the_same_time() -> None:
+    kind = "reasoning_summary_text"
+    items = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]} for text in ("ab", "xyz")]
+    pieces = [{**event, "type": f"response.{kind}.delta", "summary_index": 0} for event in MIXED]
+    _, reply = read(*pieces, over(items[0]), over(items[1], 1), delta("so", 2), done())
+    assert [part.text for part in reply.message.parts if type(part) is Reasoning] == ["ab", "xyz"]
+    assert (reply.reasoning, reply.text) == ("abxyz", "so")
+
+
+def test_parts_of_one_message_whose_pieces_are_mixed_have_a_note() -> None:
+    pieces = [delta("a"), delta("x", content_index=1), delta("b"), delta("y", content_index=1)]
+    _, reply = read(*pieces, done({**message("ab", "xy"), "id": "i0"}))
+    assert sorted(reply.text) == ["a", "b", "x", "y"]
+    assert [note.code for note in reply.notes] == ["text-differs"]
 
 
 def test_calls_whose_pieces_are_mixed() -> None:

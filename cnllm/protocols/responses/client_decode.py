@@ -6,6 +6,7 @@ of a stream, and the reply as one object.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
@@ -31,9 +32,10 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
 )
-from cnllm.protocols.reported import add_counts, find_fault, finish_word, read_finish
+from cnllm.protocols.reported import add_counts, as_index, find_fault, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
     CUSTOM_CALL,
+    ItemRecord,
     OutputRecords,
     RecordMatcher,
     annotation_pieces,
@@ -55,23 +57,91 @@ __all__ = ["ResponsesDecoder", "fast_decoder"]
 
 
 class ResponsesDecoder(Decoder):
-    """The decoder of one reply."""
+    """The decoder of one reply.
 
-    __slots__ = ("_records",)
+    Texts of several items may come at the same time, their pieces mixed. The first item of a kind is passed on as it
+    comes. Events of the next one wait until its end, and so do the items behind.
+    """
+
+    __slots__ = ("_begun", "_records", "_waiting", "reads_all")
 
     def __init__(self, flags: Flags) -> None:
         self._records = OutputRecords(flags)
+        self._begun: dict[str, ItemRecord] = {}  # by kind: the item that is passed on
+        self._waiting: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # events by the index of their item
+        self.reads_all = False
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one event, or with `whole` of one body."""
         kind = data.get("type")
         read = _EVENTS.get(kind) if type(kind) is str and not whole else None
+        if read is _response_ended or (read is None and type(data.get("output")) is list):
+            yield from self.end()
         if read is not None:
-            yield from read(data, self._records)
+            if not self._waits(data):
+                yield from read(data, self._records)
+                if read is _item_done:
+                    yield from self._release()
         elif whole or type(data.get("output")) is list:
             yield from _response(data, self._records, is_final=True)
         elif (fault := find_fault(data, self._records.flags, None)) is not None:
             yield Fault(fault)
+
+    def end(self) -> Iterator[Piece]:
+        """Yield the pieces of the events that wait."""
+        while self._waiting:
+            self._begun.clear()
+            yield from self._release()
+
+    def _waits(self, data: dict[str, Any]) -> bool:
+        """Keep an event of an item that has to wait; return whether it does."""
+        index = as_index(data.get("output_index"))
+        if type(index) is not int:
+            return False
+        if index not in self._waiting and not (self._waiting and index not in self._records.at):
+            if (kind := _text_kind(data)) is None:
+                return False
+            record = self._records.find(kind, {"item_id": get(data, "item.id"), **data})
+            begun = self._begun.get(kind)
+            if begun is None or begun.done:
+                begun = self._begun[kind] = record
+            if begun is record or record.done:
+                return False
+        self._waiting.setdefault(index, []).append(data)
+        self.reads_all = True  # an event like this one continues no part that is passed on
+        return True
+
+    def _release(self) -> Iterator[Piece]:
+        """Yield the pieces of the events that wait, up to an item that still has to."""
+        while self._waiting:
+            index, events = next(iter(self._waiting.items()))
+            kind = next(filter(None, map(_text_kind, events)), None)
+            begun = self._begun.get(kind or "")
+            if begun is not None and not begun.done:
+                return
+            del self._waiting[index]
+            self.reads_all = bool(self._waiting)
+            for data in events:
+                yield from _EVENTS[data["type"]](data, self._records)
+            if kind is not None and (record := self._records.at.get(index)) is not None:
+                self._begun[kind] = record
+
+
+def _text_kind(data: dict[str, Any]) -> str | None:
+    """Return the kind of the item of text that an event adds text to or ends; None for any other event."""
+    kind = data["type"].removeprefix("response.")
+    if kind == "output_item.done":
+        item = data.get("item")
+        kind = item_type(item) if type(item) is dict else ""
+        return kind if kind in ("message", "reasoning") else None
+    if kind == "content_part.done":
+        return "reasoning" if get(data, "part.type") == "reasoning_text" else "message"
+    name, _, rest = kind.partition(".")
+    if not rest or rest == "added":
+        return None
+    if name in ("output_text", "refusal"):
+        return "message"
+    return "reasoning" if name.startswith("reasoning_") else None
 
 
 _ABOUT = (

@@ -97,6 +97,7 @@ class OutputRecords:
         self.ids: dict[str, list[ItemRecord]] = {}  # some endpoints repeat ids
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
+        self.last_text: tuple[ItemRecord, int] | None = None
         self.counts: dict[str, Any] = {}  # of tokens, so far
         self.start = ReplyStart()
         self._part_count = 0
@@ -400,6 +401,11 @@ def begin_part(
     current = records.current_part
     if not always and current is not None and current[0] is record and current[1] == index:
         return
+    if kind == "text":
+        last, records.last_text = records.last_text, (record, index)
+        if index in record.parts and last != (record, index):
+            subject = "pieces of a text came after another text had begun"
+            yield Note("text-differs", "stream", subject, "kept in the order in which they came")
     part = records.new_part()
     record.parts.setdefault(index, []).append(part)
     records.current_part = (record, index)
