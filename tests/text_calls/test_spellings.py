@@ -152,6 +152,13 @@ SEEN = [
             (("cloudflare-workers-ai/@cf/ibm-granite/granite-4.0-h-micro",), f"<tool_call>\n{JSON}\n</tool_call>"),
             (("azure/phi-4-mini",), f"functools[{JSON}]"),
             *(
+                (
+                    ("volcengine/doubao-1-5-lite-32k-250115", "volcengine/doubao-seed-1-6-251015", "vllm/unheard-of"),
+                    f"<|{begin}|>[{JSON.replace('arguments', 'parameters')}]<|FunctionCallEnd|>",
+                )
+                for begin in ("FunctionCallBegin", "FunctionCallBeginBegin")
+            ),
+            *(
                 ((f"vllm/{name}", "vllm/unheard-of"), text)
                 for name, text in (
                     ("ai-sage/GigaChat3-10B-A1.8B", f"<|message_sep|>\n\nfunction call<|role_sep|>\n{JSON}"),
