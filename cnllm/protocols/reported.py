@@ -105,14 +105,16 @@ def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: b
     """Return the error in a body or a chunk, or None: at a place that the flags declare, or by the names of its keys.
 
     `reply` is the reply beside it, empty where there is none. An object with 0 as its code reports success. A plain
-    sentence, or a list of them, is no failure beside a reply. The names say nothing beside a reply, and in an event of
-    a known type (`is_event`).
+    sentence, or a list of them, is no failure beside a reply, except where an object beside it has it as its error. The
+    names say nothing beside a reply, and in an event of a known type (`is_event`).
     """
     paths = flags.error or _NO_ERROR
     for path in paths.at or ():
         error = get(data, path)
         if not error:
             continue
+        if type(error) is str and path.endswith(".error"):
+            return {"error": error}
         if type(error) is dict:
             code, message = get_first(error, paths.code), get_first(error, paths.message)
             if code not in (0, "0") and (message or code or has_error_status(error)):

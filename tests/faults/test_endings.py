@@ -187,6 +187,21 @@ def test_a_host_passes_on_the_words_of_its_servers_and_of_the_vendors_behind_it(
     assert reply.finish == finish
 
 
+@each("name", ["groq/openai/gpt-oss-120b", "huggingface/openai/gpt-oss-120b", "vllm/m"])
+@each("finish", ["stop", None])
+def test_a_sentence_in_the_declared_place_says_why_a_stream_was_stopped(name: str, finish: str | None) -> None:
+    """It stands beside the choices, and [DONE] follows as always."""
+    model = cnllm.Registry.load().resolve(name)
+    last = {"id": "1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    for error in (None, "", "the engine was stopped"):
+        reply, problem, _ = read(
+            model, delta(content="half") + frame({**last, "x_groq": {"id": "r", "error": error}}) + DONE
+        )
+        assert (reply.text, reply.finish) == ("half", "error" if error else "stop")
+        assert isinstance(problem, cnllm.EndpointError) == bool(error)
+        assert not error or str(error) in str(problem)
+
+
 MESSAGES_BAD_ENDS = {
     "sensitive": "content_filter",
     "content_filter": "content_filter",
