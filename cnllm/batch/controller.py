@@ -31,14 +31,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["SHARE", "Controller", "Kind", "RequestPace", "Ticket", "Trail"]
+__all__ = ["MOST", "SHARE", "Controller", "Kind", "RequestPace", "Ticket", "Trail"]
 
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
 """The outcomes of a request that concern the bounds."""
 
 MINUTE = 60.0
-_MOST = 1000
+MOST = 1000
 """The most requests at a time of a concurrency that adapts."""
 _SLOT = 0.25  # seconds of a trail that are counted together
 _FIRST = 4.0
@@ -77,19 +77,19 @@ class Ticket(Struct, frozen=True):
 class Controller:
     """The bounds of one endpoint and key.
 
-    `concurrency` is a fixed number, or None for one that adapts, up to `most`. `requests` and `tokens` are known limits
-    a minute.
+    `concurrency` is a fixed number, or None for one that adapts. Neither exceeds `most`. `requests` and `tokens` are
+    known limits a minute.
     """
 
     def __init__(
         self,
         *,
         concurrency: int | None = None,
-        most: int = _MOST,
+        most: int = MOST,
         requests: float | None = None,
         tokens: float | None = None,
     ) -> None:
-        self.limit = float(concurrency or min(_FIRST, most))
+        self.limit = float(min(concurrency or _FIRST, most))
         self.in_flight = 0
         self.refused = 0
         self.waiting_since: float | None = None  # since when the endpoint refuses everything

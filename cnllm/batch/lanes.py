@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.batch.controller import Controller
+from cnllm.batch.controller import MOST, Controller
 from cnllm.batch.identity import plan_identity
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
@@ -25,6 +25,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.flags import RateHeaders, Rates
 from cnllm.registry.model import Model
+from cnllm.system.processes import raise_file_limit
 from cnllm.transports import default_async_transport
 from cnllm.types import Reply
 from cnllm.types.policy import Retry
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["HeaderLimits", "Lane", "open_client", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
+_OTHER_FILES = 32  # of the process: the input, the output, its state, the log, the loop, names that are resolved
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
 
 
@@ -108,7 +110,7 @@ def open_lanes(
 
     The caller's keys go to the address of the first model; any other endpoint gets its own.
     """
-    lanes = []
+    lanes: list[Lane] = []
     resolved_models = [models[model] if isinstance(model, str) else model for model in settings.models]
     headers = settings.options.get("extra_headers") or {}
     if len({model.flags.base_url for model in resolved_models}) > 1 and redact.request_secrets("", headers):
@@ -117,22 +119,34 @@ def open_lanes(
             f"extra_headers hold a secret, which would go to the endpoints of {names}",
             hint="ask each of these models in a run of its own",
         )
+    address = resolved_models[0].flags.base_url
+    pairs: list[tuple[Model, str | None]] = []
     for resolved in resolved_models:
-        takes_keys = resolved.flags.base_url == resolved_models[0].flags.base_url
-        for key in (settings.api_keys if takes_keys else ()) or (None,):
-            rates = resolved.flags.rates or Rates()
-            controller = Controller(
-                concurrency=settings.concurrency,
-                requests=settings.rpm or rates.requests,
-                tokens=settings.tpm or rates.tokens,
-            )
-            if (key_of_nodes := getattr(settings.transport, "key_of_nodes", None)) is not None:
-                key = key_of_nodes(resolved, key)  # other processes send, and have the key
-            client = open_client(
-                settings, registry, resolved, key, salt, partial(_observe, controller), log_calls=recorder or False
-            )
-            lanes.append(Lane(resolved, client, controller))
+        keys = settings.api_keys if resolved.flags.base_url == address else ()
+        pairs += [(resolved, key) for key in keys or (None,)]
+    most = _most_connections(settings, len(pairs))
+    for resolved, key in pairs:
+        rates = resolved.flags.rates or Rates()
+        controller = Controller(
+            concurrency=settings.concurrency,
+            most=most,
+            requests=settings.rpm or rates.requests,
+            tokens=settings.tpm or rates.tokens,
+        )
+        if (key_of_nodes := getattr(settings.transport, "key_of_nodes", None)) is not None:
+            key = key_of_nodes(resolved, key)  # other processes send, and have the key
+        client = open_client(
+            settings, registry, resolved, key, salt, partial(_observe, controller), log_calls=recorder or False
+        )
+        lanes.append(Lane(resolved, client, controller))
     return lanes
+
+
+def _most_connections(settings: BatchSettings, lanes: int) -> int:
+    """Return how many requests of each lane may be on their way. Each takes one of the files of the process."""
+    wanted = settings.concurrency or MOST
+    files = None if settings.simulate or settings.transport is not None else raise_file_limit()
+    return wanted if files is None else max(1, min(wanted, (files - _OTHER_FILES) // lanes))
 
 
 def open_client(

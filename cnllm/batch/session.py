@@ -102,6 +102,7 @@ class BatchSession:
         self.lanes: list[Lane] = open_lanes(
             settings, self.registry, self._resolved_models(), self._token("salt", 8), self.recorder
         )
+        self.most_at_once = int(self.lanes[0].controller.limit)
         by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
         if by_calls:
             use_calls(self.lanes, self.registry)
@@ -273,6 +274,13 @@ class BatchSession:
         window = None if self.vendor is None else self.vendor.window
         found = estimate_run(jobs, self.lanes, maker.price, self.budget, window)
         return replace(found, messages=tuple(self._model_message()))
+
+    def _files_message(self) -> list[str]:
+        """Return a line on a concurrency that the files of the process did not allow."""
+        wanted, most = self.settings.concurrency, self.most_at_once
+        if wanted is None or most >= wanted:
+            return []
+        return [f"{most:,} requests at a time, not {wanted:,}: the process may open too few files (ulimit -n)"]
 
     def _model_message(self) -> list[str]:
         """Return a line on rows that name another model than the one that is asked."""
@@ -452,6 +460,7 @@ class BatchSession:
                 *(self.vendor.messages if self.vendor is not None else ()),
                 *runner.messages,
                 *messages,
+                *self._files_message(),
                 *self._model_message(),
             ),
             simulated=self.settings.simulate,

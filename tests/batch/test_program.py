@@ -179,6 +179,25 @@ def test_the_cap_of_the_command_line(machine: Machine, tmp_path: Path) -> None:
         assert estimate["rows"] == 50 - done.json()["done"]
 
 
+@pytest.mark.parametrize(("hard", "most"), [(64, 40), (1024, 200)])
+def test_no_more_requests_at_a_time_than_the_process_may_open_files(
+    machine: Machine, tmp_path: Path, hard: int, most: int
+) -> None:
+    resource = pytest.importorskip("resource")
+    source, out = rows(tmp_path, prompts(200)), tmp_path / "out.jsonl"
+    with stub(0.1) as server:
+        machine.overlay(server.url)
+        process = machine.start(
+            *("batch", str(source), "-m", "home/m", "-o", str(out), "--json", "--concurrency=200"),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
+        )
+        answer, err = process.communicate(timeout=60)
+    report = json.loads(answer)
+    assert (process.returncode, report["done"], report["failed"]) == (0, 200, 0), err
+    assert server.most <= most
+    assert ["ulimit -n" in message for message in report["messages"]] == [True] * (hard == 64)
+
+
 def test_a_schema_and_tools(machine: Machine, tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer:
         if "p1" in str(server.bodies[-1]) or prompt == "p2":  # p2 is corrected, p1 is not
