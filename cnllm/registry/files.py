@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
+from errno import EBADF, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
 from cnllm.config.settings import read_setting
@@ -72,11 +72,14 @@ def data_files() -> list[str]:
 
 
 def _exists(path: str) -> bool:
-    """Whether a file exists. Raises `RegistryError` where that is unknown, so that no file is skipped silently."""
+    """Whether a file, or a link in its place, exists. Reading it tells a link that leads nowhere.
+
+    Raises `RegistryError` where that is unknown, so that no file is skipped silently.
+    """
     try:
-        os.stat(path)
+        os.lstat(path)
     except OSError as error:
-        if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP, ENAMETOOLONG):
+        if error.errno not in (ENOENT, ENOTDIR, EBADF, ENAMETOOLONG):
             raise RegistryError(f"cannot be read: {error.strerror}", file=path, hint=paths.CONFIG_DIR_HINT) from error
         return False
     except ValueError:  # a null character

@@ -189,6 +189,20 @@ def test_a_missing_overlay(machine: Machine) -> None:
     done.fails(2, "/none.toml")
 
 
+@pytest.mark.parametrize("target", ["providers.toml", "gone.toml"])
+def test_a_registry_file_whose_link_leads_nowhere_is_not_skipped(machine: Machine, target: str) -> None:
+    """Without it, a request may go to another address than the user set, or at another price."""
+    path = machine.config / "providers.toml"
+    path.unlink()
+    try:
+        path.symlink_to(target)
+    except OSError:
+        pytest.skip("this user may make no links")
+    machine.run("call", "-m", "glm-4.7", "hi", "--plan").fails(2, str(path), "cannot be read")
+    done = machine.run("registry", "check")
+    assert (done.status, str(path) in done.out) == (2, True)
+
+
 def test_a_broken_keys_file(machine: Machine) -> None:
     del machine.env["HOME_TEST_KEY"]
     (machine.config / "keys.json").write_text("{")
