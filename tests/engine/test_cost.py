@@ -903,6 +903,33 @@ def test_tokens_from_a_marked_cache_have_their_own_price(
 
 
 @each(
+    "ttl, kept, missing, most",
+    [("5m", None, (), 6250), ("1h", None, ("cache_write_1h",), 10_000), ("1h", 0, (), 6250)],
+)
+def test_tokens_written_for_an_unknown_time_may_be_kept_for_an_hour(
+    home: Home, ttl: str, kept: int | None, missing: tuple[str, ...], most: int
+) -> None:
+    """A relay may report what was written, and not for how long."""
+    flags = (
+        'messages.fields = ["cache_control"]\nusage.cache_write = ["prompt_tokens_details.written"]\n'
+        'usage.cache_write_1h = ["prompt_tokens_details.for_an_hour"]'
+    )
+    price = 'price = { currency = "USD", input = 5, output = 0, cache_write = 6.25, cache_write_1h = 10 }'
+    model = home(flags, more=price)
+    text = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": ttl}}
+    plan = engine.build_request(model, [{"role": "user", "content": [text]}])
+    assert f'"{ttl}"'.encode() in plan.content
+    counts: dict[str, Any] = {"prompt_tokens": 1000, "completion_tokens": 3}
+    counts["prompt_tokens_details"] = {"written": 1000, **({} if kept is None else {"for_an_hour": kept})}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    body = {"choices": [choice], "usage": counts}
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode(), plan=plan)
+    assert reply.cost is not None
+    figures = (reply.cost.amount, reply.cost.missing, reply.cost.at_most)
+    assert figures == (Decimal(6250) / 1_000_000, missing, Decimal(most) / 1_000_000)
+
+
+@each(
     "value, amount",
     [
         (0.5, "0.5"),

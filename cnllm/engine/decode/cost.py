@@ -317,8 +317,10 @@ def _miss_invalid(total: CostSum, usage: Usage, rates: _Rates, price: Price, fac
         total.miss("input", None)
     if "cache_write" in invalid:
         total.miss("cache_write", None)
-    if hourly > written or ("cache_write_1h" in invalid and written):
+    if hourly > written:
         total.miss("cache_write_1h", None)
+    elif "cache_write_1h" in invalid and written:
+        _miss_difference(total, "cache_write_1h", written, rates, "cache_write", ("cache_write_1h",))
     rest = _unwritten_input(usage, facts)
     lowest, *others = _cache_rates(rates, price, facts)
     if others and usage.cached and _is_rate(rates.get(lowest)):

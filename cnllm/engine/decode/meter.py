@@ -235,10 +235,17 @@ class Meter:
         media |= {name: count for name, paths in self._made.items() if (count := _media_count(counts, paths)) != 0}
         if usage.cached and media.get("input_audio") and not _has_place(counts, self._media.get("cached_audio", ())):
             media["cached_audio"] = None
+        if usage.cache_write and usage.cache_write_1h is None and self._may_last_an_hour(plan):
+            invalid |= {"cache_write_1h"}
         thought = bool(usage.reasoning or reply.reasoning)
         most = most_output(plan, is_partial=is_cut or usage.output is None or bool(invalid))
         service, by_mark = self._service_of(reply.extra), self._by_mark(usage, counts, plan)
         return Facts(service, factor, unknown, media, free, thought, by_mark, is_cut, invalid, most)
+
+    def _may_last_an_hour(self, plan: Plan) -> bool:
+        """Whether a request may write to a cache that lasts an hour, and costs more than another one."""
+        mark, price = wire(plan.model.protocol).hour_mark, self._price
+        return price is not None and price.cache_write_1h is not None and mark is not None and mark in plan.content
 
     def _by_mark(self, usage: Usage, counts: dict[str, Any], plan: Plan) -> bool | None:
         """Whether tokens come from a cache that the request marked; None is unknown. A reply has one kind of cache."""
