@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, data, kind, is_cut=isinstance(step, Cut) and not streams)
 
     def _send(self, status: int, data: bytes, kind: str, *, is_cut: bool = False) -> None:
-        self.send_response(status)
+        self.send_response_only(status)  # without a date: the time of a bill stands in its body, or nowhere
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data) + is_cut))
         self.end_headers()

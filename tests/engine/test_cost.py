@@ -564,6 +564,37 @@ def test_requests_of_both_sides_of_a_border_have_their_own_prices() -> None:
     assert cost.amount * 1_000_000 == (low + high) * Decimal("0.1")
 
 
+@each(
+    "date, created, rate",
+    [
+        ("Mon, 23 Nov 2026 01:00:00 GMT", None, 2),  # 09:00 in Beijing
+        ("Mon, 23 Nov 2026 00:59:59 GMT", None, 1),
+        ("Mon, 23 Nov 2026 01:00:00 GMT", at("2026-11-23", "08:00:00"), 1),  # the body has priority
+        ("Mon, 23 Nov", None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_head_of_a_response_says_its_time_where_the_body_does_not(
+    home: Home, date: str | None, created: float | None, rate: int | None, stream: bool
+) -> None:
+    """As on the wires of Anthropic and Gemini, whose bodies have no time."""
+    hours = 'off_peak = { peak = ["Mon-Fri 09:00-12:00"], zone = "+08:00", input = 1.0, output = 1.0 }'
+    model = home(more=f'price = {{ currency = "USD", input = 2.0, output = 2.0, {hours} }}')
+    head = {} if created is None else {"created": created}
+    message = {"role": "assistant", "content": "a"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 10}
+    choice = {"index": 0, "delta" if stream else "message": message, "finish_reason": "stop"}
+    body = json.dumps({**head, "choices": [choice], "usage": usage}).encode()
+    headers = {} if date is None else {"Date": date}
+    plan = engine.build_request(model, "Hi", stream=stream)
+    content = b"data: " + body + b"\n\ndata: [DONE]\n\n" if stream else body
+    cost = engine.parse_response(model, 200, headers, content, plan=plan).cost
+    assert cost is not None
+    assert (cost.amount, cost.missing) == (Decimal(20 * (rate or 1)) / 1_000_000, () if rate else ("hours",))
+
+
 @each("peak", ["Xyz 09:00-12:00", "Mon-Xyz 09:00-12:00", "nine", "12:00-09:00", "09:00-25:00"])
 def test_hours_that_nobody_can_read_make_the_cost_a_lower_bound(peak: str) -> None:
     hours = {"peak": [peak], "zone": "+08:00", "input": 1.0, "output": 1.0}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 
-__all__ = ["is_within", "local_day"]
+__all__ = ["is_within", "local_day", "response_time"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
@@ -78,3 +79,13 @@ def _offset(zone: str) -> int | None:
         return None
     size = int(match[2]) * 60 + int(match[3])
     return -size if match[1] == "-" else size
+
+
+def response_time(headers: Mapping[str, str]) -> float | None:
+    """Return the time at which a response began by its head, in seconds since 1970; None where it says none."""
+    from email.utils import parsedate_to_datetime  # most replies need not load it
+
+    try:
+        return parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None

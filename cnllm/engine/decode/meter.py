@@ -75,12 +75,16 @@ class Meter:
         self._is_off_peak = None
         if price is not None and price.off_peak is not None:
             self._is_off_peak = lru_cache(4)(partial(_is_off_peak, price))
+        self.depends_on_time = price is not None and bool(price.off_peak or "until" in (price.promotion or {}))
+        """Whether the prices are not the same at all times."""
         is_metered = price is None or price.currency is None or self._reported or self._media
         self._plain_rates = None if price is None or is_metered else lru_cache(4)(partial(_plain_rates, price))
 
-    def knows_hours(self, created: float | None) -> bool:
-        """Whether it is known by which hours a reply of this time, in seconds since 1970, is charged."""
-        return self._is_off_peak is None or self._is_off_peak(_minute(created)) is not None
+    def knows_time(self, created: float | None) -> bool:
+        """Whether it is known by which hours and days a reply of this time, in seconds since 1970, is charged."""
+        if not self.depends_on_time:
+            return True
+        return created is not None and (self._is_off_peak is None or self._is_off_peak(_minute(created)) is not None)
 
     def count(self, data: dict[str, Any], known: dict[str, int | None]) -> None:
         """Take in the numbers of paid calls that a body or a chunk reports; one that cannot be read is unknown."""

@@ -25,6 +25,7 @@ from cnllm.engine.decode.framing import (
     is_end_marker,
     short_text,
 )
+from cnllm.engine.decode.hours import response_time
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
@@ -111,6 +112,8 @@ class StreamParser:
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
         meter = self._collected.meter
         self._meter = meter if meter.counts_calls else None
+        if meter.depends_on_time:
+            self._collected.date = response_time(self._headers)
 
     # ── reading ──────────────────────────────────────────────────────────────
 

@@ -67,7 +67,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     finish = None if calls is None else _finish(message, rules.finish, plan, has_calls=bool(calls))
     if calls is None or finish is None:
         return None
-    if not rules.meter.knows_hours(message.created):  # a note says so
+    if not rules.meter.knows_time(message.created):  # the head may have it, or a note says so
         return None
     parts: list[Part] = []
     if message.reasoning:
