@@ -257,7 +257,7 @@ class ExtraAdded(Struct, frozen=True, tag="extra"):
 
 
 class Restarted(Struct, frozen=True, tag="restarted"):
-    """The reply begins again with other text: discard the text that was delivered so far."""
+    """The reply begins again: discard the text and the parts that were delivered so far."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

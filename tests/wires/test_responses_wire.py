@@ -8,11 +8,24 @@ from typing import Any
 
 import pytest
 from cases import each
+from msgspec.structs import replace
 from note_rules import check_notes
 
 import cnllm
 from cnllm import Message, Model, Registry, engine
-from cnllm.types import BlockEnd, Media, Opaque, Reasoning, Seal, Text, TextDelta, ToolCall, ToolCallStart, ToolResult
+from cnllm.types import (
+    BlockEnd,
+    Media,
+    Opaque,
+    Reasoning,
+    Restarted,
+    Seal,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallStart,
+    ToolResult,
+)
 
 WIRE = "openai-responses"
 REGISTRY = Registry.load()
@@ -474,10 +487,50 @@ def test_texts_behind_a_call_are_no_empty_messages_for_a_client(search: bool) ->
     sent = b"".join([writer.begin(), *map(writer.feed, events)])
     output = json.loads(sent.rpartition(b"data: ")[2])["response"]["output"]
     messages = [item for item in output if item["type"] == "message"]
-    assert [item["content"][0]["text"] for item in messages] == [reply.text]
-    assert search or (messages[0]["phase"], messages[0]["content"][0]["annotations"]) == ("final_answer", [source])
+    assert [item["content"][0]["text"] for item in messages] == ["I look.", " It rains."]
+    assert [(item["phase"], item["content"][0]["annotations"]) for item in messages] == [
+        ("commentary", [source]),
+        ("final_answer", []),
+    ]
+    whole = engine.encode_reply(WIRE, reply)["output"]
+    assert [item["type"] for item in output] == [item["type"] for item in whole]
+    assert [item["content"] for item in messages] == [item["content"] for item in whole if item["type"] == "message"]
     done_items = [json.loads(line[6:]) for line in sent.decode().splitlines() if line.startswith("data: ")]
     assert [e["item"] for e in done_items if e["type"] == "response.output_item.done" and e["item"] in messages]
+
+
+def test_reasoning_behind_a_call_keeps_its_token_for_a_client_of_messages() -> None:
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": "{}"}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "e"}
+    pieces = (delta("hm", 1, "reasoning_summary_text"), over(thought, 1), delta("hi", 2), over(message("hi"), 2))
+    events, reply = read(over(call), *pieces, done())
+    writer = engine.StreamWriter("anthropic-messages", id="x", model="m")
+    token = Seal("anthropic-messages", "", "", {"signature": "token"})
+    data = writer.begin()
+    for event in events:
+        is_reasoning = type(event) is BlockEnd and type(event.part) is Reasoning
+        data += writer.feed(replace(event, part=replace(event.part, seal=token)) if is_reasoning else event)
+    claude = REGISTRY.resolve("anthropic/claude-sonnet-4-5")
+    again = engine.parse_response(claude, 200, {}, data).message.parts
+    assert [type(part) for part in again] == [type(part) for part in reply.message.parts]
+    assert [(p.text, p.seal and p.seal.data["signature"]) for p in again if type(p) is Reasoning] == [("hm", "token")]
+
+
+def test_parts_behind_a_call_that_is_none_in_the_end_have_their_own_places() -> None:
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": '{"a":1}'}
+    parser = engine.StreamParser(MODEL)
+    events: list[Any] = []
+    for event in (over(call), delta("one", 1), over(message("one"), 1), delta("two", 2)):
+        events += parser.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    assert [e.index for e in events if type(e) is BlockEnd] == [1]
+    events += parser.end()
+    with pytest.raises(cnllm.StreamCut) as caught:
+        parser.close()
+    reply = caught.value.reply
+    assert reply is not None
+    events = events[events.index(Restarted()) + 1 :]
+    assert [(e.index, e.part) for e in events if type(e) is BlockEnd] == list(enumerate(reply.message.parts))
+    assert "".join(e.text for e in events if type(e) is TextDelta) == reply.text == "onetwo"
 
 
 @each("field", ["summary", "content"])

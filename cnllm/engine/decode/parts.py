@@ -9,6 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import (
@@ -123,7 +124,8 @@ class Parts:
         self._last: dict[str, Block] = {}  # of each kind
         self._by_number: dict[int, Block] = {}  # by the decoder's number of the part
         self._unreported = 0  # the first block that events may still report
-        self._reported = 0  # parts that events have reported
+        self._reported = 0  # parts that events have reported, with the calls between them
+        self._reported_calls = 0
         self.is_reported_late = False  # events report no part before the end of the reply
 
     def put(self, text: str, *, in_reasoning: bool) -> Event:
@@ -150,7 +152,6 @@ class Parts:
             previous.end = block.start
         self._last[kind] = block
         self._blocks.append(block)
-        self.is_reported_late = self.is_reported_late or kind == "call"
         self.kind = kind
 
     def number(self, part: int | None) -> None:
@@ -208,16 +209,30 @@ class Parts:
     def end(self) -> list[Event]:
         """End the last part; return events for the parts that are finished and were not reported yet.
 
-        None from the first call on: a call that is cut off is no part, and would move the parts after it.
+        None behind a call that is not complete: it may be cut off, and would move the parts after it.
         """
         self.kind = None
         if self.is_reported_late:
             return []
-        parts = self._build(self._unreported, {})
-        self._unreported = len(self._blocks)
-        out: list[Event] = [BlockEnd(index, part) for index, part in enumerate(parts, self._reported)]
+        start = stop = self._unreported
+        calls: dict[int, ToolCall] = {}
+        while stop < len(self._blocks):
+            block = self._blocks[stop]
+            if block.kind == "call":
+                if not _is_complete(block.data):
+                    break
+                calls[id(block.data)] = _CALL
+            stop += 1
+        parts = self._build(start, calls, stop=stop)
+        out: list[Event] = [BlockEnd(i, part) for i, part in enumerate(parts, self._reported) if part is not _CALL]
+        self._unreported = stop
         self._reported += len(parts)
+        self._reported_calls += len(calls)
         return out
+
+    def are_moved(self, parts: tuple[Part, ...]) -> bool:
+        """Whether parts of the whole reply stand elsewhere than events have reported, because a call is no part."""
+        return sum(type(part) is ToolCall for part in parts[: self._reported]) != self._reported_calls
 
     def last_ends(self, parts: tuple[Part, ...]) -> list[Event]:
         """Return events for the parts of the whole reply that were not reported yet. Calls have their own."""
@@ -253,11 +268,13 @@ class Parts:
                 parts[last] = replace(parts[last], extra=self.annotations)
         return tuple(parts)
 
-    def _build(self, start: int, calls: dict[int, ToolCall], *, keeps_seal: bool = True) -> list[Part]:
-        """Return the parts of the blocks from `start` on. Only new and changed ones are built."""
+    def _build(
+        self, start: int, calls: dict[int, ToolCall], *, keeps_seal: bool = True, stop: int | None = None
+    ) -> list[Part]:
+        """Return the parts of the blocks from `start` on, up to `stop`. Only new and changed ones are built."""
         parts: list[Part] = []
         texts: dict[str, tuple[int, str]] = {}  # of each kind: a position, and the text from there on
-        for block in self._blocks[start:]:
+        for block in self._blocks[start:stop]:
             if not block.is_current:
                 text = ""
                 if (growing := self._texts(block.kind)) is not None:
@@ -314,12 +331,16 @@ class Parts:
             block.start = 0
             block.is_current = False
             block.end = None if block is self._last.get(block.kind) else 0
-        self._unreported = self._reported = 0
+        self.forget_reports()
         other = self.text if in_reasoning else self.thought
         other_text = "".join(other)
         self.text.begin_again()
         self.thought.begin_again()
         return other_text
+
+    def forget_reports(self) -> None:
+        """Report all parts again, because the reply begins again."""
+        self._unreported = self._reported = self._reported_calls = 0
 
     def gather_text(self) -> None:
         """Count all text of the answer to the last part with text."""
@@ -340,6 +361,16 @@ class Parts:
             block.data.late = data
         elif type(data := _replace_surrogates(data)) is dict:
             block.data.extra.update(data)
+
+
+_CALL = ToolCall("", "")
+"""Stands for a call that is not built yet."""
+
+
+def _is_complete(call: CallBuilder) -> bool:
+    """Whether a call is a part of the reply, as far as is known: unless the reply breaks off."""
+    is_whole = call.is_complete() if call.is_whole is None else call.is_whole
+    return is_whole and call.via == "wire" and call.name_size > 0
 
 
 def _join_fragments(details: list[Any], part: str | None = None, *, snapshots: bool) -> list[Any]:
