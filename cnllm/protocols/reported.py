@@ -207,11 +207,12 @@ class Candidates:
             others = []
         return found, others
 
-    def rest(self) -> list[dict[str, Any]]:
-        """Return the candidates that are the reply because no other one came."""
+    def rest(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the candidates that are the reply because no other one came, and the others."""
         waiting, self.waiting = self.waiting, []
         index = _first_index(waiting)
-        return [choice for choice in waiting if _index(choice, 0) == index]
+        found = [choice for choice in waiting if _index(choice, 0) == index]
+        return found, [choice for choice in waiting if _index(choice, 0) != index]
 
     def note(self, choice: dict[str, Any]) -> Note:
         """Return the note on a candidate that is left out."""

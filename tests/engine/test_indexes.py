@@ -133,6 +133,8 @@ def test_the_only_choice_of_a_stream_is_the_reply_whatever_its_index(models: dic
         for size in (0, 1):
             reply = read(models[protocol], stream, size)
             assert (reply.text, reply.finish) == ("Hello", "stop")
+            left_out = [note.said for note in reply.notes if note.code == "choice-dropped"]
+            assert left_out == (["choice 8"] if protocol == CHAT else [])
     with pytest.raises(StreamCut) as caught:
         read(models[GEMINI], gemini)
     assert caught.value.reply is not None

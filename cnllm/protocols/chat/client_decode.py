@@ -120,13 +120,7 @@ class ChatDecoder(Decoder):
             found = choices
         else:
             found, others = self._candidates.pick(choices, _is_empty, whole=whole)
-        for choice in found:
-            self._choice(choice, out, whole=whole)
-        for choice in others:
-            if self._has_only_calls(choice):
-                self._choice(choice, out, whole=whole)
-            else:
-                out.append(self._candidates.note(choice))
+        self._choices(found, others, out, whole=whole)
         if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
@@ -134,10 +128,22 @@ class ChatDecoder(Decoder):
     def end(self) -> list[Piece]:
         """Return the only choice, if its index is another one, and the spoken answer, as far as it came."""
         out: list[Piece] = []
-        for choice in self._candidates.rest() if self._candidates.waiting else ():
-            self._choice(choice, out, whole=False)
+        if self._candidates.waiting:
+            self._choices(*self._candidates.rest(), out, whole=False)
         self._end_audio(out)
         return out
+
+    def _choices(
+        self, found: list[dict[str, Any]], others: list[dict[str, Any]], out: list[Piece], *, whole: bool
+    ) -> None:
+        """Decode the choices that are the reply, and of the others those that hold its calls."""
+        for choice in found:
+            self._choice(choice, out, whole=whole)
+        for choice in others:
+            if self._has_only_calls(choice):
+                self._choice(choice, out, whole=whole)
+            else:
+                out.append(self._candidates.note(choice))
 
     def _has_only_calls(self, choice: dict[str, Any]) -> bool:
         """Whether another choice holds the calls of the reply, which has none: some endpoints write its text and its

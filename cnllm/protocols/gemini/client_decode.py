@@ -101,7 +101,9 @@ class GeminiDecoder(Decoder):
 
         Of the lists each chunk has its own items, or all so far: here they have the items of all chunks.
         """
-        out = [piece for candidate in self._candidates.rest() for piece in self._candidate(candidate, whole=False)]
+        found, left_out = self._candidates.rest()
+        out = [piece for candidate in found for piece in self._candidate(candidate, whole=False)]
+        out += map(self._candidates.note, left_out)
         whole: dict[str, Any] = {}
         for (key, name), items in self._lists.items():
             known = whole.get(key, self._about[key])
