@@ -30,6 +30,35 @@ def called(reply: Reply) -> Called:
     return [(call.name, call.arguments) for call in reply.tool_calls]
 
 
+# ── framing ──────────────────────────────────────────────────────────────────
+
+
+@each("name", ["data: ", "data:", "data: data: "])
+@each("end", ["\n\n", "\ndata:\ndata:\n\n", "\r\n\r\n"])
+@each("which", ["all", "one"])
+def test_the_name_of_the_field_may_stand_twice_before_the_data(name: str, end: str, which: str) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    events = [delta(content="Hel"), delta(content="lo"), delta(tool_calls=[call]), delta(finish="tool_calls"), DONE]
+    for at, event in enumerate(events):
+        if which == "all" or at == 1:
+            events[at] = f"data: {name}{event.decode().removeprefix('data:').strip()}{end}".encode()
+    content = b"".join(events)
+    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+    for size in (len(content), 1, 7):
+        parser = engine.StreamParser(model)
+        for start in range(0, len(content), size):
+            parser.feed(content[start : start + size])
+        reply = parser.close()
+        assert (reply.text, reply.finish, called(reply)) == ("Hello", "tool_calls", [("f", {"a": 1})])
+        assert "unreadable-chunk" not in [note.code for note in reply.notes]
+
+
+def test_the_name_of_the_field_alone_and_many_of_them_are_no_data() -> None:
+    for odd in (b"data: data:", b"data: " + b"data: " * 50_000, b"data: data: half a sentence"):
+        reply = read(CHAT, delta(content="Hello"), odd + b"\n\n", delta(finish="stop"), DONE)
+        assert (reply.text, reply.finish) == ("Hello", "stop")
+
+
 # ── messages ─────────────────────────────────────────────────────────────────
 
 BEGIN = named(type="message_start", message={"id": "m", "role": "assistant", "model": "m", "content": []})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ __all__ = ["StreamParser", "parse_response"]
 _MAX_FAST_PIECE = 25  # characters
 _MAX_STATUS = 999  # RFC 9110 gives a status three digits
 _CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
+_FIELD_NAMES = re.compile(rb"\s*(?:data:\s*)+")
 _MAX_FULL_READS = 8  # chunks of plain text that are read in full while the id or the model is unknown
 
 
@@ -294,8 +296,12 @@ class StreamParser:
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
         """Note data that is no JSON. Blank data say nothing.
 
-        Data of several lines may be several chunks without the blank line between them: each line is read then.
+        Some servers write the name of the field twice. Data of several lines may be several chunks without the blank
+        line between them: each line is read then.
         """
+        if (names := _FIELD_NAMES.match(data)) is not None:
+            self._read_event(data[names.end() :], out)
+            return
         if not (text := short_text(data)):
             return
         lines = data.split(b"\n")
