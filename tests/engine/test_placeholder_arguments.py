@@ -121,3 +121,27 @@ def test_a_cut_reply_has_what_came_of_it(models: dict[str, Model]) -> None:
         read(models["openai-chat"], [piece("{}", 0, id="c1", name="f")], b"")
     assert cut.value.reply is not None
     assert [(call.name, call.raw) for call in cut.value.reply.incomplete] == [("f", "{}")]
+
+
+@pytest.mark.parametrize("sizes", [[1], [4], [1, 4], [2, 5, 8], [4, 4], [9], [4, 9], list(range(1, 10))])
+@pytest.mark.parametrize("repeats", ["names", "index", "nothing"])
+def test_arguments_that_come_with_all_that_came_before_are_one_text(
+    models: dict[str, Model], sizes: list[int], repeats: str
+) -> None:
+    """Some servers send all of the arguments so far with each piece, or all of them once more behind a first piece."""
+    names = {"names": {"name": "f", "id": "c"}, "index": {}, "nothing": {}}[repeats]
+    index = None if repeats == "nothing" else 0
+    snapshots = [piece(ARGUMENTS[:size], index, **names) for size in [*sizes, len(ARGUMENTS)]]
+    assert read(models["openai-chat"], [piece("", index, name="f", id="c"), *snapshots, STOP]) == WANTED
+
+
+def test_a_brace_that_begins_a_piece_may_go_on_with_the_arguments(models: dict[str, Model]) -> None:
+    for pieces in (
+        ['{"a":', "{", '"b":', '{"c":1}}}'],
+        ['{"a":"', '{"', '"}'],
+        ['{"a":[{}', ',{"b":{}}]}'],
+        ['{"a":"{', '{a"}'],
+    ):
+        arguments = "".join(pieces)
+        found = read(models["openai-chat"], [piece("", name="f", id="c"), *map(piece, pieces), STOP])
+        assert [(name, raw) for name, raw, _ in found] == [("f", arguments)]

@@ -229,8 +229,11 @@ class CallCollector:
             out += self.announce_last()
             self.add(call)
             self._open[index] = call
-        elif call.size and piece.lstrip()[:1] == "{" and call.is_complete() and call.repeats(piece):
-            piece = ""  # it repeats the whole call at its end
+        elif call.size and piece.lstrip()[:1] == "{":
+            if call.is_complete() and call.repeats(piece):
+                piece = ""  # it repeats the whole call at its end
+            elif len(piece) >= call.size and piece.startswith(call.raw) and not call.is_complete():
+                piece = piece[call.size :]  # a snapshot: no JSON goes on with its own beginning
         if id and not call.id:
             self._set_id(call, id)
         if name and not (call.size and call.name_size) and not call.started and not call.has_name(name):
