@@ -135,6 +135,28 @@ def test_arguments_that_come_with_all_that_came_before_are_one_text(
     assert read(models["openai-chat"], [piece("", index, name="f", id="c"), *snapshots, STOP]) == WANTED
 
 
+@pytest.mark.parametrize("between", ["", "\n", " "])
+@pytest.mark.parametrize("times", [2, 3])
+def test_arguments_that_are_one_object_several_times_are_that_object(
+    models: dict[str, Model], between: str, times: int
+) -> None:
+    """Some proxies add up what they got in pieces, and what they got at the end."""
+    arguments = between.join([ARGUMENTS] * times)
+    model = models["openai-chat"]
+    assert read(model, [piece(arguments, name="f", id="c"), STOP]) == WANTED
+    assert read(model, [piece("", name="f", id="c"), piece(arguments), STOP]) == WANTED
+    message = {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": arguments}}]}
+    body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).encode()
+    reply = engine.parse_response(model, 200, {}, body, TOOLS)
+    assert [(call.name, call.raw, call.arguments) for call in reply.tool_calls] == WANTED
+
+
+@pytest.mark.parametrize("arguments", ['{"a":"}{"}', '{"a":1}{"a":2}', '{"a":1}{"a":1', '{"a":1}{"a":1}x', "{}{", "}{"])
+def test_other_arguments_stay_as_they_were_written(models: dict[str, Model], arguments: str) -> None:
+    found = read(models["openai-chat"], [piece(arguments, name="f", id="c"), STOP])
+    assert [(name, raw) for name, raw, _ in found] == [("f", arguments)]
+
+
 def test_a_brace_that_begins_a_piece_may_go_on_with_the_arguments(models: dict[str, Model]) -> None:
     for pieces in (
         ['{"a":', "{", '"b":', '{"c":1}}}'],

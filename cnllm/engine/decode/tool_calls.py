@@ -15,14 +15,17 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.leaks.grammars.base import skip_space
 from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.reported import as_index
+from cnllm.schemas.coerce import decode_json
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 from cnllm.types.lenient_json import JsonNesting, arguments_text
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
 _MARKUP = re.compile(r"<[^<>]*>")
+_TWO_OBJECTS = re.compile(r"\}\s*\{")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _PLACEHOLDERS = ("{}", "null")  # arguments that some endpoints send ahead of the true ones
 _FUNCTION_KEYS = frozenset({"name", "arguments", "parameters"})
@@ -242,6 +245,8 @@ class CallCollector:
             if key not in _ITEM_KEYS and value is not None:
                 call.extra[key] = value
         if piece:
+            if not call.size and _TWO_OBJECTS.search(piece):
+                piece = _once(piece)
             delivered = call.add(piece)
             if call.waits:
                 self._waiting.append(call)
@@ -308,6 +313,20 @@ def _reply_ids(request: Plan | None) -> ReplyIds:
 def _is_placeholder(arguments: str) -> bool:
     """Whether arguments may be sent ahead of the true ones."""
     return len(arguments) <= _MAX_EMPTY_OBJECT and "".join(arguments.split()) in _PLACEHOLDERS
+
+
+def _once(arguments: str) -> str:
+    """Return arguments that are one object several times as that object once; any others as they are."""
+    try:
+        _, end = decode_json(arguments, len(arguments) - len(arguments.lstrip()))
+    except ValueError:
+        return arguments
+    one = arguments[:end].lstrip()
+    while (end := skip_space(arguments, end)) < len(arguments):
+        if not arguments.startswith(one, end):
+            return arguments
+        end += len(one)
+    return one
 
 
 def _text(value: Any) -> str:
