@@ -24,6 +24,7 @@ __all__ = ["AsyncioConnection", "LoopPool", "open_async_socket"]
 
 _SIZE = 16384  # bytes of one read: with 256 streams, all data of one loop iteration is in memory at once
 _AHEAD = 65536  # number of unread bytes after which the connection stops reading
+_LAST_LOOK = 0.001  # seconds between a timeout and its effect, in which the loop reads what has arrived
 _TURNS = 4  # loop iterations: one reads the bytes, and a waiting task may run before it
 
 
@@ -186,14 +187,18 @@ class AsyncioConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._on_timer)
 
-    def _on_timer(self) -> None:
+    def _on_timer(self, late: asyncio.Future[bool] | None = None) -> None:
+        """End the wait, if its time is up. `late` is the wait whose time was up before the loop's last look."""
         self._timer = None
-        if self._waiter is None or self._waiter.done():
+        waiter = self._waiter
+        if waiter is None or waiter.done():
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._on_timer)
-        else:
-            self._waiter.set_result(False)
+        elif waiter is late:
+            waiter.set_result(False)
+        else:  # a program that was stopped for a while has yet to read what arrived
+            self._timer = self._loop.call_later(_LAST_LOOK, self._on_timer, waiter)
 
 
 class LoopPool:
