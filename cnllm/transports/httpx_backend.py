@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from cnllm.system.processes import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
-from cnllm.transports.sockets import alternate, open_socket, shut_down
+from cnllm.transports.sockets import LAST_LOOK, alternate, open_socket, shut_down
 
 if TYPE_CHECKING:
     import ssl
@@ -260,7 +260,7 @@ class WatchedAsyncStream(_ConnectionWatch):
         data = b""
         try:
             while True:
-                piece: bytes = await self._inner.read(max_bytes, self._before_read(timeout))
+                piece = await self._piece(max_bytes, self._before_read(timeout))
                 self._after_read(piece)
                 data += piece
                 if timeout is not _NO_ARGUMENT or not piece or _is_socks_reply(data, self._request):
@@ -269,6 +269,15 @@ class WatchedAsyncStream(_ConnectionWatch):
             raise self._timeout_error(error) from error
         except OSError as error:  # an error of TLS, which no lower layer translates
             raise self._core.ReadError(str(error)) from error
+
+    async def _piece(self, max_bytes: int, timeout: float | None) -> bytes:
+        """Read bytes. A program that was stopped for longer than the timeout has yet to read what arrived."""
+        piece: bytes
+        try:
+            piece = await self._inner.read(max_bytes, timeout)
+        except self._core.ReadTimeout:
+            piece = await self._inner.read(max_bytes, LAST_LOOK)
+        return piece
 
     async def write(self, buffer: bytes, timeout: float | None = _NO_ARGUMENT) -> None:
         """Write bytes, after the check for unread ones."""

@@ -18,13 +18,12 @@ from typing import cast
 from cnllm.system.processes import INHERITED
 from cnllm.transports import errors
 from cnllm.transports.response_parser import ResponseParser
-from cnllm.transports.sockets import HEAD_START, Target, alternate, is_unusable, pop_latest, pop_surplus
+from cnllm.transports.sockets import HEAD_START, LAST_LOOK, Target, alternate, is_unusable, pop_latest, pop_surplus
 
 __all__ = ["AsyncioConnection", "LoopPool", "open_async_socket"]
 
 _SIZE = 16384  # bytes of one read: with 256 streams, all data of one loop iteration is in memory at once
 _AHEAD = 65536  # number of unread bytes after which the connection stops reading
-_LAST_LOOK = 0.001  # seconds between a timeout and its effect, in which the loop reads what has arrived
 _TURNS = 4  # loop iterations: one reads the bytes, and a waiting task may run before it
 
 
@@ -198,7 +197,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         elif waiter is late:
             waiter.set_result(False)
         else:  # a program that was stopped for a while has yet to read what arrived
-            self._timer = self._loop.call_later(_LAST_LOOK, self._on_timer, waiter)
+            self._timer = self._loop.call_later(LAST_LOOK, self._on_timer, waiter)
 
 
 class LoopPool:

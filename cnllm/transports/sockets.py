@@ -25,6 +25,7 @@ __all__ = [
     "DRAIN_SECONDS",
     "HEAD_START",
     "IDLE_CONNECTIONS",
+    "LAST_LOOK",
     "MAX_DRAIN_PIECES",
     "MAX_IDLE",
     "Sends",
@@ -46,6 +47,7 @@ IDLE_CONNECTIONS = 500
 DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
 MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
 HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
+LAST_LOOK = 0.01  # seconds between a timeout and its effect, in which an event loop reads what has arrived
 _LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 _STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
 
