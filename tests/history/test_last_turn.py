@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from builtin import BUILTIN
 
 import cnllm
-from cnllm import Message, Text, ToolCall, engine
+from cnllm import Message, Opaque, Text, ToolCall, engine
 from cnllm.simulator import SimTransport
 
 HISTORY = [Message.user("Count to three."), Message.assistant("One, two")]
@@ -44,6 +46,22 @@ def test_calls_without_results_end_with_results() -> None:
     plan = engine.build_request(BUILTIN.resolve("anthropic/claude-opus-5"), history)
     assert "last-user" not in {note.code for note in plan.notes}
     assert plan.body["messages"][-1]["content"][0]["type"] == "tool_result"
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "sky"}}
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_a_turn_that_the_endpoint_paused_stays_the_last_one(name: str) -> None:
+    model = BUILTIN.resolve(name)
+    content = [{"type": "text", "text": "I look."}, SEARCH]
+    body: dict[str, object] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
+    body |= {"stop_reason": "pause_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode())
+    assert type(reply.message.parts[-1]) is Opaque
+    plan = engine.build_request(model, [Message.user("Why?"), reply.message])
+    assert "last-user" not in {note.code for note in plan.notes}
+    assert plan.body["messages"][-1] == {"role": "assistant", "content": content}
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """A loop's steps: what is done, told and counted, and why it ends."""
 
 import copy
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from client.peer import call_delta, delta, stream, texts
+from client.peer import answer, call_delta, delta, frame, stream, texts
+from msgspec import UNSET
 
 import cnllm
 
@@ -19,6 +21,7 @@ from .support import (
     counted,
     legal,
     ran,
+    registry,
     results,
     says,
     says_whole,
@@ -158,6 +161,57 @@ def test_a_last_reply_that_is_not_whole_is_no_done(client: Loops, verb: str, fin
                 client.run(at(peer), tools=[now])
         run = ran(client, verb, at(peer), tools=[now])[1]
     assert (run.stopped, run.reply.text, run.reply.finish) == (finish, "The sky", finish)
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "sky"}}
+
+
+def _message(verb: str, text: str, *blocks: dict[str, Any], stop: str) -> list[bytes]:
+    """A reply of the Messages wire: a text and blocks."""
+    usage, content = {"input_tokens": 3, "output_tokens": 4}, [{"type": "text", "text": text}, *blocks]
+    body: dict[str, Any] = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": content,
+        "usage": usage,
+    }
+    body |= {"stop_reason": stop, "stop_sequence": None}
+    if verb == "run":
+        return [answer(200, json.dumps(body).encode())]
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**body, "content": [], "stop_reason": None}}]
+    for index, block in enumerate(content):
+        events += [
+            {"type": "content_block_start", "index": index, "content_block": block},
+            {"type": "content_block_stop", "index": index},
+        ]
+    events += [
+        {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return [stream(*map(frame, events))]
+
+
+def test_a_turn_that_the_endpoint_paused_goes_on(client: Loops, verb: str) -> None:
+    paused = [_message(verb, "I look.", SEARCH, stop="pause_turn")] * 4
+    with Peer(*paused, _message(verb, "Blue.", stop="end_turn")) as peer:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        events, run = ran(client, verb, model, tools=[now])
+    assert (run.stopped, run.reply.text, len(run.steps)) == ("done", "Blue.", 5)
+    turn = {"role": "assistant", "content": [{"type": "text", "text": "I look."}, SEARCH]}
+    assert peer.received[1].json()["messages"] == [{"role": "user", "content": "hi"}, turn]
+    assert run.messages[-1].text == "Blue."
+    assert run.usage.output == 20
+    if verb == "run_stream":
+        assert [event.run is UNSET for event in events if isinstance(event, cnllm.Finished)] == [True] * 4 + [False]
+
+
+def test_a_turn_that_is_always_paused_is_no_done(client: Loops, verb: str) -> None:
+    with Peer(_message(verb, "I look.", SEARCH, stop="pause_turn")) as peer:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        run = ran(client, verb, model, tools=[now], max_steps=2)[1]
+    assert (run.stopped, len(peer.received)) == ("max_steps", 2)
 
 
 def test_errors_carry_the_run(client: Loops, verb: str) -> None:

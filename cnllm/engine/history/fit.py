@@ -75,7 +75,7 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     )
     if rules.first_user or is_system_apart:  # a request needs a turn
         turns = _ensure_first_user(turns, ledger)
-    if rules.last_user and turns[-1][1].role == "assistant":
+    if rules.last_user and turns[-1][1].role == "assistant" and not _is_paused(turns[-1][1]):
         index = turns[-1][0]
         subject, did = f"messages[{index}], the last turn, is by assistant", "a user turn is put after it"
         ledger.note("last-user", "messages.last_user", subject, did)
@@ -83,6 +83,11 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
     if rules.content == "string" and codec.part_keys is None:
         _note_flattened(turns, ledger)
     return [message for _, message in turns]
+
+
+def _is_paused(message: Message) -> bool:
+    """Whether a turn ends with a block of the endpoint's own: it paused at it, and goes on from nothing else."""
+    return type(message.parts[-1]) is Opaque if message.parts else False
 
 
 def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger, codec: Wire) -> None:

@@ -240,8 +240,10 @@ class Loop:
     def _may_be_last(self, reply: Reply) -> bool:
         """Whether the run may end with this step: its `Finished` then waits for the results and sums up the run."""
         is_last = len(self.steps) + 1 >= self._rules.max_steps
-        if is_last or not reply.tool_calls or reply.finish in ("content_filter", "cut"):
+        if is_last or reply.finish in ("content_filter", "cut"):
             return True
+        if not reply.tool_calls:
+            return not continuation.is_paused(reply)
         if not self._rules.max_repeats:
             return False
         steps = [(step.calls, None) for step in self.steps]
@@ -251,12 +253,13 @@ class Loop:
         """Return why the loop ends after this reply; None where it goes on."""
         if reply.finish in ("content_filter", "cut"):
             return reply.finish
-        if not reply.tool_calls:
+        max_repeats = self._rules.max_repeats if reply.tool_calls else None
+        if not reply.tool_calls and not continuation.is_paused(reply):
             if reply.finish == "length":
                 return "length"
             return "incomplete" if self._has_lost_calls(reply) else "done"
         steps = [(step.calls, step.results) for step in self.steps]
-        if self._rules.max_repeats and continuation.is_repeating(steps, self._rules.max_repeats, self._cycle):
+        if max_repeats and continuation.is_repeating(steps, max_repeats, self._cycle):
             return "repeated"
         return "max_steps" if len(self.steps) >= self._rules.max_steps else None
 
