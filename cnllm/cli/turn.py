@@ -11,6 +11,7 @@ import msgspec
 from cnllm.cli.output import errors
 from cnllm.engine.history.repair import settle_calls
 from cnllm.errors import CnllmError
+from cnllm.types.endings import is_paused
 
 if TYPE_CHECKING:
     from cnllm.cli.output.answer import View
@@ -120,7 +121,7 @@ def _has_broken_call(reply: Reply) -> bool:
 def exit_status(reply: Reply, stopped: str | None = None) -> int:
     """Return the exit status for a reply."""
     is_broken = reply.finish in _FINISH_REASONS or is_only_reasoning(reply) or _has_broken_call(reply)
-    return errors.PARTIAL if is_broken or stopped in _STOP_REASONS else errors.WHOLE
+    return errors.PARTIAL if is_broken or is_paused(reply) or stopped in _STOP_REASONS else errors.WHOLE
 
 
 def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
@@ -132,6 +133,10 @@ def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = N
         reason, advice = _FINISH_REASONS[reply.finish]
         summary = ONLY_THINKING if is_only_reasoning(reply) else "the answer is incomplete"
         errors.print_error(f"{summary}: {reason} (finish {reply.finish})", hint or advice)
+    elif is_paused(reply):
+        errors.print_error(
+            f"the endpoint paused before the end of its answer ({reply.raw_finish})", hint or "ask again"
+        )
     elif _has_broken_call(reply):
         errors.print_error("a tool call of the answer is not whole", hint or "ask again")
     elif is_only_reasoning(reply):

@@ -213,6 +213,17 @@ def test_an_answer_that_is_not_whole_ends_with_3(machine: Machine, finish: str, 
         assert (done.status, done.json()["finish"]) == (3, finish)
 
 
+def test_an_answer_that_the_endpoint_paused_ends_with_3(machine: Machine) -> None:
+    paused, rest = [HEAD, texts("Hel"), chunk("hold"), DONE], [HEAD, texts("lo"), chunk("stop"), DONE]
+    with Server(paused, paused, rest) as peer:
+        machine.overlay(peer.url, 'finish = { hold = "pause" }')
+        done = machine.run(*CALL, "hi")
+        assert (done.status, done.out) == (3, "Hel\n")
+        assert "cnllm: the endpoint paused before the end of its answer (hold)" in done.err
+        done = machine.run(*CALL, "--tool", "calc", "hi")
+        assert (done.status, done.out) == (0, "Hello\n")
+
+
 @pytest.mark.parametrize(
     ("script", "finish"),
     [

@@ -20,7 +20,6 @@ from cnllm.types import (
 __all__ = [
     "failed_result_text",
     "has_lost_calls",
-    "is_paused",
     "is_repeating",
     "join_replies",
     "shift_citation",
@@ -72,11 +71,6 @@ def has_lost_calls(reply: Reply) -> bool:
     if reply.finish == "tool_calls":
         return True
     return any(note.code == "finish-follows" and note.did == "stop" for note in reply.notes)
-
-
-def is_paused(reply: Reply) -> bool:
-    """Whether the endpoint says that its turn goes on: it gets the turn back, and nothing else."""
-    return reply.finish == "stop" and any(note.code == "finish-pending" for note in reply.notes)
 
 
 def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:

@@ -50,6 +50,7 @@ from cnllm.types import (
     Usage,
 )
 from cnllm.types.delivered import Delivered, closing_events, text_events
+from cnllm.types.endings import is_paused
 from cnllm.types.policy import Recovery
 from cnllm.types.totals import sum_costs
 
@@ -243,7 +244,7 @@ class Loop:
         if is_last or reply.finish in ("content_filter", "cut"):
             return True
         if not reply.tool_calls:
-            return not continuation.is_paused(reply)
+            return not is_paused(reply)
         if not self._rules.max_repeats:
             return False
         steps = [(step.calls, None) for step in self.steps]
@@ -254,7 +255,7 @@ class Loop:
         if reply.finish in ("content_filter", "cut"):
             return reply.finish
         max_repeats = self._rules.max_repeats if reply.tool_calls else None
-        if not reply.tool_calls and not continuation.is_paused(reply):
+        if not reply.tool_calls and not is_paused(reply):
             if reply.finish == "length":
                 return "length"
             return "incomplete" if self._has_lost_calls(reply) else "done"
