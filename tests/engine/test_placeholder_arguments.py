@@ -163,6 +163,9 @@ def test_a_brace_that_begins_a_piece_may_go_on_with_the_arguments(models: dict[s
         ['{"a":"', '{"', '"}'],
         ['{"a":[{}', ',{"b":{}}]}'],
         ['{"a":"{', '{a"}'],
+        ['{"not":', '{"not":{"is":1}}', "}"],
+        ['{"any":[1,', '{"any":[1,2]}', "]}"],
+        ['{"any":[', '{"any":[', "]}", "]}"],
     ):
         arguments = "".join(pieces)
         found = read(models["openai-chat"], [piece("", name="f", id="c"), *map(piece, pieces), STOP])

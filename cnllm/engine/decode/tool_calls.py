@@ -57,6 +57,7 @@ class CallBuilder:
         self._scanned = 0
         self._nesting = JsonNesting()
         self._objects = 0  # JSON objects that begin in the arguments
+        self._has_snapshots = False  # a piece held all that came before
         self._canonical: bytes | None = None  # canonical form of the arguments, where they are one object
 
     @property
@@ -93,6 +94,17 @@ class CallBuilder:
         if self._canonical is None:
             self._canonical = _canonical(self.raw)
         return bool(self._canonical) and _canonical(piece) == self._canonical
+
+    def is_snapshot(self, piece: str) -> bool:
+        """Whether a piece that begins an object holds all the arguments so far, and not a value in them.
+
+        An object may be such a value behind one of three signs, unless an earlier piece was a snapshot.
+        """
+        raw = self.raw
+        if not piece.startswith(raw) or self.is_complete():
+            return False
+        self._has_snapshots = self._has_snapshots or raw.rstrip()[-1:] not in (":", ",", "[")
+        return self._has_snapshots
 
     def add(self, piece: str) -> str:
         """Add a piece of the arguments; return what can be delivered now.
@@ -235,8 +247,8 @@ class CallCollector:
         elif call.size and piece.lstrip()[:1] == "{":
             if call.is_complete() and call.repeats(piece):
                 piece = ""  # it repeats the whole call at its end
-            elif len(piece) >= call.size and piece.startswith(call.raw) and not call.is_complete():
-                piece = piece[call.size :]  # a snapshot: no JSON goes on with its own beginning
+            elif len(piece) >= call.size and call.is_snapshot(piece):
+                piece = piece[call.size :]
         if id and not call.id:
             self._set_id(call, id)
         if name and not (call.size and call.name_size) and not call.started and not call.has_name(name):
