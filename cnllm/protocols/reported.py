@@ -44,6 +44,8 @@ NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode"
 _SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
 _ERRORS = ("error", "errors", "errormsg", "errormessage", "errmsg", "exception", "fault", "detail")
 """Names of fields that stand only in errors, or are empty elsewhere."""
+_WRAPPED_ERRORS = ("error", "errors", "exception", "fault")
+"""The same, in an object within an object that is no part of a reply."""
 _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
@@ -125,7 +127,11 @@ def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: b
 
 
 def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an object that is no part of a reply if it is an error: it names one, has a status, or says it failed."""
+    """Return an object that is no part of a reply if it is an error: it names one, has a status, or says it failed.
+
+    Some gateways put it into an object of their own: `{"Response": {"Error": …}}` (Tencent Cloud's API 3.0), or one
+    named by its class, `{"internalServerException": {"message": …}}` (streams of Amazon Bedrock).
+    """
     if data.get("object") == "error" or data.get("success") is False:
         return data
     for key, value in data.items():
@@ -136,6 +142,11 @@ def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
             return data
         if name in ("type", "status") and type(value) is str and value.lower() in ("error", "failed"):
             return data
+        if type(value) is dict:
+            if name.endswith("exception") and sentence_of(value):
+                return value
+            if any(key_name(inner) in _WRAPPED_ERRORS and is_error(part) for inner, part in value.items()):
+                return value
     return data if sentence_of(data) and has_error_status(data) else None
 
 

@@ -477,6 +477,8 @@ SAID: dict[str, Any] = {
     "exception": {"exception": DIED},
     "code of an error": {"text": DIED, "error_code": 50002},
     "name of an error": {"message": DIED, "error_code": "INTERNAL_ERROR"},
+    "envelope": {"Response": {"Error": {"Code": "LimitExceeded", "Message": DIED}, "RequestId": "r"}},
+    "class": {"internalServerException": {"message": DIED}},
 }
 
 
@@ -531,8 +533,9 @@ def test_the_error_of_a_whole_message_is_an_error() -> None:
 @each("wire", lambda: [WIRES[CHAT], WIRES[MESSAGES]], ids=str)
 def test_an_empty_error_is_none(wire: Wire, error: Any) -> None:
     half = len(wire.events) // 2
-    _, raised, _ = read(wire.model(), b"".join([*wire.events[:half], frame({"error": error}), *wire.events[half:]]))
-    assert raised is None
+    for data in ({"error": error}, {"Response": {"Error": error, "RequestId": "r"}}, {"meta": {"detail": "cached"}}):
+        _, raised, _ = read(wire.model(), b"".join([*wire.events[:half], frame(data), *wire.events[half:]]))
+        assert raised is None
 
 
 @each("text", [b"<html><body>502</body></html>", b"upstream connect error", b"  Bad Gateway"])
