@@ -8,21 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-__all__ = ["loop_scheduler", "run_in_thread", "wait_for_future"]
+from cnllm.system.processes import loop_scheduler
+
+__all__ = ["run_in_thread", "wait_for_future"]
 
 T = TypeVar("T")
-
-
-def loop_scheduler() -> Callable[..., Any]:
-    """Return a function that schedules a callback in this event loop, from any thread."""
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
 
 
 async def wait_for_future(future: Future[T]) -> T:

@@ -134,10 +134,7 @@ class AsyncFast:
             options = {"ssl": self._destinations.tls_context(), "server_hostname": address.host}
         try:
             async with asyncio.timeout(seconds):
-                if isinstance(loop, asyncio.BaseEventLoop):
-                    options["sock"] = await open_async_socket(loop, address.host, address.port)
-                else:  # uvloop has its own sockets
-                    options |= {"host": address.host, "port": address.port}
+                options["sock"] = await open_async_socket(loop, address.host, address.port)
                 coroutine = loop.create_connection(lambda: AsyncioConnection(loop, pool.buffer, address.key), **options)
                 _, connection = await coroutine
                 return pool.add(connection)

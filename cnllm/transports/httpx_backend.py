@@ -14,7 +14,6 @@ the versions that the tests run with, the connection serves one request.
 from __future__ import annotations
 
 import importlib
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,13 +21,24 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cnllm.system.processes import register_socket
+from cnllm.system.processes import loop_scheduler, register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
-from cnllm.transports.sockets import LAST_LOOK, alternate, open_socket, shut_down
+from cnllm.transports.sockets import (
+    HEAD_START,
+    LAST_LOOK,
+    LOOKUPS,
+    Target,
+    alternate,
+    known_targets,
+    open_socket,
+    shut_down,
+)
 
 if TYPE_CHECKING:
     import ssl
+
+    import anyio
 
 __all__ = ["OPENED", "SENDING", "WatchedAsyncStream", "WatchedStream", "install"]
 
@@ -379,28 +389,73 @@ class _AsyncBackend:
     async def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, **options: Any
     ) -> WatchedAsyncStream:
-        """Open a watched connection. A name holds the loop up where no thread can start that resolves it."""
-        deadline = _deadline(timeout)
-        try:
-            inner = await self._inner.connect_tcp(host, port, timeout, **options)
-        except RuntimeError:  # there are too many, or the program ends
-            inner = await self._connect_address(host, port, deadline, options)
-        return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), deadline)
+        """Open a watched connection."""
+        import anyio
 
-    async def _connect_address(self, host: str, port: int, deadline: float | None, options: dict[str, Any]) -> Any:
-        """Open a connection to the first address of a host that answers."""
-        failure: Exception = self._core.ConnectError("the name has no address")
+        deadline = _deadline(timeout)
+        inner = None
         try:
-            targets = alternate(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            with anyio.move_on_after(timeout):
+                inner = await self._race(alternate(await _resolve(host, port)), port, options)
         except OSError as error:
             raise self._core.ConnectError(str(error)) from error
-        for *_, address in targets:
-            seconds = None if deadline is None else max(deadline - time.monotonic(), 0)
+        if inner is None:
+            raise self._core.ConnectTimeout("the time is over")
+        return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), deadline)
+
+    async def _race(self, targets: list[Target], port: int, options: dict[str, Any]) -> Any:
+        """Return the first stream that connects. Addresses start one after another, and none stops those before it."""
+        import anyio
+
+        streams: list[Any] = []
+        kept = 0
+        failure: Exception = self._core.ConnectError("the name has no address")
+
+        async def connect(host: str, ended: anyio.Event) -> None:
+            nonlocal failure
             try:
-                return await self._inner.connect_tcp(address[0], port, seconds, **options)
-            except (self._core.ConnectError, self._core.ConnectTimeout) as error:
+                streams.append(await self._inner.connect_tcp(host, port, None, **options))
+                group.cancel_scope.cancel()
+            except self._core.ConnectError as error:
                 failure = error
-        raise failure
+            ended.set()
+
+        try:
+            async with anyio.create_task_group() as group:
+                for number, (*_, address) in enumerate(targets, 1):
+                    ended = anyio.Event()
+                    group.start_soon(connect, address[0], ended)
+                    with anyio.move_on_after(HEAD_START if number < len(targets) else None):
+                        await ended.wait()
+            kept = 1
+        finally:
+            with anyio.CancelScope(shield=True):
+                for surplus in streams[kept:]:
+                    await surplus.aclose()
+        if not streams:
+            raise failure
+        return streams[0]
+
+
+async def _resolve(host: str, port: int) -> list[Target]:
+    """Return the addresses of a host. The loop does not wait for a name at its end."""
+    if (known := known_targets(host, port)) is not None:
+        return known
+    import anyio
+
+    results: list[list[Target] | Exception] = []
+    found, post = anyio.Event(), loop_scheduler()
+
+    def take(result: list[Target] | Exception) -> None:
+        results.append(result)
+        with suppress(RuntimeError):  # the loop has ended
+            post(found.set)
+
+    LOOKUPS.start(host, port, take)
+    await found.wait()
+    if isinstance(result := results[0], Exception):
+        raise result
+    return result
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -18,7 +18,17 @@ from typing import cast
 from cnllm.system.processes import INHERITED
 from cnllm.transports import errors
 from cnllm.transports.response_parser import ResponseParser
-from cnllm.transports.sockets import HEAD_START, LAST_LOOK, Target, alternate, is_unusable, pop_latest, pop_surplus
+from cnllm.transports.sockets import (
+    HEAD_START,
+    LAST_LOOK,
+    LOOKUPS,
+    Target,
+    alternate,
+    is_unusable,
+    known_targets,
+    pop_latest,
+    pop_surplus,
+)
 
 __all__ = ["AsyncioConnection", "LoopPool", "open_async_socket"]
 
@@ -309,13 +319,23 @@ async def open_async_socket(loop: asyncio.AbstractEventLoop, host: str, port: in
 
 
 async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Target]:
-    """Return the addresses of a host. An address needs no thread; a name holds the loop up where none can start."""
-    with contextlib.suppress(socket.gaierror):
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    try:
-        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except RuntimeError:  # no thread can start: there are too many, or the program ends
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """Return the addresses of a host."""
+    if (known := known_targets(host, port)) is not None:
+        return known
+    found: asyncio.Future[list[Target] | Exception] = loop.create_future()
+
+    def deliver(result: list[Target] | Exception) -> None:
+        if not found.done():
+            found.set_result(result)
+
+    def take(result: list[Target] | Exception) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(deliver, result)
+
+    LOOKUPS.start(host, port, take)
+    if isinstance(result := await found, Exception):
+        raise result
+    return result
 
 
 async def _race(loop: asyncio.AbstractEventLoop, targets: list[Target]) -> socket.socket:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.system.files import wait_readable
-from cnllm.system.processes import fork_safe
+from cnllm.system.processes import drop_after_fork, fork_safe
 from cnllm.transports import errors
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "HEAD_START",
     "IDLE_CONNECTIONS",
     "LAST_LOOK",
+    "LOOKUPS",
     "MAX_DRAIN_PIECES",
     "MAX_IDLE",
     "Sends",
@@ -34,6 +35,7 @@ __all__ = [
     "has_only_tls_data",
     "idle_timeout",
     "is_unusable",
+    "known_targets",
     "open_socket",
     "pop_latest",
     "pop_surplus",
@@ -105,40 +107,84 @@ def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
     Raise `OSError`, `TimeoutError` where no address answered in time, or `UnicodeError` for an impossible name.
     """
     start = time.monotonic()
-    is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
-    name = host.encode() if is_plain else host  # bytes need no codec of international names
-    sock = _race(alternate(_resolve(name, port, seconds)), seconds, start)
+    sock = _race(alternate(_resolve(host, port, seconds)), seconds, start)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[Target]:
-    """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over.
-
-    Where no thread can start, this one resolves the name, however long that takes.
-    """
-    with contextlib.suppress(socket.gaierror):
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+def _resolve(host: str, port: int, seconds: float | None) -> list[Target]:
+    """Return the addresses of a host. Raise `TimeoutError` where none was known in time."""
+    if (known := known_targets(host, port)) is not None:
+        return known
     results: list[list[Target] | Exception] = []
+    found = threading.Event()
 
-    def resolve() -> None:
-        try:
-            results.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except Exception as error:  # noqa: BLE001 raised below
-            results.append(error)
+    def take(result: list[Target] | Exception) -> None:
+        results.append(result)
+        found.set()
 
-    thread = threading.Thread(target=resolve, name="cnllm-resolver", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # no thread can start: there are too many, or the program ends
-        resolve()
-    else:
-        thread.join(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-    if not results:
-        raise TimeoutError(f"{host!r} was not resolved in time")
+    LOOKUPS.start(host, port, take)
+    if not found.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
+        raise TimeoutError(f"{host} was not resolved in time")
     if isinstance(result := results[0], Exception):
         raise result
     return result
+
+
+def known_targets(host: str, port: int) -> list[Target] | None:
+    """Return the addresses of a host that is an address itself; None for a name. Raise `UnicodeError`."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(_encoded(host), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return None
+
+
+def _encoded(host: str) -> str | bytes:
+    """Return a name in ASCII as bytes, which need no codec of international names."""
+    is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
+    return host.encode() if is_plain else host
+
+
+class _Lookups:
+    """Names that daemon threads resolve, one for each name. Nobody can stop the system's resolver.
+
+    So no name waits for another one, and neither an event loop nor the process waits for a name at its end.
+    """
+
+    def __init__(self) -> None:
+        self.drop_inherited()
+        drop_after_fork(self)
+
+    def drop_inherited(self) -> None:
+        """Start empty in a child process, which does not have the threads."""
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, int], list[Callable[[list[Target] | Exception], object]]] = {}
+
+    def start(self, host: str, port: int, take: Callable[[list[Target] | Exception], object]) -> None:
+        """Call `take` with the addresses of a host, or with an error, in another thread. Where none can start, here."""
+        key = host, port
+        with self._lock:
+            if (waiting := self._waiting.get(key)) is not None:
+                waiting.append(take)
+                return
+            self._waiting[key] = [take]
+        try:
+            threading.Thread(target=self._run, args=key, name="cnllm-resolver", daemon=True).start()
+        except RuntimeError:  # there are too many, or the program ends
+            self._run(host, port)
+
+    def _run(self, host: str, port: int) -> None:
+        result: list[Target] | Exception
+        try:
+            result = socket.getaddrinfo(_encoded(host), port, type=socket.SOCK_STREAM)
+        except Exception as error:  # noqa: BLE001 those who wait raise it
+            result = error
+        with self._lock:
+            waiting = self._waiting.pop((host, port), [])
+        for take in waiting:
+            take(result)
+
+
+LOOKUPS = _Lookups()
 
 
 def alternate(targets: list[Target]) -> list[Target]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import warnings
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from cnllm import AsyncClient
 from cnllm.transports.loop_pool import open_async_socket
 
 from .peer import Peer, Stay, reply
-from .support import at, registry
+from .support import SOON, at, registry
 
 pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
 
@@ -61,3 +63,43 @@ def test_of_several_addresses_the_first_that_answers_wins(monkeypatch: pytest.Mo
 
     with Peer([reply()]) as peer:
         asyncio.run(main(peer))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_name_that_is_never_resolved_delays_no_other_name_and_no_end_of_a_loop(
+    monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    runner = pytest.importorskip(loop)
+    real, over, texts = socket.getaddrinfo, threading.Event(), []
+    lookups: list[Any] = []
+
+    def resolve(host: Any, *args: Any, **options: Any) -> Any:
+        if host not in ("silent.test", b"silent.test"):
+            return real(host, *args, **options)
+        if options.get("flags", 0) & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "no number")
+        lookups.append(host)
+        over.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    async def main(peer: Peer) -> None:
+        async with AsyncClient(registry()) as client:
+            silent = registry().resolve("openai-compatible/m", base_url="http://silent.test/v1")
+            calls = [asyncio.create_task(client.call(silent, "hi")) for _ in range(50)]
+            while not lookups:
+                await asyncio.sleep(0)
+            texts.append((await client.call(at(peer), "hi")).text)
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    try:
+        with Peer([reply()]) as peer:
+            peer.url = peer.url.replace("127.0.0.1", "localhost")
+            thread = threading.Thread(target=lambda: runner.run(main(peer)), daemon=True)
+            thread.start()
+            thread.join(SOON)
+            assert (thread.is_alive(), texts, len(lookups)) == (False, ["The sky is blue."], 1)
+    finally:
+        over.set()
