@@ -77,6 +77,7 @@ def proxy_refused(host: str, proxy: str | None, reason: str) -> TransportError:
 def name_proxy(error: TransportError, proxy: str) -> TransportError:
     """Name the proxy in an error on the way through it."""
     error.message = f"{error.message} (through the proxy {redact_proxy(proxy)})"
+    error.args = (error.message,)
     error.hint = "check the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
     return error
 

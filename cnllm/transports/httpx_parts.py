@@ -235,7 +235,7 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     elif isinstance(error, httpx.TimeoutException):
         result = errors.status_timeout(host, timeouts.first_byte)
     elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # UnicodeError: a host name with an empty label
-        return errors.unsupported_url(plan.url)
+        return errors.unsupported_url(plan.url) if proxy is None else errors.invalid_proxy(proxy, missing=False)
     elif isinstance(error, httpx.LocalProtocolError):  # a caller's transport takes fewer headers than ours
         return errors.invalid_header(plan)
     elif isinstance(error, httpx.ProxyError) and proxy is not None:

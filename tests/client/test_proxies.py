@@ -128,6 +128,7 @@ def _failure(make: Make, model: cnllm.Model) -> cnllm.TransportError:
         make(retry=cnllm.Retry(attempts=2, base=0.0)).call(model)
     shown = f"{caught.value!r}{caught.value.hint}{caught.value.__cause__}"
     assert PASSWORD not in shown
+    assert str(caught.value) == caught.value.message, "what the command line prints"
     return caught.value
 
 
@@ -162,7 +163,13 @@ def test_an_error_names_the_proxy_that_refused(
 
 def test_one_that_cannot_be_used_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer([reply()]) as peer:
-        for url in ("socks4://127.0.0.1:1", f"ftp://me:{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:port", "http://[::1"):
+        for url in (
+            "socks4://127.0.0.1:1",
+            f"ftp://me:{PASSWORD}@127.0.0.1:1",
+            "http://127.0.0.1:port",
+            "http://[::1",
+            "http://a..b",
+        ):
             _named(monkeypatch, ALL_PROXY=url)
             error = _failure(make, at(peer))
             assert "proxy" in error.message, url
