@@ -247,3 +247,25 @@ KINDS = [
 def test_one_function_tells_what_a_medium_is() -> None:
     for media, kind in KINDS:
         assert media_kind(media) == kind, media
+
+
+STORED = ("https://generativelanguage.googleapis.com/v1beta/files/abc", "gs://bucket/a.png")
+
+
+@pytest.mark.parametrize("url", STORED)
+@pytest.mark.parametrize("name", ["openai/gpt-5.4", "anthropic/claude-sonnet-5-5"])
+def test_a_file_that_a_vendor_stores_goes_to_no_other_one(registry: Registry, name: str, url: str) -> None:
+    part = {"fileData": {"mimeType": "image/png", "fileUri": url}}
+    turn = {"role": "user", "parts": [{"text": "What is it?"}, part]}
+    later = [{"role": "model", "parts": [{"text": "A cat."}]}, {"role": "user", "parts": [{"text": "And now?"}]}]
+    newest, older = (engine.decode_request("gemini", {"contents": turns}) for turns in ([turn], [turn, *later]))
+    model = registry.resolve(name)
+    with pytest.raises(CannotSend) as caught:
+        engine.build_request(model, newest.messages)
+    assert caught.value.note.code == "media-dropped"
+    plan = engine.build_request(model, older.messages, max_tokens=9)
+    assert url.encode() not in plan.content
+    assert [note.code for note in plan.notes] == ["media-dropped"]
+    for protocol in ("gemini", None):
+        own = engine.build_request(registry.resolve("google/gemini-3.8-flash", protocol=protocol), newest.messages)
+        assert url.encode() in own.content

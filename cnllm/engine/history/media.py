@@ -157,6 +157,9 @@ def _media_refusal(media: Media, flags: Flags, protocol: str) -> str | None:
     reason = _refusal(media_kind(media), flags)
     if reason is None and not find_wire(protocol).takes_medium(media, flags):
         reason = "the endpoint does not accept this form"
+    unreachable = flags.messages.unreachable_urls
+    if reason is None and unreachable and (media.url or "").lower().startswith(tuple(unreachable)):
+        reason = "the endpoint cannot fetch a file that is stored elsewhere"
     return reason
 
 

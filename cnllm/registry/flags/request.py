@@ -124,6 +124,10 @@ class Messages(Base, frozen=True):
     """The content part for a sound by URL, where the endpoint accepts one. Why: The wire has sounds only as data, and
     endpoints that accept a URL differ in its part.
     """
+    unreachable_urls: list[str] | None = None
+    """Beginnings of addresses of files that the endpoint cannot fetch. Why: A file that is stored at a vendor has an
+    address at which only that vendor reads it.
+    """
     prefill: Prefill | None = None
     """The form of a request to continue the beginning of a reply, where the endpoint can. A cut reply is then
     continued, not requested again. Why: Few endpoints can; the others answer the beginning as if it were a question.
