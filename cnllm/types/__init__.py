@@ -223,7 +223,10 @@ class ToolCallEnd(Struct, frozen=True, tag="tool_call_end"):
 
 
 class BlockEnd(Struct, frozen=True, tag="block_end"):
-    """A text, reasoning or opaque part is complete. `index` is its index among the message's parts."""
+    """A text, reasoning or opaque part is complete. `index` is its index among the message's parts.
+
+    A complete call before it counts, also where the reply breaks off and the call is no part of the message.
+    """
 
     index: int
     part: Part
@@ -257,7 +260,7 @@ class ExtraAdded(Struct, frozen=True, tag="extra"):
 
 
 class Restarted(Struct, frozen=True, tag="restarted"):
-    """The reply begins again: discard the text and the parts that were delivered so far."""
+    """The reply begins again with other text: discard the text that was delivered so far."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

@@ -125,7 +125,7 @@ class Parts:
         self._by_number: dict[int, Block] = {}  # by the decoder's number of the part
         self._unreported = 0  # the first block that events may still report
         self._reported = 0  # parts that events have reported, with the calls between them
-        self._reported_calls = 0
+        self._ends: list[int] = []  # the places of those that are no calls
         self.is_reported_late = False  # events report no part before the end of the reply
 
     def put(self, text: str, *, in_reasoning: bool) -> Event:
@@ -209,7 +209,7 @@ class Parts:
     def end(self) -> list[Event]:
         """End the last part; return events for the parts that are finished and were not reported yet.
 
-        None behind a call that is not complete: it may be cut off, and would move the parts after it.
+        None behind a call that is not complete: it may be no part in the end.
         """
         self.kind = None
         if self.is_reported_late:
@@ -224,23 +224,21 @@ class Parts:
                 calls[id(block.data)] = _CALL
             stop += 1
         parts = self._build(start, calls, stop=stop)
-        out: list[Event] = [BlockEnd(i, part) for i, part in enumerate(parts, self._reported) if part is not _CALL]
+        out = [BlockEnd(index, part) for index, part in enumerate(parts, self._reported) if part is not _CALL]
         self._unreported = stop
         self._reported += len(parts)
-        self._reported_calls += len(calls)
-        return out
-
-    def are_moved(self, parts: tuple[Part, ...]) -> bool:
-        """Whether parts of the whole reply stand elsewhere than events have reported, because a call is no part."""
-        return sum(type(part) is ToolCall for part in parts[: self._reported]) != self._reported_calls
+        self._ends += [end.index for end in out]
+        return [*out]
 
     def last_ends(self, parts: tuple[Part, ...]) -> list[Event]:
-        """Return events for the parts of the whole reply that were not reported yet. Calls have their own."""
-        return [
-            BlockEnd(index, part)
-            for index, part in enumerate(parts)
-            if type(part) is not ToolCall and index >= self._reported
-        ]
+        """Return events for the parts of the whole reply that were not reported yet. Calls have their own.
+
+        Behind parts that stand elsewhere now, because a call before them is no part, they count it as these did.
+        """
+        others = [(index, part) for index, part in enumerate(parts) if type(part) is not ToolCall]
+        count = len(self._ends)
+        moved = self._ends[-1] - others[count - 1][0] if 0 < count <= len(others) else 0
+        return [BlockEnd(index + moved, part) for index, part in others[count:]]
 
     def build(
         self, calls: dict[int, ToolCall], tagged: str, fragments: Fragments, *, keeps_seal: bool
@@ -331,16 +329,13 @@ class Parts:
             block.start = 0
             block.is_current = False
             block.end = None if block is self._last.get(block.kind) else 0
-        self.forget_reports()
+        self._unreported = self._reported = 0
+        self._ends = []
         other = self.text if in_reasoning else self.thought
         other_text = "".join(other)
         self.text.begin_again()
         self.thought.begin_again()
         return other_text
-
-    def forget_reports(self) -> None:
-        """Report all parts again, because the reply begins again."""
-        self._unreported = self._reported = self._reported_calls = 0
 
     def gather_text(self) -> None:
         """Count all text of the answer to the last part with text."""

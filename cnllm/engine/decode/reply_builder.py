@@ -54,7 +54,6 @@ from cnllm.types import (
     Restarted,
     ToolCallEnd,
 )
-from cnllm.types.delivered import text_events
 from cnllm.types.lenient_json import break_off, decode_arguments, replace_surrogates
 
 _COUNTED = (TextPiece, ReasoningPiece, CallPieces)
@@ -440,10 +439,6 @@ class ReplyBuilder:
         has_text = any(map(str.strip, collector.parts.text))
         if settled.finish == "stop" and not has_text and (silence := silence_note(collector, self._parts)):
             out += collector.add_note(silence)
-        if collector.parts.are_moved(self._parts):
-            collector.parts.forget_reports()
-            out += [Restarted(), *text_events("".join(collector.parts.thought), "".join(collector.parts.text))]
-            out += self._call_events(collector.begun_again())
         out += collector.parts.last_ends(self._parts)
         for call in collector.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
