@@ -726,3 +726,21 @@ def test_a_call_whose_arguments_come_at_its_end_has_a_delta_of_them() -> None:
     written = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
     pieces = [event["delta"] for event in written if event["type"] == "response.function_call_arguments.delta"]
     assert "".join(pieces) == '{"a": 1}'
+
+
+def test_items_end_for_a_client_in_their_order() -> None:
+    """A client keeps them in the order in which they end: thoughts must not move before a call."""
+    call = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": '{"a":1}'}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "e"}
+    pieces = (delta("hm", 1, "reasoning_summary_text"), over(thought, 1), delta("hi", 2), over(message("hi"), 2))
+    events, reply = read(over(call), *pieces, over({**call, "call_id": "c1"}, 3), done())
+    writer = engine.StreamWriter(WIRE, id="x", model="m")
+    data = b"".join([writer.begin(), *map(writer.feed, [*events])]).decode()
+    frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: ")]
+    ended = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+    assert ended == frames[-1]["response"]["output"]
+    assert [item["type"] for item in ended] == ["function_call", "reasoning", "message", "function_call"]
+    assert [frame["sequence_number"] for frame in frames] == list(range(len(frames)))
+    kinds = [frame["type"] for frame in frames]
+    assert kinds.index("response.output_text.delta") < kinds.index("response.output_item.done")  # no text waits
+    assert len(reply.message.parts) == 4

@@ -246,7 +246,11 @@ class _OpenItem:
 
 
 class StreamEncoder(ServerStream):
-    """The encoder of one reply's events. An item ends when its event says so, perhaps after the next one began."""
+    """The encoder of one reply's events.
+
+    An item ends when its event says so, perhaps after the next one began. That one has its end behind it: clients keep
+    the items in the order in which they end.
+    """
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -257,6 +261,8 @@ class StreamEncoder(ServerStream):
         self._count = 0
         self._items: list[_OpenItem] = []
         self._open: dict[str, list[_OpenItem]] = {}  # items that have not ended, by kind
+        self._ended = 0  # items whose end was written
+        self._ends: dict[int, Frames] = {}  # frames that wait for the ends of the items before
         self._message: _OpenItem | None = None  # the last message
         self._offset = 0  # characters in the messages before it
         self._calls: dict[int, _OpenItem] = {}
@@ -402,7 +408,7 @@ class StreamEncoder(ServerStream):
         if open_item is None:
             begun = {**item, "status": "in_progress", "result": None} if type(part) is Media else item
             open_item = self._add(kind, begun)
-            return [self._item_added(open_item), *self._item_done(open_item, item)]
+            return [self._item_added(open_item), *self._item_done(open_item, item, [])]
         text = "".join(open_item.pieces)
         ends: list[tuple[str, dict[str, Any]]]
         if kind == "message":
@@ -419,8 +425,8 @@ class StreamEncoder(ServerStream):
                 ("response.reasoning_summary_part.done", {"part": {"type": "summary_text", "text": text}}),
             ]
             place = {"summary_index": 0}
-        out += [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
-        return [*out, *self._item_done(open_item, item)]
+        frames = [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
+        return [*out, *self._item_done(open_item, item, frames)]
 
     def _call_piece(self, open_item: _OpenItem, text: str) -> Frames:
         """Return the frames of a piece of a call's arguments."""
@@ -436,7 +442,7 @@ class StreamEncoder(ServerStream):
         id = f"{self._id}_{open_item.output_index}"
         item = _call_item(call, id, self._tools)
         if not self._tools.is_whole(call):
-            return self._item_done(open_item, item)
+            return self._item_done(open_item, item, [])
         out: Frames = []
         if item["type"] == "function_call":
             arguments = item["arguments"]
@@ -448,7 +454,7 @@ class StreamEncoder(ServerStream):
             if open_item.input is not None and (rest := open_item.input.end(call)):
                 out.append(self._item_frame("response.custom_tool_call_input.delta", open_item, delta=rest))
             out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=item["input"]))
-        return [*out, *self._item_done(open_item, item)]
+        return self._item_done(open_item, item, out)
 
     def _cut_call(self, open_item: _OpenItem) -> Frames:
         """End a call that is not complete."""
@@ -458,7 +464,7 @@ class StreamEncoder(ServerStream):
             item["arguments"] = raw
         elif open_item.input is not None:
             item["input"] = open_item.input.text or custom_input(ToolCall("", "", None, raw))
-        return self._item_done(open_item, item)
+        return self._item_done(open_item, item, [])
 
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream. Items that are still open are incomplete."""
@@ -498,13 +504,25 @@ class StreamEncoder(ServerStream):
         """Return the frame that announces an item."""
         return self._frame("response.output_item.added", output_index=open_item.output_index, item=open_item.item)
 
-    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> Frames:
-        """End an item."""
+    def _item_done(self, open_item: _OpenItem, item: dict[str, Any], last: Frames) -> Frames:
+        """End an item, whose `last` frames come before its end. They wait for the ends of the items before it."""
         if "id" in open_item.item:  # readers know the item by its first id
             item = {**item, "id": open_item.item["id"]}
         open_item.item, open_item.done = item, True
         self._open[open_item.kind].remove(open_item)
-        return [self._frame("response.output_item.done", output_index=open_item.output_index, item=item)]
+        index = open_item.output_index
+        frames = [*last, self._frame("response.output_item.done", output_index=index, item=item)]
+        self._ends[index] = frames
+        self._count -= len(frames)
+        out: Frames = []
+        while frames := self._ends.pop(self._ended, []):
+            frames[-1][1]["item"] = self._items[self._ended].item  # sources may have come
+            for _, data in frames:
+                data["sequence_number"] = self._count
+                self._count += 1
+            out += frames
+            self._ended += 1
+        return out
 
     def _item_frame(self, kind: str, open_item: _OpenItem, **fields: Any) -> Frame:
         """Return the frame of an event of an item."""
