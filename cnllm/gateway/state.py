@@ -177,7 +177,11 @@ def continued_body(identity: str, protocol: str, body: dict[str, Any]) -> Steps[
     One without such ids stays: its own protocol counts, and not that of the path (`protocol`). Raises `RequestFailed`
     for an id that is not kept, and for a conversation, which is not kept.
     """
-    if server_api(body_protocol(protocol, body)).kept_replies is None:
+    api = server_api(body_protocol(protocol, body))
+    for key, code in api.unserved.items():
+        if body.get(key) is not None:
+            raise RequestFailed(Failure(400, f"{key}: no conversation is kept here; send all of its messages", code))
+    if api.kept_replies is None:
         return body
     if body.get("conversation") is not None:
         raise RequestFailed(

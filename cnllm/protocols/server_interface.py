@@ -92,6 +92,9 @@ class ServerApi(Struct, frozen=True):
     reply the numbers of input and output tokens: estimates, where the endpoint reports none. `counts_both`: a reply has
     the numbers of both or neither, so that the one that the endpoint does not report is an estimate.
 
+    `unserved` are the keys of a body that no gateway serves, each with the code by which clients know that they have to
+    send the whole conversation.
+
     `overflow_message` and `overflow_code` are the message (with `{tokens}` and `{limit}`) and the code by which clients
     recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload,
     `budget_status` that of a budget that is spent. `token_parts` are the types of parts that have an opaque field,
@@ -112,6 +115,7 @@ class ServerApi(Struct, frozen=True):
     write_count: Callable[[int], dict[str, Any]] | None = None
     count_paths: tuple[str, ...] = ()
     kept_replies: str | None = None
+    unserved: Mapping[str, str] = {}
     listing_header: str | None = None
     estimates_input: bool = False
     counts_both: bool = False

@@ -89,6 +89,41 @@ def test_a_tool_loop_sends_thinking_back_by_the_store_and_by_tokens_alone() -> N
                 assert lost(sim, thought_of(first)) == "", (streamed, another)
 
 
+@anthropic.beta_tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sunny in {city}"
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_sdks_loop_goes_on_without_a_thread_and_loses_no_result(model: str, streamed: bool) -> None:
+    sim = Sim()
+    messages: Any = [{"role": "user", "content": "How is the weather in Oslo?"}]
+    loop = client(sim).beta.messages
+    if streamed:
+        runner = loop.tool_runner(model=model, max_tokens=2000, messages=messages, tools=[weather], stream=True)
+        final = [stream.get_final_message() for stream in runner][-1]
+    else:
+        final = loop.tool_runner(model=model, max_tokens=2000, messages=messages, tools=[weather]).until_done()
+    assert final.stop_reason == "end_turn"
+    assert len(sim.plans) == 2
+    assert "How is the weather in Oslo?" in sim.last
+    assert "sunny in" in sim.last
+    assert "thread" not in sim.plans[0].body
+
+
+def test_a_thread_is_refused_by_the_code_that_the_sdk_knows() -> None:
+    turn: Any = {"type": "continue", "previous_message_id": "msg_1"}
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        client().beta.messages.create(
+            model=MODELS[0], max_tokens=9, messages=[{"role": "user", "content": "hi"}], thread=turn
+        )
+    body: Any = caught.value.body
+    assert body["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert body["error"]["message"].startswith("thread: ")
+
+
 def test_tokens_are_counted_models_listed_and_pictures_sent() -> None:
     sim = Sim()
     sdk = client(sim)

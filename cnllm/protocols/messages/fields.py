@@ -15,7 +15,8 @@ FIELDS = read_fields(
             """,
             "answer": "model:string stream:boolean",
             "forward": "top_k:integer",
-            "refuse": "container mcp_servers:array thread",
+            "reject": "thread",
+            "refuse": "container mcp_servers:array",
             "keep": """
                 cache_control service_tier:string metadata:object context_management diagnostics inference_geo speed
                 user_profile_id workspace_id billing_policy compaction fallback_credit_token fallbacks betas

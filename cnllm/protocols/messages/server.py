@@ -7,7 +7,7 @@ from typing import Any
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request, read_search
-from cnllm.protocols.messages.server_encode import REPLY_KEYS, StreamEncoder, write_error, write_reply
+from cnllm.protocols.messages.server_encode import REPLY_KEYS, THREAD_CODE, StreamEncoder, write_error, write_reply
 from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm, ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning
@@ -78,6 +78,7 @@ API = ServerApi(
     count_paths=("/v1/messages/count_tokens",),
     listing_header="anthropic-version",
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
+    unserved={"thread": THREAD_CODE},
     overflow_message="prompt is too long: {tokens} tokens > {limit} maximum",
     overloaded_status=529,
     budget_status=402,

@@ -33,10 +33,13 @@ from cnllm.types import (
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.parts import seal_data
 
-__all__ = ["REPLY_KEYS", "StreamEncoder", "write_error", "write_reply"]
+__all__ = ["REPLY_KEYS", "THREAD_CODE", "StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "anthropic-messages"
 _PREFIX = "msg_"
+THREAD_CODE = "thread_unsupported_request"
+"""The code by which Anthropic's SDK goes on without a thread, which it asks for by itself in a loop of tools."""
+
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _RAW_REASONS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn"),
@@ -156,7 +159,10 @@ REPLY_KEYS = frozenset([*_ABOUT, "stop_sequence", "stop_reason", "refusal"])
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     """Return the body of an error."""
     kind = _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    error: dict[str, Any] = {"type": kind, "message": message}
+    if code == THREAD_CODE:
+        error["details"] = {"error_code": code, "unsupported": ["thread"]}
+    return {"type": "error", "error": error}
 
 
 # ── streams ───────────────────────────────────────────────────────────────────
