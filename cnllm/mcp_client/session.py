@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import json
 import logging
 import math
@@ -15,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import msgspec
 
@@ -36,6 +37,7 @@ __all__ = ["McpSession"]
 
 _CLOSE_TIME = 12.0  # seconds; the server gets two to end, two after a signal, and two after it was killed
 _GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
+_FIRST_DELAY, _LAST_DELAY = 0.05, 1.0  # seconds before a call is made again, longer each time
 _MAX_PAGES = 1000  # of a list of tools
 _MAX_LIST = 16 * 1024 * 1024  # bytes of a list of tools
 _MAX_TOOLS = 10_000  # that are read; fewer are offered
@@ -265,14 +267,23 @@ class McpSession:
             raise TimeoutError(f"it did not list its tools within {limit:g} s") from None
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
-        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        """Call a tool, again with the state that the server wants back, until its result is complete."""
+        from mcp_types import CallToolRequest, CallToolRequestParams, InputRequiredResult
 
-        if self._client is None:
-            raise ConnectionError("it has ended")
-        params = CallToolRequestParams(name=name, arguments=_without_halves(arguments))
-        request = CallToolRequest(params=params)
-        # `call_tool` would check the result against a schema of the server's, whose patterns may never end
-        return await self._client.session.send_request(request, CallToolResult)
+        arguments, state, delay = _without_halves(arguments), None, _FIRST_DELAY
+        while True:
+            if self._client is None:
+                raise ConnectionError("it has ended")
+            params = CallToolRequestParams(name=name, arguments=arguments, request_state=state)
+            # `call_tool` would check the result against a schema of the server's, whose patterns may never end
+            result = await self._client.session.send_request(CallToolRequest(params=params), _call_results())
+            if not isinstance(result, InputRequiredResult):
+                return result
+            if result.input_requests:
+                methods = ", ".join(dict.fromkeys(request.method for request in result.input_requests.values()))
+                raise ConnectionError(f"it asks for input ({methods}), and gets none")
+            await asyncio.sleep(delay)
+            state, delay = result.request_state, min(2 * delay, _LAST_DELAY)
 
     def _submit(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
         """Run a coroutine in the loop. Its errors become `McpError`."""
@@ -307,6 +318,15 @@ class McpSession:
         server = self._server
         reason = reason_of(leaf_error(error), server.secrets())
         return McpError(f"the MCP server {server.label} failed: {reason}", server=str(server))
+
+
+@functools.cache
+def _call_results() -> Any:
+    """Return what reads the result of a call, or that the server has none yet."""
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[InputRequiredResult | CallToolResult, Field(union_mode="left_to_right")])
 
 
 def _without_halves(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,23 @@ def test_a_reply_that_cannot_be_read_fails_its_call_at_once(server: McpTools, li
         tools.call("t")
 
 
+def test_a_call_is_made_again_with_the_state_that_its_server_wants_back() -> None:
+    with cnllm.mcp([sys.executable, "-S", str(PLAIN.with_name("rounds.py"))], timeout=SOON) as tools:
+        assert tools.call("slow", {"rounds": 0}).text == "done in round 0"
+        assert tools.call("slow", {"rounds": 3}).text == "done in round 3"
+        with pytest.raises(McpError, match=r"failed: it asks for input \(elicitation/create\), and gets none$"):
+            tools.call("slow", {"ask": True})
+        assert tools.call("slow", {"rounds": 1}).text == "done in round 1"
+
+
+def test_a_call_whose_server_never_ends_it_is_given_up() -> None:
+    with (
+        cnllm.mcp([sys.executable, "-S", str(PLAIN.with_name("rounds.py"))], timeout=1) as tools,
+        pytest.raises(McpError, match="gave no result in 1 s"),
+    ):
+        tools.call("slow", {"rounds": 1_000_000})
+
+
 def test_an_error_with_the_code_of_a_closed_connection_keeps_its_own_words(server: McpTools) -> None:
     line = {"jsonrpc": "2.0", "id": "ID", "error": {"code": -32000, "message": "the disk is full"}}
     with pytest.raises(McpError, match="failed: the disk is full"):
