@@ -69,7 +69,7 @@ OURS = {
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
 SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "reasoning_details", "function_call"}
 SERVED |= {"between_tools", "adaptive", "summarized", "display"}
-SERVED |= {"effort", "metadata"}
+SERVED |= {"effort", "metadata", "error_code"}
 # These two list the options, and each parameter of the registry is one, under its own name.
 OPTION_LISTS = {PACKAGE / "types" / "call_options.py", PACKAGE / "client" / "verb_help.py"}
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")

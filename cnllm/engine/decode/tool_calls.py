@@ -258,7 +258,7 @@ class CallCollector:
                 call.extra[key] = value
         if piece:
             if not call.size and _TWO_OBJECTS.search(piece):
-                piece = _once(piece)
+                piece = _single_object(piece)
             delivered = call.add(piece)
             if call.waits:
                 self._waiting.append(call)
@@ -327,7 +327,7 @@ def _is_placeholder(arguments: str) -> bool:
     return len(arguments) <= _MAX_EMPTY_OBJECT and "".join(arguments.split()) in _PLACEHOLDERS
 
 
-def _once(arguments: str) -> str:
+def _single_object(arguments: str) -> str:
     """Return arguments that are one object several times as that object once; any others as they are."""
     try:
         _, end = decode_json(arguments, len(arguments) - len(arguments.lstrip()))
