@@ -40,9 +40,9 @@ from cnllm.types import (
     Finished,
     Note,
     Part,
-    Reasoning,
     ReasoningDelta,
     Reply,
+    Restarted,
     Text,
     TextDelta,
     ToolCall,
@@ -396,8 +396,10 @@ class Exchange:
             case ToolCallEnd(call=call):
                 sealed = self._sealer.part(call) if self._awaits_seals else call
                 event = replace(event, call=self._with_id(sealed))
-            case BlockEnd(part=Reasoning() as part) if self._awaits_seals:
-                event = replace(event, part=self._sealer.part(part))
+            case BlockEnd() if self._awaits_seals:
+                event = self._sealer.end(event)
+            case Restarted():
+                self._sealer.restart()
             case Finished():
                 self._writer.require_whole()
                 return b""

@@ -20,7 +20,20 @@ from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.protocols.sealed_keys import lost_keys
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form, is_replayed
-from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+from cnllm.types import (
+    BlockEnd,
+    Media,
+    Message,
+    Note,
+    Opaque,
+    Part,
+    Reasoning,
+    Request,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from cnllm.types.parts import CACHE_MARKS
 
 if TYPE_CHECKING:
@@ -54,7 +67,11 @@ def _encode(turn: TurnRecord, digest: bytes | None) -> bytes:
 
 
 class Sealer:
-    """Puts tokens on the parts of one reply."""
+    """Puts tokens on the parts of one reply.
+
+    A token holds what stands before its part. In a stream the calls end last: each part that waits for a token has the
+    number of the calls before it.
+    """
 
     def __init__(self, protocol: str, keys: TokenKeys | None, identity: str, model: Model) -> None:
         self._codec = server_codec(protocol)
@@ -62,20 +79,37 @@ class Sealer:
         self._keys = keys
         self._identity = identity
         self._model = model
-        self._waiting: list[Part] = []
+        self.restart()
 
-    def part(self, part: Part) -> Part:
-        """Return a part with a token, if its protocol has a place for one there and there is something to keep."""
+    def restart(self) -> None:
+        """Begin again, because the reply does."""
+        self._waiting: list[tuple[int, Part]] = []
+        self._calls = self._others = 0
+
+    def end(self, end: BlockEnd) -> BlockEnd:
+        """Return the end of a part of a stream that is no call, with its token."""
+        calls = max(end.index - self._others, 0)
+        self._others += 1
+        return replace(end, part=self.part(end.part, calls))
+
+    def part(self, part: Part, calls: int | None = None) -> Part:
+        """Return a part with a token, if its protocol has a place for one there and there is something to keep.
+
+        `calls` is the number of calls before it, where they have not come.
+        """
+        calls = self._calls if calls is None else calls
         if type(part) is Reasoning:
-            self._waiting.append(part)
+            self._waiting.append((calls, part))
         elif type(part) is ToolCall:
+            self._calls += 1
             if part.seal is not None:
-                self._waiting.append(ToolCall(part.id, part.name, seal=part.seal))
+                self._waiting.append((calls, ToolCall(part.id, part.name, seal=part.seal)))
         else:
             return part
-        if self._keys is None or not self._waiting or type(part) not in self._api.token_parts:
+        parts = tuple([waiting for place, waiting in self._waiting if place <= calls])
+        if self._keys is None or not parts or type(part) not in self._api.token_parts:
             return part
-        parts, self._waiting = tuple(self._waiting), []
+        self._waiting = [(place, waiting) for place, waiting in self._waiting if place > calls]
         text_digest = None
         if self._api.token_beside_text and type(part) is Reasoning:
             text_digest = _digest(part.text)

@@ -48,3 +48,79 @@ def test_thinking_stands_before_the_text_of_its_turn(shown: bool, tmp_path: Path
     sent = next(turn["content"] for turn in bodies[-1]["messages"] if turn["role"] == "assistant")
     assert [block["type"] for block in sent] == ["thinking", "text", "tool_use"]
     assert sent[0] == THINKING
+
+
+# ── reasoning between and behind calls ────────────────────────────────────────
+
+
+def items(order: str) -> list[Json]:
+    """The items of a reply of Responses: a thought for each t, a call for each c."""
+    out: list[Json] = []
+    for number, kind in enumerate(order):
+        if kind == "t":
+            summary = [{"type": "summary_text", "text": f"Thought {number}."}]
+            out.append({"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": "e"})
+        else:
+            call = {"call_id": f"call_{number}", "name": "search", "arguments": f'{{"q":"{number}"}}'}
+            out.append({"type": "function_call", "id": f"fc_{number}", "status": "completed", **call})
+    return out
+
+
+def stream_of(output: list[Json]) -> bytes:
+    """A stream of these items."""
+    events: list[Json] = []
+    for index, item in enumerate(output):
+        event = {"output_index": index, "item_id": item["id"]}
+        if item["type"] == "reasoning":
+            added, text = {**item, "summary": []}, item["summary"][0]["text"]
+            piece = {"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": text}
+        else:
+            added = {**item, "arguments": "", "status": "in_progress"}
+            piece = {"type": "response.function_call_arguments.delta", "delta": item["arguments"]}
+        events += [{"type": "response.output_item.added", "output_index": index, "item": added}, {**event, **piece}]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    response = {"id": "resp_1", "model": "m", "status": "completed", "output": output}
+    events.append({"type": "response.completed", "response": response})
+    return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+
+
+def second_request(folder: Path, wire: str, reply: Json | bytes, ask: Any) -> Json:
+    """What the endpoint gets when a client asks again. `ask` sends a request by (client, what it got at first)."""
+    overlay = folder / "own.toml"
+    overlay.write_text(f'[providers.own]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9/own"\nkeys = []\n')
+    bodies: list[Json] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, content=reply) if isinstance(reply, bytes) else httpx.Response(200, json=reply)
+
+    transport = httpx.MockTransport(answer)
+    http = http_client(Registry.load(overlay), transport=transport, store=MemoryStore(), family="httpx")
+    ask(http, ask(http, None))
+    return bodies[-1]
+
+
+def as_gemini_cli(http: httpx.Client, got: httpx.Response | None) -> httpx.Response:
+    """Stream as a client of Gemini that keeps no thoughts."""
+    asked: Json = {"contents": [USER], "tools": TOOLS}
+    if got is not None:
+        frames = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: ")]
+        parts = [part for frame in frames for part in frame["candidates"][0]["content"].get("parts", ())]
+        calls = [part for part in parts if "functionCall" in part]
+        results = [
+            {"functionResponse": {"id": c["functionCall"]["id"], "name": "search", "response": {"output": "ok"}}}
+            for c in calls
+        ]
+        asked["contents"] += [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    return http.post("http://cnllm.invalid/v1beta/models/own/m:streamGenerateContent?alt=sse", json=asked)
+
+
+@pytest.mark.parametrize(("order", "sent"), [("tctc", "tctc"), ("tcct", "tcc"), ("ct", "c")])
+def test_a_thought_goes_back_before_the_call_that_it_led_to(order: str, sent: str, tmp_path: Path) -> None:
+    output = items(order)
+    body = second_request(tmp_path, "openai-responses", stream_of(output), as_gemini_cli)
+    again = [item for item in body["input"] if item["type"] in ("reasoning", "function_call")]
+    assert "".join("t" if item["type"] == "reasoning" else "c" for item in again) == sent
+    assert [item["id"] for item in again if item["type"] == "reasoning"] == [
+        item["id"] for item in output[: len(sent)] if item["type"] == "reasoning"
+    ]
