@@ -42,6 +42,7 @@ from cnllm.types import (
     Usage,
     checks,
 )
+from cnllm.types.client_data import CarriedBody, ClientData
 from cnllm.types.messages import as_messages
 from cnllm.types.tools import without_mark
 from cnllm.types.totals import sum_costs, total_usage
@@ -376,6 +377,9 @@ def prepare_loop(
         if prepared or not resolved:
             return prepared.pop() if prepared else open_first()
         options = {k: v for k, v in request.items() if k != "tool_choice"} if effect.free else request
+        replies = [step.reply for step in loop.steps if step.reply.extra]
+        if replies and type(options.get("extra_body")) is not ClientData:
+            options = {**options, "extra_body": CarriedBody(options.get("extra_body") or {}, replies)}
         return open_call(resolved[0], effect.messages, effect.stream, options)
 
     prepared = [] if sets is not None else [open_first()]

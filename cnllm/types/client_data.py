@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cnllm.types.tools import WebSearch
 
-__all__ = ["EMPTY", "ClientData", "count_text"]
+if TYPE_CHECKING:
+    from cnllm.types import Reply
+
+__all__ = ["EMPTY", "CarriedBody", "ClientData", "count_text"]
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values of keys that say nothing: to leave one out needs no note."""
@@ -40,3 +43,16 @@ class ClientData(dict[str, Any]):
         self.inner_keys = inner_keys or {}
         self.protocol = protocol
         self.search = search
+
+
+class CarriedBody(dict[str, Any]):
+    """A caller's `extra_body` in a loop, beside the earlier replies of the loop.
+
+    An endpoint that wrote one of them may want data about it back, in a key of the body.
+    """
+
+    __slots__ = ("replies",)
+
+    def __init__(self, own: Mapping[str, Any], replies: Sequence[Reply]) -> None:
+        super().__init__(own)
+        self.replies = replies

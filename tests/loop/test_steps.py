@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.peer import answer, call_delta, delta, frame, stream, texts
+from client.peer import answer, call_delta, delta, frame, refused, stream, texts
 from msgspec import UNSET
 
 import cnllm
@@ -166,8 +166,8 @@ def test_a_last_reply_that_is_not_whole_is_no_done(client: Loops, verb: str, fin
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "sky"}}
 
 
-def _message(verb: str, text: str, *blocks: dict[str, Any], stop: str) -> list[bytes]:
-    """A reply of the Messages wire: a text and blocks."""
+def _message(verb: str, text: str, *blocks: dict[str, Any], stop: str, container: str | None = None) -> list[bytes]:
+    """A reply of the Messages wire: a text and blocks, perhaps with a container."""
     usage, content = {"input_tokens": 3, "output_tokens": 4}, [{"type": "text", "text": text}, *blocks]
     body: dict[str, Any] = {
         "id": "m",
@@ -177,7 +177,10 @@ def _message(verb: str, text: str, *blocks: dict[str, Any], stop: str) -> list[b
         "content": content,
         "usage": usage,
     }
-    body |= {"stop_reason": stop, "stop_sequence": None}
+    end: dict[str, Any] = {"stop_reason": stop, "stop_sequence": None}
+    if container is not None:
+        end["container"] = {"id": container, "expires_at": "2026-12-01T00:00:00Z"}
+    body |= end
     if verb == "run":
         return [answer(200, json.dumps(body).encode())]
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {**body, "content": [], "stop_reason": None}}]
@@ -187,7 +190,7 @@ def _message(verb: str, text: str, *blocks: dict[str, Any], stop: str) -> list[b
             {"type": "content_block_stop", "index": index},
         ]
     events += [
-        {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": usage},
+        {"type": "message_delta", "delta": end, "usage": usage},
         {"type": "message_stop"},
     ]
     return [stream(*map(frame, events))]
@@ -205,6 +208,40 @@ def test_a_turn_that_the_endpoint_paused_goes_on(client: Loops, verb: str) -> No
     assert run.usage.output == 20
     if verb == "run_stream":
         assert [event.run is UNSET for event in events if isinstance(event, cnllm.Finished)] == [True] * 4 + [False]
+
+
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [
+        (None, "c_1"),
+        ({"container": {"skills": []}}, {"id": "c_1", "skills": []}),
+        ({"container": "c_0", "speed": "fast"}, "c_0"),
+    ],
+)
+def test_the_container_of_an_endpoints_own_tool_goes_back(client: Loops, verb: str, own: Any, sent: Any) -> None:
+    calls = {**CALL, "caller": {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}}
+    first = _message(verb, "I look.", SEARCH, calls, stop="tool_use", container="c_1")
+    second = _message(verb, "Again.", {**CALL, "id": "toolu_2"}, stop="tool_use")
+    with Peer(first, second, _message(verb, "Noon.", stop="end_turn")) as peer:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        run = ran(client, verb, model, tools=[now], extra_body=own)[1]
+    bodies = [received.json() for received in peer.received]
+    assert run.reply.text == "Noon."
+    assert [body.get("container") for body in bodies] == [(own or {}).get("container"), sent, sent]
+    assert [body.get("speed") for body in bodies] == [(own or {}).get("speed")] * 3
+
+
+def test_a_container_goes_to_no_other_endpoint(client: Loops, verb: str) -> None:
+    first = _message(verb, "I look.", CALL, stop="tool_use", container="c_1")
+    with Peer(first, [refused(503)]) as peer, Peer(*turns(verb, "Noon.")) as other:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        run = ran(client, verb, model, tools=[now], fallback=[at(other, "n")])[1]
+    assert run.reply.text == "Noon."
+    assert peer.received[1].json()["container"] == "c_1"
+    assert "container" not in other.received[0].json()
 
 
 def test_a_turn_that_is_always_paused_is_no_done(client: Loops, verb: str) -> None:

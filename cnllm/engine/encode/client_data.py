@@ -8,7 +8,7 @@ which is no `extra_body` that somebody wrote for one endpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeGuard
 
 from msgspec.structs import replace
@@ -20,15 +20,15 @@ from cnllm.engine.encode.web_search import is_search, tool_type
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import ADJUST, CannotSend
 from cnllm.jsonpath import get, leaves, merge_patch, nest, remove, set_value
-from cnllm.protocols import fields
+from cnllm.protocols import fields, wire
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
 from cnllm.tools import Tool
-from cnllm.types import Note
-from cnllm.types.client_data import ClientData, count_text
+from cnllm.types import Note, Reply
+from cnllm.types.client_data import CarriedBody, ClientData, count_text
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import SEARCH
 
@@ -60,6 +60,9 @@ _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
     """Return the options for a model, and notes on what was left out of them."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
+    if type(body) is CarriedBody:
+        body = _with_carried(body, model) or None
+        options = {name: value for name, value in {**options, "extra_body": body}.items() if value is not None}
     offer: list[Any] = tools if type(tools) is list else []
     if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offer):
         return options, []
@@ -86,6 +89,23 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, [*notes, *inner_notes]
+
+
+def _with_carried(body: CarriedBody, model: Model) -> dict[str, Any]:
+    """Return a caller's `extra_body` with the data that a model's provider wants back; what the caller wrote counts."""
+    out = dict(body)
+    for key, path in wire(model.protocol).carried.items():
+        own, name = out.get(key), path.rpartition(".")[2]
+        if (value := _carried(path, body.replies, model)) is None or not (own is None or isinstance(own, Mapping)):
+            continue
+        out[key] = value if own is None else {name: value, **own}
+    return out
+
+
+def _carried(path: str, replies: Sequence[Reply], model: Model) -> Any:
+    """Return the value at a path of the last reply by the model's provider that has one."""
+    own = [reply for reply in replies if (reply.message.by or "").partition("/")[0] == model.provider]
+    return next((value for reply in reversed(own) if (value := get(reply.extra, path)) is not None), None)
 
 
 def _map_settings(

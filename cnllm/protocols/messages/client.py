@@ -20,6 +20,7 @@ WIRE = Wire(
     no_blanks=("stop",),
     tool_keys=None,
     part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
+    carried={"container": "container.id"},
     model_keys=frozenset(["fallbacks"]),
     most_uses="max_uses",
     call_heads=True,
