@@ -77,8 +77,7 @@ class Collector:
         self.extra: dict[str, Any] = {}
         self.id: str | None = None
         self.reported_model: str | None = None
-        self.created: float | None = None  # in the body
-        self.date: float | None = None  # in the head of the response, where the price depends on it
+        self.created: float | None = None  # in seconds since 1970
         self.finish_word: str | None = None
         self.finish_kind: str | None = None  # the registry's meaning of the word; None for an unknown word
         self.ended = self.answered = self.refused = False
@@ -91,11 +90,6 @@ class Collector:
         self.raw: Any = None
         self.choiceless_chunk: Any = None  # a chunk without a choice: all that can be shown of an empty reply
         self.whole = False  # one body, not a stream of fragments
-
-    @property
-    def time(self) -> float | None:
-        """Return the endpoint's time of the reply, in seconds since 1970; None is unknown."""
-        return self.date if self.created is None else self.created
 
     def add(self, pieces: Iterable[Piece]) -> list[Event]:
         """Add pieces that are neither text nor the beginning of a part; return their events."""

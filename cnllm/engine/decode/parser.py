@@ -114,8 +114,6 @@ class StreamParser:
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
         meter = self._collected.meter
         self._meter = meter if meter.counts_calls else None
-        if meter.depends_on_time:
-            self._collected.date = response_time(self._headers)
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -411,6 +409,8 @@ class StreamParser:
         builder = self._builder
         if not self._collected.whole and (pieces := self._decoder.end()):
             out += builder.add(pieces)
+        if self._collected.created is None and self._collected.meter.depends_on_time:
+            self._collected.created = response_time(self._headers)
         out += builder.end(proven=self._is_proven(marker=marker, orderly=orderly))
         if not self._collected.whole:
             self._collected.raw = self._raw

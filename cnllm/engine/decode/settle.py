@@ -70,7 +70,7 @@ def settle(collector: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
             notes.append(Note(ignored, flag, subject, did, where(flag)))
     price = plan.flags.price
     if price is not None and price.off_peak is not None:
-        note = price_note(collector.model, price, collector.usage, collector.time)
+        note = price_note(collector.model, price, collector.usage, collector.created)
         notes += [] if note is None else [note]
     if finish == "length" and collector.parts.thought and not collector.parts.text and not calls:
         did = "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning"
@@ -220,5 +220,5 @@ def build_reply(
     )
     is_cut = settled.finish in ("cut", "error") or collector.has_uncounted
     paid, invalid = collector.paid_calls, collector.invalid_counts
-    cost = collector.meter.cost(reply, plan, collector.time, paid, is_cut=is_cut, invalid=invalid)
+    cost = collector.meter.cost(reply, plan, collector.created, paid, is_cut=is_cut, invalid=invalid)
     return msgspec.structs.replace(reply, cost=cost)
