@@ -9,7 +9,7 @@ is another model's. Everything here is pure; the driver reads and writes the sto
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -120,14 +120,15 @@ class Sealer:
 
 
 def kept_turn(message: Message, model: Model) -> TurnRecord | None:
-    """Return what a client may lose of a reply; None where there is nothing."""
+    """Return what a client may lose of a reply; None where there is nothing. Calls tell the places of reasoning."""
     parts: list[Part] = []
     has_blocks = False  # the client sends a block, but not who wrote it
-    for part in message.parts:
+    last = max((index for index, part in enumerate(message.parts) if type(part) is Reasoning), default=-1)
+    for index, part in enumerate(message.parts):
         if type(part) is Reasoning:
             parts.append(part)
         elif type(part) is ToolCall:
-            if part.seal is not None:
+            if part.seal is not None or index < last:
                 parts.append(ToolCall(part.id, part.name, seal=part.seal))
         elif type(part) is not Text or _has_data(part, model.protocol):
             has_blocks = True
@@ -376,23 +377,39 @@ def _decode(token: str, keys: TokenKeys | None, identity: str) -> tuple[TurnReco
 def _with_turn(message: Message, turn: TurnRecord) -> Message:
     """Return a message with the reasoning and the seals that the store has.
 
-    Reasoning that the client changed stays the client's, without an author.
+    Reasoning that the client changed stays the client's, without an author. Reasoning that it dropped, or moved to the
+    other side of a call, stands behind the calls that it stood behind.
     """
     text = message.reasoning
     reasoning = [part for part in turn.parts if type(part) is Reasoning]
     if text and text.strip() != "".join(part.text for part in reasoning).strip():
         return message
     seals = {part.id: part.seal for part in turn.parts if type(part) is ToolCall}
-    is_in_place = len(reasoning) == sum(type(part) is Reasoning for part in message.parts)
-    parts: list[Part] = [] if is_in_place else [*reasoning]
-    for part in message.parts:
-        if type(part) is ToolCall:
-            parts.append(replace(part, seal=seals.get(part.id)))
-        elif type(part) is not Reasoning:
-            parts.append(part)
-        elif is_in_place:
-            parts.append(reasoning.pop(0))
+    ids = seals.keys() & {part.id for part in message.parts if type(part) is ToolCall}
+    is_in_place = _places(message.parts, ids) == _places(turn.parts, ids)
+    own = [replace(p, seal=seals.get(p.id)) if type(p) is ToolCall else p for p in message.parts]
+    parts: list[Part] = []
+    if is_in_place:
+        parts = [reasoning.pop(0) if type(part) is Reasoning else part for part in own]
+    else:
+        own = [part for part in own if type(part) is not Reasoning]
+        places = {part.id: index for index, part in enumerate(own, 1) if type(part) is ToolCall}
+        taken = 0
+        for piece in turn.parts:
+            if type(piece) is ToolCall:
+                place = max(places.get(piece.id, 0), taken)
+                parts += own[taken:place]
+                taken = place
+            elif type(piece) is Reasoning:
+                parts.append(piece)
+        parts += own[taken:]
     return _with_author(replace(message, parts=tuple(parts)), turn)
+
+
+def _places(parts: Iterable[Part], ids: Set[str]) -> list[str | None]:
+    """Return the order of reasoning, as None, and of the calls with these ids."""
+    own = (part for part in parts if type(part) is Reasoning or (type(part) is ToolCall and part.id in ids))
+    return [part.id if type(part) is ToolCall else None for part in own]
 
 
 # ── conversations ─────────────────────────────────────────────────────────────

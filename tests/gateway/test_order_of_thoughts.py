@@ -124,3 +124,36 @@ def test_a_thought_goes_back_before_the_call_that_it_led_to(order: str, sent: st
     assert [item["id"] for item in again if item["type"] == "reasoning"] == [
         item["id"] for item in output[: len(sent)] if item["type"] == "reasoning"
     ]
+
+
+def content(order: str) -> list[Json]:
+    """The content of a reply of Messages: a block of thinking for each t, a call for each c."""
+    thinking = [
+        {**THINKING, "thinking": f"Thought {number}.", "signature": f"s{number}="} for number in range(len(order))
+    ]
+    calls = [{**CALL, "id": f"toolu_{number}", "input": {"q": str(number)}} for number in range(len(order))]
+    return [thinking[number] if kind == "t" else calls[number] for number, kind in enumerate(order)]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("order", ["tctc", "tct", "ct", "cct"])
+def test_the_store_knows_the_calls_between_thoughts(order: str, keeps: bool, tmp_path: Path) -> None:
+    """Claude refuses a turn whose blocks of thinking were moved."""
+    blocks = content(order)
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use"}
+    reply = {**head, "content": blocks, "usage": {"input_tokens": 3, "output_tokens": 2}}
+
+    def ask(http: httpx.Client, got: httpx.Response | None) -> httpx.Response:
+        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+        asked: Json = {"model": "own/m", "messages": [{"role": "user", "content": "Rain?"}], "tools": [tool]}
+        if got is not None:
+            message = got.json()["choices"][0]["message"]
+            message = message if keeps else {"role": "assistant", "content": None, "tool_calls": message["tool_calls"]}
+            asked["messages"].append(message)
+            for call in message["tool_calls"]:
+                asked["messages"].append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
+        return http.post("http://cnllm.invalid/v1/chat/completions", json=asked)
+
+    body = second_request(tmp_path, "anthropic-messages", reply, ask)
+    sent = next(turn["content"] for turn in body["messages"] if turn["role"] == "assistant")
+    assert [{**block, "id": None} for block in sent] == [{**block, "id": None} for block in blocks]
