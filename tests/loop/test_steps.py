@@ -244,6 +244,20 @@ def test_a_container_goes_to_no_other_endpoint(client: Loops, verb: str) -> None
     assert "container" not in other.received[0].json()
 
 
+def test_a_turn_with_thoughts_between_its_calls_goes_back_in_its_order(client: Loops) -> None:
+    content: list[Any] = [
+        *({"type": "thinking", "thinking": "First.", "signature": "s1"}, CALL),
+        *({"type": "thinking", "thinking": "Then.", "signature": "s2"}, {"type": "text", "text": "Once more."}),
+        {**CALL, "id": "toolu_2"},
+    ]
+    body: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
+    body |= {"stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}}
+    with Peer([answer(200, json.dumps(body).encode())], _message("run", "Noon.", stop="end_turn")) as peer:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        client.run(model, "hi", tools=[now])
+    assert peer.received[1].json()["messages"][1] == {"role": "assistant", "content": content}
+
+
 def test_a_turn_that_is_always_paused_is_no_done(client: Loops, verb: str) -> None:
     with Peer(_message(verb, "I look.", SEARCH, stop="pause_turn")) as peer:
         model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")

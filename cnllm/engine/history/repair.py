@@ -359,7 +359,8 @@ def has_content(part: Part) -> bool:
 def move_calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Return the turns with the text after calls moved before them: results must follow the calls at once.
 
-    Parts with an endpoint's seal stay where the endpoint put them.
+    Parts with an endpoint's seal stay where the endpoint put them, and so does text around reasoning that it signed: an
+    endpoint refuses its own turn in another order.
     """
     return [(index, _with_calls_last(message, index, ledger)) for index, message in turns]
 
@@ -368,7 +369,7 @@ def _with_calls_last(message: Message, index: int, ledger: Ledger) -> Message:
     parts = message.parts
     first = next((i for i, p in enumerate(parts) if type(p) is ToolCall and message.role == "assistant"), len(parts))
     movable = [p for p in parts[first:] if type(p) in (Text, Media) and p.seal is None and has_content(p)]
-    if not movable:
+    if not movable or any(type(p) is Reasoning and p.seal is not None for p in parts[first:]):
         return message
     did = "moved before them: results must follow the calls at once"
     ledger.note("calls-last", "messages", f"messages[{index}] has content after its calls", did)
