@@ -318,8 +318,9 @@ class Wire(Struct, frozen=True):
     `named_format`: the format of an answer has a name and a description beside its
     schema. `text_arguments`: the arguments of a call are a text, which is JSON and not
     empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
-    for all. `carried` are the keys of a body that hold data about an earlier reply, and the path of the data in
-    `Reply.extra`; a caller's own object gets them as the last key of the path.
+    for all. `block_link(data)` returns the id of the call that a block of an endpoint's own tool is, and the id of the
+    call whose result it is; None for what it is not. `carried` are the keys of a body that hold data about an earlier
+    reply, and the path of the data in `Reply.extra`; a caller's own object gets them as the last key of the path.
 
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
     stands elsewhere, `model_keys` those that name further models, any of which may answer. `most_calls` is the key of a
@@ -353,6 +354,7 @@ class Wire(Struct, frozen=True):
     text_arguments: bool = False
     tool_keys: frozenset[str] | None = frozenset()
     part_keys: frozenset[str] | None = None
+    block_link: Callable[[dict[str, Any]], tuple[str | None, str | None]] = lambda data: (None, None)
     carried: Mapping[str, str] = {}
     reference_keys: frozenset[str] = frozenset()
     model_keys: frozenset[str] = frozenset()

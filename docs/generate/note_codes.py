@@ -105,7 +105,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "media-as-text": "a picture or a sound of the answer became text: the client's wire has no place for it",
         "block-foreign": "a block of another endpoint, or of another wire in the answer, was left out",
         "cache-mark": "a mark of the prompt cache was left out: the endpoint takes none, as far as known, or no more",
-        "call-unanswered": "a call had no result: it was answered as interrupted",
+        "call-unanswered": "a call had no result: it was answered as interrupted, or left out if the endpoint makes it",
         "call-nameless": "a call without a name was left out",
         "call-misplaced": "a call stood in a turn that is not the assistant's, and was left out",
         "call-renamed": "an earlier call has another name: the endpoint refuses its own, or it is an excluded one",

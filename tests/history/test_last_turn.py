@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from builtin import BUILTIN
@@ -62,6 +63,25 @@ def test_a_turn_that_the_endpoint_paused_stays_the_last_one(name: str) -> None:
     plan = engine.build_request(model, [Message.user("Why?"), reply.message])
     assert "last-user" not in {note.code for note in plan.notes}
     assert plan.body["messages"][-1] == {"role": "assistant", "content": content}
+
+
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.parametrize("blocks", [[SEARCH], [SEARCH, FOUND]])
+@pytest.mark.parametrize("late", [Message.user("Go on."), Message.tool("toolu_1", "noon")])
+def test_a_search_without_its_result_is_left_out_before_a_user_turn(blocks: list[Any], late: Message) -> None:
+    model = BUILTIN.resolve("anthropic/claude-opus-4-6")
+    call = {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
+    content = [{"type": "text", "text": "I look."}, *blocks, *([call] if late.role == "tool" else [])]
+    body: dict[str, object] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
+    stop = "tool_use" if late.role == "tool" else "max_tokens"
+    body |= {"stop_reason": stop, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode())
+    plan = engine.build_request(model, [Message.user("Why?"), reply.message, late])
+    is_dropped = blocks == [SEARCH] and late.role == "user"
+    assert plan.body["messages"][1]["content"] == ("I look." if is_dropped else content)
+    assert ("call-unanswered" in {note.code for note in plan.notes}) == is_dropped
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         schemas = {t.name: t.parameters for t in target.tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
+    turns = repair.drop_pending(turns, codec.block_link, ledger)
     rules_of_reasoning = flags.reasoning or registry_flags.ReasoningFlags()
     turns = reasoning.replay_reasoning(turns, model, rules_of_reasoning, ledger, before_user=before_user)
     turns = repair.drop_empty(turns, ledger)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.tools.arguments import decode_values, unwrap_object
-from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 
 __all__ = [
     "INTERRUPTED",
     "Turn",
     "drop_empty",
+    "drop_pending",
     "drop_unheard",
     "has_content",
     "move_calls_last",
@@ -32,6 +33,9 @@ __all__ = [
 
 Turn = tuple[int, Message]
 """A message and its index in the caller's list. Notes name this index."""
+
+BlockLink = Callable[[dict[str, Any]], tuple[str | None, str | None]]
+"""What `Wire.block_link` is."""
 
 INTERRUPTED = "interrupted: it was not run, or its result was lost"
 """The result for a call without one."""
@@ -336,6 +340,35 @@ def drop_unheard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
             out.append((index, replace(message, parts=(Text("…"),))))
         ledger.note("turn-empty", "messages", subject, did)
     return out
+
+
+def drop_pending(turns: Sequence[Turn], link: BlockLink, ledger: Ledger) -> list[Turn]:
+    """Return the turns without calls of an endpoint's own tools that have no result, where the user's turn is the next.
+
+    The endpoint goes on with such a call only where its turn is the last one, or where results of other calls follow.
+    """
+    blocks = [part.data for _, message in turns for part in message.parts if type(part) is Opaque]
+    links = [link(data) for data in blocks if isinstance(data, dict)]
+    answered = {result for _, result in links}
+    pending = {call for call, _ in links if call is not None} - answered
+    if not pending:
+        return list(turns)
+    out: list[Turn] = []
+    for position, (index, message) in enumerate(turns):
+        following = turns[position + 1][1].role if position + 1 < len(turns) else None
+        parts = [
+            p for p in message.parts if following != "user" or type(p) is not Opaque or _call(p, link) not in pending
+        ]
+        if len(parts) != len(message.parts):
+            subject = f"messages[{index}]: a call of the endpoint's own tool has no result"
+            ledger.note("call-unanswered", "messages", subject, "left out: the endpoint refuses it before a user turn")
+            message = replace(message, parts=tuple(parts))
+        out.append((index, message))
+    return out
+
+
+def _call(part: Opaque, link: BlockLink) -> str | None:
+    return link(part.data)[0] if isinstance(part.data, dict) else None
 
 
 def drop_empty(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:

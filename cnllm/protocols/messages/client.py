@@ -2,7 +2,7 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.messages.client_decode import MessagesDecoder, fast_decoder
-from cnllm.protocols.messages.client_encode import encode_body, takes_medium
+from cnllm.protocols.messages.client_encode import block_link, encode_body, takes_medium
 from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
@@ -20,6 +20,7 @@ WIRE = Wire(
     no_blanks=("stop",),
     tool_keys=None,
     part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
+    block_link=block_link,
     carried={"container": "container.id"},
     model_keys=frozenset(["fallbacks"]),
     most_uses="max_uses",

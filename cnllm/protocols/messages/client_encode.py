@@ -19,7 +19,7 @@ from cnllm.types.media import file_name, media_kind, plain_mime
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function, arguments_of
 
-__all__ = ["encode_body"]
+__all__ = ["block_link", "encode_body"]
 
 _CALLER_KEYS = (CACHE_MARK, "citations")
 """Keys that a caller may add to a block of text or a picture."""
@@ -43,6 +43,17 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     if request.stream:
         body["stream"] = True
     return body
+
+
+def block_link(data: Block) -> tuple[str | None, str | None]:
+    """Return the id of the call that a block of a tool of the endpoint's is, and the id of the call that it answers."""
+    kind = data.get("type")
+    if not isinstance(kind, str) or not kind.endswith(("_tool_use", "_tool_result")):
+        return None, None
+    call, answered = data.get("id"), data.get("tool_use_id")
+    if kind.endswith("_tool_use"):
+        return call if isinstance(call, str) else None, None
+    return None, answered if isinstance(answered, str) else None
 
 
 def _turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
