@@ -53,6 +53,17 @@ def test_cache_marks_stay_where_the_caller_put_them() -> None:
     assert plan("Hi", tools=[{**TOOL, **mark}]).body["tools"][0]["cache_control"] == mark["cache_control"]
 
 
+@each("role", ["user", "assistant", "system"])
+def test_white_space_between_texts_is_kept(role: str) -> None:
+    content = [{"type": "text", "text": text} for text in ("def f():", "\n", "    ", "return 1", " ")]
+    said = {"role": role, "content": content}
+    body = plan(*([said] if role == "user" else [said, "Hi"] if role == "system" else ["Hi", said, "Go on."])).body
+    blocks = body["system"] if role == "system" else body["messages"][0 if role == "user" else 1]["content"]
+    texts = [block["text"] for block in blocks]
+    assert "def f():\n    return 1" in "".join(texts)
+    assert all(text.strip() for text in texts)  # the endpoint refuses a text without anything else
+
+
 def test_system_in_the_middle_stays_where_the_model_takes_it() -> None:
     history = ["Hi", {"role": "assistant", "content": "Hello."}, "Go on.", {"role": "system", "content": "In French."}]
     newer = plan(*history, of="anthropic/claude-opus-4-8").body

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
@@ -86,8 +88,23 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 
 
 def _content(message: Message, flags: Flags, names: dict[str, str]) -> list[Block]:
-    """Return the blocks of a message, in order. The endpoint refuses empty text, so it is left out."""
-    return [block for part in message.parts if (block := _block(part, flags, names)) is not None]
+    """Return the blocks of a message, in order.
+
+    The endpoint refuses empty text, so it is left out. White space alone is refused, too: between two texts it goes to
+    the second one.
+    """
+    blocks: list[Block] = []
+    space = ""
+    for part in message.parts:
+        if type(part) is Text and part.seal is None and not part.text.strip():
+            space += part.text if blocks and blocks[-1].get("type") == "text" else ""
+            continue
+        if space and type(part) is Text:
+            part = replace(part, text=space + part.text)
+        space = ""
+        if (block := _block(part, flags, names)) is not None:
+            blocks.append(block)
+    return blocks
 
 
 def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
