@@ -258,6 +258,17 @@ def test_a_turn_with_thoughts_between_its_calls_goes_back_in_its_order(client: L
     assert peer.received[1].json()["messages"][1] == {"role": "assistant", "content": content}
 
 
+def test_a_paused_turn_is_no_answer_by_a_schema_yet(client: Loops, verb: str) -> None:
+    schema = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+    paused = _message(verb, "I look.", SEARCH, stop="pause_turn")
+    with Peer(paused, _message(verb, '{"color": "blue"}', stop="end_turn")) as peer:
+        model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")
+        run = ran(client, verb, model, tools=[now], schema=schema)[1]
+    assert (run.stopped, run.reply.parsed, len(run.steps)) == ("done", {"color": "blue"}, 2)
+    assert peer.received[1].json()["messages"][-1]["content"][-1] == SEARCH
+    assert not {"answer-invalid", "answer-corrected"} & {note.code for step in run.steps for note in step.reply.notes}
+
+
 def test_a_turn_that_is_always_paused_is_no_done(client: Loops, verb: str) -> None:
     with Peer(_message(verb, "I look.", SEARCH, stop="pause_turn")) as peer:
         model = registry().resolve("openai-compatible/m", base_url=peer.url, protocol="anthropic-messages")

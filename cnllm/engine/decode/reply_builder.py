@@ -443,7 +443,8 @@ class ReplyBuilder:
         for call in collector.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
-        if self._plan.answer is not None and settled.finish == "stop":
+        is_paused = collector.finish_kind == "pause"  # what came so far is not the answer yet
+        if self._plan.answer is not None and settled.finish == "stop" and not is_paused:
             self._parsed, faults = read_answer(self._plan.answer, "".join(collector.parts.text))
             for note in faults:
                 out += collector.add_note(note)
