@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_entered_is_named_with_what_to_do(monkeypatch: p
         "keys.json": lambda: keys.find_key(["A_KEY"]),
         "release.toml": Registry.load,
     }
-    real_open, real_stat = os.open, os.stat
+    real_open, real_stat = os.open, os.lstat
 
     def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
         def refuse(path: Any, *args: Any, **options: Any) -> Any:
@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_entered_is_named_with_what_to_do(monkeypatch: p
         return refuse
 
     monkeypatch.setattr(os, "open", refusing(real_open))
-    monkeypatch.setattr(os, "stat", refusing(real_stat))
+    monkeypatch.setattr(os, "lstat", refusing(real_stat))
     for name, read in files.items():
         with pytest.raises(CnllmError, match=rf"{re.escape(name)}.* cannot be read: Permission denied") as caught:
             read()

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.leaks.grammars.base import skip_space
 from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.reported import as_index
 from cnllm.schemas.coerce import decode_json
@@ -329,16 +328,14 @@ def _is_placeholder(arguments: str) -> bool:
 
 def _single_object(arguments: str) -> str:
     """Return arguments that are one object several times as that object once; any others as they are."""
+    text = arguments.strip()
     try:
-        _, end = decode_json(arguments, len(arguments) - len(arguments.lstrip()))
+        _, end = decode_json(text, 0)
     except ValueError:
         return arguments
-    one = arguments[:end].lstrip()
-    while (end := skip_space(arguments, end)) < len(arguments):
-        if not arguments.startswith(one, end):
-            return arguments
-        end += len(one)
-    return one
+    one = text[:end]
+    is_repeated = len(one) < len(text) and not text.replace(one, "").strip()
+    return one if is_repeated else arguments
 
 
 def _text(value: Any) -> str:
