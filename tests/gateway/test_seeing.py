@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -258,9 +258,12 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
     variables = {**os.environ, "CNLLM_SERVE_KEY": KEY, "TMPDIR": str(folder)}
     store = ["--store", f"sqlite:{tmp_path / 'state.db'}"]
     command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--workers", "2", *store, "--ui"]
-    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env=variables) as process:
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env=variables) as process, ExitStack() as ends:
+        ends.callback(process.kill)
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
+        for shared in folder.iterdir():
+            (shared / "counter_1.db").touch()  # as a process leaves it that is killed when it has just made it
         headers = {"authorization": f"Bearer {KEY}"}
         calls = 24
         for _ in range(calls):  # each on a new connection, so that both workers get some
@@ -295,10 +298,7 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
             assert gauge == 2
             assert found.sum("cnllm_requests_total", "zai/glm-4.7", outcome="ok") == calls
         process.send_signal(signal.SIGTERM)
-        try:
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
+        assert process.wait(30) == 0
     assert list(folder.iterdir()) == []
 
 

@@ -133,13 +133,30 @@ class Metrics:
         try:
             if self._is_shared:
                 registry = CollectorRegistry()
-                multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+                registry.register(_SharedFiles(multiprocess.MultiProcessCollector(None)))  # type: ignore[no-untyped-call]
             with self._warning():
                 self._flush()
             encode, media_type = choose_encoder(accept)
             return encode(registry), media_type
         except (OSError, ValueError) as error:
             raise CnllmError(f"the metrics cannot be read: {error}", hint="start the gateway again") from error
+
+
+class _SharedFiles:
+    """Collects the metrics of all processes. A new file is empty at first."""
+
+    def __init__(self, collector: Any) -> None:
+        self._merge = collector.merge
+
+    def collect(self) -> Iterable[Any]:
+        """Return the metrics of the files that are not empty."""
+        files: list[str] = []
+        for entry in os.scandir(os.environ[FOLDER]):
+            with contextlib.suppress(FileNotFoundError):  # of a process that has ended
+                if entry.name.endswith(".db") and entry.stat().st_size:
+                    files.append(entry.path)
+        metrics: Iterable[Any] = self._merge(files)
+        return metrics
 
 
 @contextlib.contextmanager
