@@ -151,7 +151,7 @@ class _SharedFiles:
     def collect(self) -> Iterable[Any]:
         """Return the metrics of the files that are not empty."""
         files: list[str] = []
-        for entry in os.scandir(os.environ[FOLDER]):
+        for entry in os.scandir(os.environ[FOLDER]):  # only reads
             with contextlib.suppress(FileNotFoundError):  # of a process that has ended
                 if entry.name.endswith(".db") and entry.stat().st_size:
                     files.append(entry.path)
