@@ -112,7 +112,7 @@ def drop_last_reasoning(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
         parts: list[Part] = []
         for part in reversed(message.parts):
             if type(part) is not Reasoning:
-                has_successor = message.role == "assistant" and part != Text("")
+                has_successor = message.role == "assistant" and (has_successor or part != Text(""))
             elif not has_successor:
                 did = "left out: the endpoint refuses it there"
                 ledger.note("reasoning-misplaced", "messages", f"messages[{index}]: reasoning behind all else", did)
