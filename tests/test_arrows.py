@@ -142,7 +142,7 @@ EDGE: dict[str, dict[str, str]] = {
     },
     "mcp_client": {
         "client/credentials": "the rule for addresses that a key may go to has one place",
-        "client/event_loop": "a call waits for another thread in asyncio and in trio",
+        "system/event_loop": "a call waits for another thread in asyncio and in trio",
         "config/distribution": "the command that installs the extra",
         "config/keys": "the user's keys file",
         "config/redact": "no message has a secret",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from cnllm.client.async_run import AsyncRun
 from cnllm.client.async_stream import AsyncStream
 from cnllm.client.base import BaseClient
-from cnllm.client.event_loop import run_in_thread
 from cnllm.client.runs import loop_stopped_error, prepare_loop
 from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.system.closing import AsyncClosing
+from cnllm.system.event_loop import run_in_thread
 from cnllm.tools.values import has_sets
 from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
 from cnllm.types import Reply, checks

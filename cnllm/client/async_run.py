@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
-from cnllm.client.event_loop import run_in_thread
 from cnllm.client.runs import RunState
 from cnllm.client.tool_execution import (
     await_result,
@@ -26,7 +25,7 @@ from cnllm.client.tool_execution import (
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.system.closing import AsyncClosing
-from cnllm.system.processes import loop_scheduler
+from cnllm.system.event_loop import loop_scheduler, run_in_thread
 from cnllm.tools import Tool
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from cnllm.client.call_driver import BodyPieces, CallDriver, CallSetup
-from cnllm.client.event_loop import run_in_thread
 from cnllm.client.secret_removal import redact_bytes
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.effects import (
@@ -23,6 +22,7 @@ from cnllm.engine.run.effects import (
 )
 from cnllm.errors import CnllmError, TransportError
 from cnllm.system.closing import AsyncClosing
+from cnllm.system.event_loop import run_in_thread
 from cnllm.types import Answer_co, Event, Reply, checks
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.config import redact
 from cnllm.errors import McpError
 from cnllm.mcp_client.result_repair import tool_damage
 from cnllm.mcp_client.server import McpServer, tool_name
 from cnllm.mcp_client.session import McpSession
+from cnllm.system.event_loop import run_in_thread, wait_for_future
 from cnllm.system.processes import fork_safe, generation
 from cnllm.tools import Tool, ToolSet, shown, undecided_parameters
 from cnllm.types import Media, ToolResult

@@ -39,7 +39,6 @@ __all__ = [
     "is_alive",
     "loop_factory",
     "loop_reads_pipes",
-    "loop_scheduler",
     "on_hangup",
     "raise_file_limit",
     "register_socket",
@@ -199,18 +198,6 @@ def raise_file_limit() -> int | None:
         except (OSError, ValueError):
             pass  # the system allows fewer than it says; what is there stays
     return soft
-
-
-def loop_scheduler() -> Callable[..., Any]:
-    """Return a function that schedules a callback in this event loop, from any thread."""
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
 
 
 # ── Signals ──────────────────────────────────────────────────────────────────

@@ -21,7 +21,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cnllm.system.processes import loop_scheduler, register_socket
+from cnllm.system.event_loop import loop_scheduler
+from cnllm.system.processes import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
 from cnllm.transports.sockets import (

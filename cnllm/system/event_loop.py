@@ -5,14 +5,26 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cnllm.system.processes import loop_scheduler
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
-__all__ = ["run_in_thread", "wait_for_future"]
+__all__ = ["loop_scheduler", "run_in_thread", "wait_for_future"]
 
 T = TypeVar("T")
+
+
+def loop_scheduler() -> Callable[..., Any]:
+    """Return a function that schedules a callback in this event loop, from any thread."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
 
 
 async def wait_for_future(future: Future[T]) -> T:
@@ -41,6 +53,8 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
     The program could not end while one of anyio's own threads runs.
     """
+    from concurrent.futures import Future  # it loads `logging`, which a plain call does not need
+
     future: Future[T] = Future()
 
     def work() -> None:
