@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROTOCOLS",
+    "BlockLink",
     "EncodeInput",
     "FastDecoder",
     "Frames",
@@ -97,6 +98,9 @@ def _load(protocol: str, module: str, name: str) -> Any:
         raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
     return getattr(import_module(f"cnllm.protocols.{folder}.{module}"), name)
 
+
+BlockLink = Callable[[dict[str, Any]], tuple[str | None, str | None]]
+"""Returns the id of the call that a block is, and the id of the call whose result it is."""
 
 Frames = list[tuple[str | None, Any]]
 """Frames of a stream. Each is (event name or None, data as JSON or as bytes)."""
@@ -354,7 +358,7 @@ class Wire(Struct, frozen=True):
     text_arguments: bool = False
     tool_keys: frozenset[str] | None = frozenset()
     part_keys: frozenset[str] | None = None
-    block_link: Callable[[dict[str, Any]], tuple[str | None, str | None]] = lambda data: (None, None)
+    block_link: BlockLink = lambda data: (None, None)
     carried: Mapping[str, str] = {}
     reference_keys: frozenset[str] = frozenset()
     model_keys: frozenset[str] = frozenset()

@@ -443,7 +443,7 @@ class ReplyBuilder:
         for call in collector.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
-        is_paused = collector.finish_kind == "pause"  # what came so far is not the answer yet
+        is_paused = collector.finish_kind == "pause"  # the text is not complete yet
         if self._plan.answer is not None and settled.finish == "stop" and not is_paused:
             self._parsed, faults = read_answer(self._plan.answer, "".join(collector.parts.text))
             for note in faults:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
+from cnllm.protocols import BlockLink
 from cnllm.tools.arguments import decode_values, unwrap_object
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
@@ -33,9 +34,6 @@ __all__ = [
 
 Turn = tuple[int, Message]
 """A message and its index in the caller's list. Notes name this index."""
-
-BlockLink = Callable[[dict[str, Any]], tuple[str | None, str | None]]
-"""What `Wire.block_link` is."""
 
 INTERRUPTED = "interrupted: it was not run, or its result was lost"
 """The result for a call without one."""
