@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -38,7 +37,7 @@ from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.operator_pages import OperatorRequest, operator_page
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.service import Receive, Scope, Send, Service
+from cnllm.gateway.service import Receive, Scope, Send, Service, header_values
 from cnllm.gateway.state import continued_body, earlier_items, keep_reply, restored_request
 from cnllm.protocols import server_api
 from cnllm.protocols.event_order import reply_events
@@ -65,7 +64,7 @@ class HttpRequest:
         self._service = service
         self._scope = scope
         self._receive = receive
-        self._headers = _header_values(scope["headers"])
+        self._headers = header_values(scope["headers"])
         root: str = scope.get("root_path", "")
         path: str = scope["path"]
         self._path = plain_path(path[len(root) :] or "/" if root and path.startswith(root) else path)
@@ -494,12 +493,3 @@ class HttpRequest:
             if wait:
                 await asyncio.sleep(min(wait, _LONGEST_PAUSE))
         await self._response.fail(failure)
-
-
-def _header_values(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the values of headers by their names. Several fields of one name are one list, as HTTP has it."""
-    headers: dict[str, str] = {}
-    for field_name, field_value in fields:
-        name, value = field_name.decode("latin-1"), field_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +22,7 @@ from cnllm.store.call_log import CallLog
 from cnllm.types.message_memory import MessageMemory
 from cnllm.types.newest import Newest
 
-__all__ = ["Headers", "Memories", "Receive", "Scope", "Send", "Service"]
+__all__ = ["Headers", "Memories", "Receive", "Scope", "Send", "Service", "header_values"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -79,3 +79,12 @@ class Service(Struct, frozen=True):
     pace: Guesses
     logins: Guesses
     threads: ThreadPoolExecutor
+
+
+def header_values(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the values of headers by their names. Several fields of one name are one list, as HTTP has it."""
+    headers: dict[str, str] = {}
+    for field_name, field_value in fields:
+        name, value = field_name.decode("latin-1"), field_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
