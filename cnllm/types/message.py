@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cnllm.types.parts import MESSAGE_KEYS, Content, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
-__all__ = ["Message", "system_message"]
+__all__ = ["Message", "join_texts", "system_message"]
 
 
 def _parts(parts: Any) -> tuple[Part, ...]:
@@ -142,6 +142,19 @@ def _message(role: Role, content: Content) -> Message:
     from cnllm.types.convert import content_parts
 
     return Message(role, content_parts("content", content))
+
+
+def join_texts(texts: Iterable[str]) -> str:
+    """Return the texts of a question or an instruction as one: a blank line is between two without white space there.
+
+    A model reads a list of texts as several. Where a wire has one string, the last word of a text would run into the
+    first one of the next.
+    """
+    whole = ""
+    for text in texts:
+        is_apart = not whole or not text or whole[-1].isspace() or text[0].isspace()
+        whole += text if is_apart else f"\n\n{text}"
+    return whole
 
 
 def system_message(content: Any) -> Message:

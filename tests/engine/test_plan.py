@@ -833,9 +833,28 @@ def test_messages_that_are_joined_keep_their_keys(home: Home) -> None:
 
 def test_two_texts_of_a_message_stay_parts_where_the_endpoint_takes_them(home: Home) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    for form, expected in (("parts", parts), ("string", "ab")):
+    for form, expected in (("parts", parts), ("string", "a\n\nb")):
         [message] = build(home(f'messages.content = "{form}"'), [{"role": "user", "content": parts}]).body["messages"]
         assert message["content"] == expected
+
+
+def test_texts_of_a_question_stay_apart_in_one_string_and_those_of_an_answer_are_one(home: Home) -> None:
+    def parts(*texts: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": text} for text in texts]
+
+    turns = [
+        {"role": "system", "content": parts("Be brief.", "Rhyme.")},
+        {"role": "user", "content": parts("Look: ", "a", "", "b\n", "c")},
+        {"role": "assistant", "content": parts("It is", "land.")},
+        {"role": "user", "content": "And now?"},
+    ]
+    contents = [turn["content"] for turn in build(home('messages.content = "string"'), turns).body["messages"]]
+    assert contents == ["Be brief.\n\nRhyme.", "Look: a\n\nb\nc", "It island.", "And now?"]
+    [first, _, _] = build(home('messages = { content = "string", system = "user" }'), turns).body["messages"]
+    assert first["content"] == "Be brief.\n\nRhyme.\n\nLook: a\n\nb\nc"
+    two = [turns[0], {"role": "system", "content": "In French."}, *turns[1:]]
+    [first, *_] = build(home('messages = { content = "string", system = "first" }'), two).body["messages"]
+    assert first["content"] == "Be brief.\n\nRhyme.\n\nIn French."
 
 
 def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:

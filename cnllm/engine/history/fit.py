@@ -21,6 +21,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
+from cnllm.types.message import join_texts
 from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
@@ -225,7 +226,7 @@ def _gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"]
             did = "one, at the start: a cache of prompts begins anew with each new one"
         ledger.note("system-folded", "messages.system", subject, did)
         return [(index, Message(head.role, _system_parts([m for _, m in systems]))), *rest]
-    text = "\n\n".join(m.text for _, m in systems if m.text)
+    text = _joined([m for _, m in systems])
     ledger.note("system-as-user", "messages.system", f"messages[{index}] is a system message", "sent as the user's")
     if rest and rest[0][1].role == "user":
         position, first = rest[0]
@@ -233,10 +234,16 @@ def _gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"]
     return [(index, Message("user", (Text(text),))), *rest]
 
 
+def _joined(systems: Sequence[Message]) -> str:
+    """Return the text of system messages, with a blank line between two."""
+    texts = [join_texts(p.text for p in m.parts if type(p) is Text) for m in systems]
+    return "\n\n".join(filter(None, texts))
+
+
 def _system_parts(systems: Sequence[Message]) -> tuple[Part, ...]:
     """Return the parts of system messages: one text, unless a part has keys of its own (cache marks) or is no text."""
     if all(type(p) is Text and p.seal is None and p.extra is None for m in systems for p in m.parts):
-        return (Text("\n\n".join(m.text for m in systems if m.text)),)
+        return (Text(_joined(systems)),)
     return _join_content(systems)
 
 

@@ -16,6 +16,7 @@ from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import content_part, result_parts, text_with_error, with_error
 from cnllm.types.media import NAME_KEYS, data_url, is_pdf, media_kind, upload_name
+from cnllm.types.message import join_texts
 from cnllm.types.parts import CACHE_MARKS
 from cnllm.types.tools import Function
 
@@ -154,7 +155,8 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
     parts = [p for p in message.parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
     plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
     if plain and (len(parts) < 2 or rules.content != "parts"):
-        return "".join([p.text for p in parts])  # type: ignore[union-attr]
+        texts = [p.text for p in parts]  # type: ignore[union-attr]
+        return "".join(texts) if message.role == "assistant" else join_texts(texts)
     return [_part(p, message.role, rules) for p in parts]
 
 

@@ -18,6 +18,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import is_content_of, result_parts, text_with_error, with_error
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, sound_format, upload_name
+from cnllm.types.message import join_texts
 from cnllm.types.parts import SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
 
@@ -35,7 +36,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     always_instructions = flags.messages.system == "first"
     has_system = bool(messages) and messages[0].role in SYSTEM_ROLES
     if has_system and (always_instructions or _is_instructions(messages[0])):
-        body["instructions"] = messages.pop(0).text
+        body["instructions"] = join_texts(p.text for p in messages.pop(0).parts if type(p) is Text)
     elif always_instructions:  # an endpoint that needs instructions needs them in every request
         body["instructions"] = ""
     items = [item for message in messages for item in _items(message, flags, request.names)]
