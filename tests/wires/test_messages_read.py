@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from .messages_support import MESSAGES, blocks_streamed, body, model, read, stre
 
 TEXT = {"type": "text", "text": ""}
 THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+ENDING = ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"})
 CITED = {"type": "char_location", "cited_text": "it is", "document_index": 0}
 
 
@@ -96,6 +98,55 @@ def test_calls_whose_pieces_alternate_are_put_together() -> None:
     events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
     _, reply = read(stream(*events))
     assert [(call.id, call.arguments) for call in reply.tool_calls] == [("t0", {"q": "x"}), ("t1", {"r": "y"})]
+
+
+Mixed = tuple[int, dict[str, Any] | str | None]
+
+
+def mixed(*events: Mixed, rest: Sequence[dict[str, Any]] = ENDING) -> bytes:
+    """A stream of events of blocks: the beginning, a piece of text or thinking, or the end (None)."""
+    out: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "m", "model": "m", "content": []}}]
+    for index, event in events:
+        if event is None:
+            out.append({"type": "content_block_stop", "index": index})
+        elif isinstance(event, str):
+            out.append({"type": "content_block_delta", "index": index, "delta": said(event)})
+        elif event["type"].endswith("_delta"):
+            out.append({"type": "content_block_delta", "index": index, "delta": event})
+        else:
+            out.append({"type": "content_block_start", "index": index, "content_block": event})
+    return stream(*out, *rest)
+
+
+@pytest.mark.parametrize("ends", [[1, 0, 2, 3], [0, 1, 2, 3], []])
+@pytest.mark.parametrize("size", [None, 1])
+def test_texts_whose_pieces_alternate_are_each_whole_and_in_order(size: int | None, ends: list[int]) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "now", "input": {}}
+    begin: list[Mixed] = [(0, TEXT), (0, "Good "), (1, TEXT), (1, "See "), (2, call), (0, "morning. ")]
+    begin += [(3, TEXT), (1, "you. "), (3, "Bye ")]
+    content = mixed(*begin, (0, "Well? "), (3, "now."), *((index, None) for index in ends))
+    size = size or len(content)
+    events, reply = read([content[at : at + size] for at in range(0, len(content), size)])
+    shown = [part.text if isinstance(part, Text) else "" for part in reply.message.parts]
+    assert shown == ["Good morning. Well? ", "See you. ", *([""] if ends else []), "Bye now."]
+    assert [call.name for call in [*reply.tool_calls, *reply.incomplete]] == ["now"]
+    assert "".join(event.text for event in events if isinstance(event, cnllm.TextDelta)) == reply.text
+
+
+def test_a_text_that_waits_for_another_one_comes_once_that_has_ended() -> None:
+    parser = engine.StreamParser(model())
+    parser.feed(mixed((0, TEXT), (0, "One "), (1, TEXT), (1, "three "), (0, "two "), rest=()))
+    ended = parser.feed(stream({"type": "content_block_stop", "index": 0}))
+    assert cnllm.TextDelta("three ") in ended
+
+
+def test_a_text_that_waits_is_not_lost_where_the_stream_is_cut() -> None:
+    parser = engine.StreamParser(model())
+    parser.feed(mixed((0, TEXT), (0, "One "), (1, TEXT), (1, "three"), (0, "two "), rest=()))
+    with pytest.raises(cnllm.StreamCut) as caught:
+        parser.close()
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == "One two three"
 
 
 def test_a_call_that_the_limit_cut_off_is_not_for_running() -> None:

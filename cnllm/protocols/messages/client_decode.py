@@ -41,6 +41,8 @@ __all__ = ["MessagesDecoder", "fast_decoder"]
 
 _TEXT, _THOUGHT, _HIDDEN, _CALL = "text", "thinking", "redacted_thinking", "tool_use"
 _DELTAS = {"text_delta": _TEXT, "thinking_delta": _THOUGHT}
+_BEGIN = "content_block_start"
+_BLOCK_EVENTS = (_BEGIN, "content_block_delta", "content_block_stop")
 _ENDS = ("message_delta", "message_stop")
 _ABOUT = ("stop_sequence", "stop_details", "container", "diagnostics", "context_management", "input_transformations")
 """Keys of a message that `Reply.extra` has."""
@@ -52,9 +54,16 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 
 
 class MessagesDecoder(Decoder):
-    """The decoder of one reply."""
+    """The decoder of one reply.
 
-    __slots__ = ("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_number", "_open", "_start", "_texts")
+    Pieces of several blocks may come in turns. A block of text or thinking that begins before the end of another one of
+    its kind waits for that end, and so do the blocks behind it.
+    """
+
+    __slots__ = (
+        *("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_number", "_open", "_running", "_start"),
+        *("_texts", "_waiting", "reads_all"),
+    )
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
@@ -62,6 +71,9 @@ class MessagesDecoder(Decoder):
         self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
         self._number = 0  # of the last block of text or thinking
         self._texts: dict[Any, _Block] = {}  # the blocks of text and thinking, by position: a signature may come late
+        self._running: dict[str, int] = {}  # by kind: the position of the block of text or thinking without an end
+        self._waiting: dict[int, list[dict[str, Any]]] = {}  # the events of blocks that wait, by position
+        self.reads_all = False
         self._start = ReplyStart()
         self._has_block = False  # a block has begun
         self._has_reason = False  # a stop reason came
@@ -94,23 +106,12 @@ class MessagesDecoder(Decoder):
                 # The output of the start is a token or two of the first answer, whatever follows: it says nothing.
                 outputs = (self._flags.usage and self._flags.usage.output) or ()
                 yield from add_counts(self._counts, message, self._flags, outputs)
-        elif kind == "content_block_start":
-            yield from self._close()
-            yield from self._begin_block(data.get("content_block"), data.get("index"))
-            if self._open is not None and self._open.kind == _CALL:
-                yield CallEnd(self._open.position, False)  # until its stop comes
-        elif kind == "content_block_delta":
-            if type(delta := data.get("delta")) is dict:
-                yield from self._add_delta(delta, data.get("index"))
-        elif kind == "content_block_stop":
-            position = as_index(data.get("index"))
-            if type(position) is not int and self._open is not None:
-                position = self._open.position
-            if position not in self._calls or self._open is self._calls[position]:
-                yield from self._close()
-            self._calls.pop(position, None)
-            yield CallEnd(position, True)
+        elif kind in _BLOCK_EVENTS:
+            if not self._waits(data):
+                yield from self._read_block_event(data)
+                yield from self._release()
         elif kind in _ENDS:
+            yield from self._release(all_blocks=True)
             is_torn = self._open is not None and not self._has_reason
             yield from self._close()
             if type(delta := data.get("delta")) is dict:
@@ -123,8 +124,9 @@ class MessagesDecoder(Decoder):
         yield from add_counts(self._counts, data, self._flags)
 
     def end(self) -> Iterator[Piece]:
-        """Close the block that was cut."""
-        return self._close()
+        """Yield the pieces of the blocks that wait, and close the one that was cut."""
+        yield from self._release(all_blocks=True)
+        yield from self._close()
 
     def _finish(self, message: dict[str, Any]) -> Iterator[Piece]:
         """Give the stop reason. A stream ends with `message_stop` alone."""
@@ -138,6 +140,53 @@ class MessagesDecoder(Decoder):
                 yield ExtraPiece("stop_reason", finish.word)
 
     # ── blocks ────────────────────────────────────────────────────────────────
+
+    def _waits(self, data: dict[str, Any]) -> bool:
+        """Keep an event of a block that has to wait; return whether it does."""
+        position = as_index(data.get("index"))
+        if type(position) is not int:
+            return False
+        if position not in self._waiting:
+            if data["type"] != _BEGIN or (not self._waiting and self._running.get(_kind(data), position) == position):
+                return False
+            self._waiting[position] = []
+        self._waiting[position].append(data)
+        self.reads_all = True  # a delta like this one does not continue the block that is passed on
+        return True
+
+    def _release(self, *, all_blocks: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of the blocks that wait, up to one that still has to."""
+        while self._waiting:
+            position, events = next(iter(self._waiting.items()))
+            if not all_blocks and _kind(events[0]) in self._running:
+                return
+            del self._waiting[position]
+            self.reads_all = bool(self._waiting)
+            for data in events:
+                yield from self._read_block_event(data)
+
+    def _read_block_event(self, data: dict[str, Any]) -> Iterator[Piece]:
+        """Decode an event of a block."""
+        kind = data["type"]
+        if kind == _BEGIN:
+            yield from self._close()
+            yield from self._begin_block(data.get("content_block"), data.get("index"))
+            if self._open is not None and self._open.kind == _CALL:
+                yield CallEnd(self._open.position, False)  # until its stop comes
+            elif self._open is not None and self._open.kind in _DELTAS.values() and type(self._open.position) is int:
+                self._running[self._open.kind] = self._open.position
+        elif kind == "content_block_delta":
+            if type(delta := data.get("delta")) is dict:
+                yield from self._add_delta(delta, data.get("index"))
+        else:
+            position = as_index(data.get("index"))
+            if type(position) is not int and self._open is not None:
+                position = self._open.position
+            if position not in self._calls or self._open is self._calls[position]:
+                yield from self._close()
+            self._calls.pop(position, None)
+            self._running = {kind: at for kind, at in self._running.items() if at != position}
+            yield CallEnd(position, True)
 
     def _blocks(self, content: Any) -> Iterator[Piece]:
         """Decode the blocks of a whole body."""
@@ -296,6 +345,13 @@ class _Block:
         """Return the keys beside the text, or None if all are empty."""
         whole = self.whole()
         return whole if any(whole.values()) else None
+
+
+def _kind(data: dict[str, Any]) -> str:
+    """Return the type of the block that an event begins."""
+    block = data.get("content_block")
+    kind = block.get("type") if type(block) is dict else None
+    return kind if type(kind) is str else ""
 
 
 def _text_pieces(kind: str, text: Any) -> Iterator[Piece]:
