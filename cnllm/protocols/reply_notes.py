@@ -17,7 +17,9 @@ from cnllm.types.parts import seal_data
 
 __all__ = ["foreign_blocks", "reply_notes"]
 
-_TRANSLATED = frozenset(["type", "id", "status", "at", "logprobs", "url", "uri", "title", "start_index", "end_index"])
+_TRANSLATED = frozenset(
+    ["type", "id", "status", "at", "more", "logprobs", "url", "uri", "title", "start_index", "end_index"]
+)
 """Keys of texts and of sources whose data every protocol has in its own form, or which are about an item."""
 _CACHE_WRITE = "cache_write"
 _MOST_NAMES = 30  # of one note

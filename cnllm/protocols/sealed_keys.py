@@ -58,5 +58,6 @@ def _message_keys(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
     return returned, frozenset(name for name, row in rows if row.outcome in ("answer", "translate", "media")) | {
         "type",
         "at",
+        "more",
         "index",
     }

@@ -13,6 +13,7 @@ from note_rules import check_notes
 
 import cnllm
 from cnllm import Message, Model, Registry, engine
+from cnllm.protocols.event_order import reply_events
 from cnllm.types import (
     BlockEnd,
     Media,
@@ -430,6 +431,45 @@ def test_parts_of_one_message_whose_pieces_are_mixed_have_a_note() -> None:
     _, reply = read(*pieces, done({**message("ab", "xy"), "id": "i0"}))
     assert sorted(reply.text) == ["a", "b", "x", "y"]
     assert [note.code for note in reply.notes] == ["text-differs"]
+
+
+@each("streams", [True, False])
+def test_two_texts_of_one_message_are_one_message_for_a_client(streams: bool) -> None:
+    source = {"type": "url_citation", "start_index": 0, "end_index": 4, "url": "https://a", "title": "A"}
+    item = message("One ", "two. ", "three.", id="i0", phase="commentary", status="completed")
+    item["content"][1]["annotations"] = [source]
+    pieces = [added("message", phase="commentary")]
+    for index, part in enumerate(item["content"]):
+        pieces += [delta(text, content_index=index) for text in part["text"]]
+        pieces.append({"type": "response.content_part.done", "output_index": 0, "content_index": index, "part": part})
+    events, reply = read(*pieces, over(item), over(message("Four.", id="i1"), 1), done(item, message("Four.", id="i1")))
+    if not streams:
+        events = [*reply_events(reply), cnllm.Finished("stop", "completed")]
+    assert (
+        body(replace(reply.message, parts=tuple(e.part for e in events if type(e) is BlockEnd)))["input"][0]["content"]
+        == item["content"]
+    )
+    writer = engine.StreamWriter(WIRE, id="x", model="m")
+    data = b"".join([writer.begin(), *map(writer.feed, events)])
+    frames = [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: ")]
+    ended = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+    assert ended == frames[-1]["response"]["output"]
+    whole = engine.encode_reply(WIRE, reply)["output"]
+    assert [[(part["text"], part["annotations"]) for part in item["content"]] for item in ended] == [
+        [(part["text"], part["annotations"]) for part in item["content"]] for item in whole
+    ]
+    assert [item.get("phase") for item in ended] == ["commentary", None]
+    assert [frame["sequence_number"] for frame in frames] == list(range(len(frames)))
+    texts: dict[tuple[int, int], str] = {}
+    for frame in frames:
+        place = frame.get("output_index", -1), frame.get("content_index", -1)
+        if frame["type"] == "response.content_part.added":
+            texts[place] = ""
+        elif frame["type"] == "response.output_text.delta":
+            texts[place] += frame["delta"]
+    assert texts == {(0, 0): "One ", (0, 1): "two. ", (0, 2): "three.", (1, 0): "Four."}
+    again = engine.parse_response(MODEL, 200, {}, data)
+    assert [type(part) for part in again.message.parts] == [Text] * 4
 
 
 def test_calls_whose_pieces_are_mixed() -> None:

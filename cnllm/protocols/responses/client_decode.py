@@ -39,10 +39,12 @@ from cnllm.protocols.responses.client_items import (
     OutputRecords,
     RecordMatcher,
     annotation_pieces,
+    annotations_of,
     as_function_call,
     begin_part,
     call_pieces,
     complete_item,
+    content_keys,
     item_type,
     read_call,
     text_pieces,
@@ -302,6 +304,9 @@ def _text_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
         yield from REFUSAL
     record, index = records.find("message", data), _index(data)
     yield from whole_text(record, index, text, records)
+    if type(part) is dict:
+        record.part_keys[index] = content_keys(part)
+        yield from annotations_of(part, record, index)
 
 
 def _annotation_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:

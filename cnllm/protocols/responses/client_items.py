@@ -38,10 +38,12 @@ __all__ = [
     "OutputRecords",
     "RecordMatcher",
     "annotation_pieces",
+    "annotations_of",
     "as_function_call",
     "begin_part",
     "call_pieces",
     "complete_item",
+    "content_keys",
     "item_type",
     "read_call",
     "text_pieces",
@@ -75,7 +77,9 @@ class ItemRecord:
         self.number = number
         self.kind = kind
         self.id = id
+        self.phase: Any = None
         self.parts: dict[int, list[int]] = {}
+        self.part_keys: dict[int, dict[str, Any]] = {}  # those of ended parts of a message, beside their text
         self.raw: list[str] = []
         self.size = 0  # characters of these pieces
         self.whole_parts: set[str] = set()
@@ -110,6 +114,7 @@ class OutputRecords:
     def add(self, kind: str, item: dict[str, Any], position: Any = None, key: str = "id") -> ItemRecord:
         """Add a record."""
         record = ItemRecord(len(self.all), kind, item_id(item, key))
+        record.phase = item.get("phase")
         self.all.append(record)
         self.kinds.setdefault(kind, []).append(record)
         if type(position := as_index(position)) is int:
@@ -280,36 +285,50 @@ def _message(item: dict[str, Any], record: ItemRecord, records: OutputRecords) -
     item_keys = {k: v for k, v in item.items() if k not in ("type", "role", "content")}
     later_keys = {k: v for k, v in item_keys.items() if k in _MESSAGE_KEYS}
     first = min((i for i, part_numbers in record.parts.items() if part_numbers), default=None)
+    last = max((i for i, part in enumerate(parts) if _text_of(part)), default=0)
     for index, part in enumerate(parts):
         if type(part) is str:
             part = {"text": part}
         if type(part) is not dict:
             continue
-        is_refusal = part.get("type") == "refusal"
-        key = "refusal" if is_refusal else "text"
-        text = part.get(key)
-        if type(text) is not str:
+        if (text := _text_of(part)) is None:
             if index not in record.parts:  # unknown type: stored as received, as a message of its own
                 record.parts[index] = []
                 records.current_part = None
                 yield OpaquePiece({**item, "content": [part]})
             continue
-        if is_refusal:
+        if part.get("type") == "refusal":
             yield from REFUSAL
         yield from whole_text(record, index, text, records)
         if index not in record.logprobs and type(tokens := part.get("logprobs")) is list and tokens:
             record.logprobs.add(index)
             yield ExtraPiece("logprobs", tokens)
-        annotations = part.get("annotations")
-        for annotation in annotations if type(annotations) is list else ():
-            yield from annotation_pieces(record, index, annotation)
+        yield from annotations_of(part, record, index)
         if len(part_numbers := record.parts.get(index, [])) == 1:
-            part_keys = {k: v for k, v in part.items() if k != key and (k != "type" or v != "output_text")}
             first = index if first is None else min(first, index)
+            seal: dict[str, Any] = {"item": item_keys, "part": content_keys(part)}
             if first < index:  # the item's own keys go back with its first part
-                yield PartSeal({"item": later_keys, "part": part_keys, "at": index}, part_numbers[0])
-            else:
-                yield PartSeal({"item": item_keys, "part": part_keys}, part_numbers[0])
+                seal |= {"item": later_keys, "at": index}
+            yield PartSeal({**seal, "more": True} if index < last else seal, part_numbers[0])
+
+
+def content_keys(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a part of a message beside its text."""
+    text = "refusal" if part.get("type") == "refusal" else "text"
+    return {key: value for key, value in part.items() if key != text and (key != "type" or value != "output_text")}
+
+
+def _text_of(part: Any) -> str | None:
+    """Return the text of a part of a message; None for one of an unknown type."""
+    text = part.get("refusal" if part.get("type") == "refusal" else "text") if type(part) is dict else part
+    return text if type(text) is str else None
+
+
+def annotations_of(part: dict[str, Any], record: ItemRecord, index: int) -> Iterator[Piece]:
+    """Give the sources of a whole part of a message."""
+    annotations = part.get("annotations")
+    for annotation in annotations if type(annotations) is list else ():
+        yield from annotation_pieces(record, index, annotation)
 
 
 def annotation_pieces(record: ItemRecord, index: int, annotation: Any) -> Iterator[Piece]:
@@ -406,6 +425,12 @@ def begin_part(
         if index in record.parts and last != (record, index):
             subject = "pieces of a text came after another text had begun"
             yield Note("text-differs", "stream", subject, "kept in the order in which they came")
+        if current is not None and current[0] is record and not record.whole:  # parts tell that the message goes on
+            keys = {"id": record.id, "phase": record.phase}
+            seal = {"item": {key: keys[key] for key in keys if keys[key]}, "at": current[1], "more": True}
+            if (part_keys := record.part_keys.get(current[1])) is not None:
+                seal["part"] = part_keys
+            yield PartSeal(seal, record.parts[current[1]][-1])
     part = records.new_part()
     record.parts.setdefault(index, []).append(part)
     records.current_part = (record, index)

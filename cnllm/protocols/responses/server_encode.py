@@ -237,12 +237,18 @@ class _OpenItem:
         self.output_index = output_index
         self.kind = kind
         self.item = item
+        self.contents: list[dict[str, Any]] = []  # the parts of a message that have ended
         self.pieces: list[str] = []
         self.input = InputReader() if kind == "custom_tool_call" else None
         self.arguments = ArgumentReader()
         self.done = False
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []
+
+    @property
+    def content_index(self) -> int:
+        """Return the index of the part that is being written, or of the last one."""
+        return len(self.contents) - self.done
 
 
 class StreamEncoder(ServerStream):
@@ -283,7 +289,8 @@ class StreamEncoder(ServerStream):
             return []
         if self._last_text is not None and type(event) in _CONTENT:
             text, self._last_text = self._last_text, None
-            return [*self._block(text), *self.write(event)]
+            goes_on = type(event) is TextDelta and self._goes_on(text)
+            return [*self._block(text, goes_on=goes_on), *self.write(event)]
         match event:
             case TextDelta():
                 return self._piece("message", event.text)
@@ -322,6 +329,11 @@ class StreamEncoder(ServerStream):
             self._frame("response.failed", response=failed),
         ]
 
+    def _goes_on(self, text: Text) -> bool:
+        """Whether a piece of text behind a part belongs to the same message. A refusal is one of its own."""
+        is_same = self._message is not None and self._message.refuses == is_refusal(self.extra)
+        return is_same and bool(seal_data(text.seal, _PROTOCOL).get("more"))
+
     # ── parts ─────────────────────────────────────────────────────────────────
 
     def _piece(self, kind: str, text: str) -> Frames:
@@ -331,10 +343,11 @@ class StreamEncoder(ServerStream):
         if last is None or last.kind != kind or last.done:
             out, last = self._open_item(kind)
         last.pieces.append(text)
+        place = {"content_index": last.content_index}
         if kind == "message" and last.refuses:
-            return [*out, self._item_frame("response.refusal.delta", last, content_index=0, delta=text)]
+            return [*out, self._item_frame("response.refusal.delta", last, **place, delta=text)]
         if kind == "message":
-            delta = self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])
+            delta = self._item_frame("response.output_text.delta", last, **place, delta=text, logprobs=[])
             return [*out, delta, *(self._write_citations() if self._citations else ())]
         return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
 
@@ -348,7 +361,8 @@ class StreamEncoder(ServerStream):
             *others, content = last.item["content"]
             last.item = {**last.item, "content": [*others, {**content, "logprobs": last.logprobs}]}
             return []
-        return [self._item_frame("response.output_text.delta", last, content_index=0, delta="", logprobs=tokens)]
+        place = {"content_index": last.content_index}
+        return [self._item_frame("response.output_text.delta", last, **place, delta="", logprobs=tokens)]
 
     def _write_citations(self, *, late: bool = False) -> Frames:
         """Return the frames of the sources that wait, if a message is open; `late`: also if it has ended."""
@@ -359,8 +373,8 @@ class StreamEncoder(ServerStream):
         for citation in self._citations:
             annotation, index = _annotation(citation, self._offset), len(last.annotations)
             last.annotations.append(annotation)
-            fields = {"content_index": 0, "annotation_index": index, "annotation": annotation}
-            out.append(self._item_frame("response.output_text.annotation.added", last, **fields))
+            place = {"content_index": last.content_index, "annotation_index": index}
+            out.append(self._item_frame("response.output_text.annotation.added", last, **place, annotation=annotation))
         self._citations = []
         if last.done:  # the final response has the item with them
             content = [dict(part) for part in last.item["content"]]
@@ -374,17 +388,25 @@ class StreamEncoder(ServerStream):
         id = f"{self._id}_{len(self._items)}"
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
-            part = _content(Text(""), refuses=is_refusal(self.extra))
-            event, fields = "response.content_part.added", {"content_index": 0, "part": part}
-        else:
-            item = {"type": kind, "id": f"rs_{id}", "summary": []}
-            part = {"type": "summary_text", "text": ""}
-            event, fields = "response.reasoning_summary_part.added", {"summary_index": 0, "part": part}
-        new_item = self._add(kind, item)
-        return [self._item_added(new_item), self._item_frame(event, new_item, **fields)], new_item
+            new_item = self._add(kind, item)
+            return [self._item_added(new_item), self._content_added(new_item)], new_item
+        new_item = self._add(kind, {"type": kind, "id": f"rs_{id}", "summary": []})
+        added, part = self._item_added(new_item), {"type": "summary_text", "text": ""}
+        event = "response.reasoning_summary_part.added"
+        return [added, self._item_frame(event, new_item, summary_index=0, part=part)], new_item
 
-    def _block(self, part: Part, status: str = "completed") -> Frames:
-        """Complete a part: the first open one of its kind, or one that came in no pieces."""
+    def _content_added(self, open_item: _OpenItem) -> Frame:
+        """Begin the next part of a message, and return the frame that announces it."""
+        open_item.refuses = is_refusal(self.extra)
+        open_item.pieces, open_item.annotations, open_item.logprobs = [], [], []
+        fields = {"content_index": len(open_item.contents), "part": _content(Text(""), refuses=open_item.refuses)}
+        return self._item_frame("response.content_part.added", open_item, **fields)
+
+    def _block(self, part: Part, status: str = "completed", *, goes_on: bool = False) -> Frames:
+        """Complete a part: the first open one of its kind, or one that came in no pieces.
+
+        `goes_on`: another part of the same message follows.
+        """
         out: Frames = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next(iter(self._open.get(kind, ())), None)
@@ -418,7 +440,9 @@ class StreamEncoder(ServerStream):
             else:
                 ends = [("response.output_text.done", {"text": text, "logprobs": open_item.logprobs})]
             ends.append(("response.content_part.done", {"part": content}))
-            place = {"content_index": 0}
+            place = {"content_index": len(open_item.contents)}
+            open_item.contents.append(content)
+            item["content"] = open_item.contents
         else:
             ends = [
                 ("response.reasoning_summary_text.done", {"text": text}),
@@ -426,6 +450,9 @@ class StreamEncoder(ServerStream):
             ]
             place = {"summary_index": 0}
         frames = [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
+        if goes_on:
+            self._offset += len(text)
+            return [*out, *frames, self._content_added(open_item)]
         return [*out, *self._item_done(open_item, item, frames)]
 
     def _call_piece(self, open_item: _OpenItem, text: str) -> Frames:
