@@ -16,6 +16,7 @@ from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
 __all__ = [
+    "CODES",
     "NUMBERS",
     "Candidates",
     "CountsReader",
@@ -46,6 +47,10 @@ _ERRORS = ("error", "errors", "errormsg", "errormessage", "errmsg", "exception",
 """Names of fields that stand only in errors, or are empty elsewhere."""
 _WRAPPED_ERRORS = ("error", "errors", "exception", "fault")
 """The same, in an object within an object that is no part of a reply."""
+CODES = tuple(name for name in NUMBERS if name not in ("status", "httpstatus"))
+"""Names of fields that may hold the code of an error, also as a word."""
+_NO_FAILURE = frozenset(["", "0", "200", "ok", "success"])
+"""Codes of an object that reports success, in lower case."""
 _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
@@ -147,7 +152,21 @@ def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
                 return value
             if any(key_name(inner) in _WRAPPED_ERRORS and is_error(part) for inner, part in value.items()):
                 return value
-    return data if sentence_of(data) and has_error_status(data) else None
+            if _has_failed(value):
+                return value
+    return data if _has_failed(data) or (sentence_of(data) and has_error_status(data)) else None
+
+
+def _has_failed(data: dict[str, Any]) -> bool:
+    """Whether an object without a type has a sentence and a code that is not that of success.
+
+    Such are `{"code": "InvalidParameter", "message": …}` (Alibaba), `{"header": {"code": 10013, "message": …}}`
+    (iFLYTEK) and `{"base_resp": {"status_code": 1004, "status_msg": …}}` (MiniMax).
+    """
+    if "type" in data or not sentence_of(data):
+        return False
+    codes = [value for key, value in data.items() if key_name(key) in CODES and type(value) in (str, int)]
+    return any(f"{code}".lower() not in _NO_FAILURE for code in codes)
 
 
 def sentence_of(data: dict[str, Any]) -> Any:

@@ -44,3 +44,24 @@ def test_the_code_1_alone_is_the_error_of_a_choice() -> None:
     content = json.dumps({"choices": [{**choice, "error": {"code": 1, "message": ""}}]}).encode()
     with pytest.raises(cnllm.EndpointError):
         engine.parse_response(REGISTRY.resolve(name), 200, {}, content)
+
+
+@each(
+    "event, expected, code",
+    [
+        ({"header": {"code": 10013, "message": "内容审核不通过", "sid": "s"}}, cnllm.ContentFiltered, "10013"),
+        ({"error_code": 18, "error_msg": "Open api qps request limit reached"}, cnllm.RateLimited, "18"),
+        ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, cnllm.QuotaExceeded, "1008"),
+        ({"code": "InvalidParameter", "message": "Range of max_tokens should be [1, 8192]"}, cnllm.BadRequest, None),
+        ({"success": False, "code": 1261, "msg": "Prompt too long"}, cnllm.ContextTooLong, "1261"),
+    ],
+)
+@each("protocol", BODIES)
+def test_a_code_in_a_stream_is_the_error_that_it_names(protocol: str, event: Any, expected: Any, code: Any) -> None:
+    name, _ = BODIES[protocol]
+    parser = engine.StreamParser(REGISTRY.resolve(name, protocol=protocol))
+    parser.feed(f"data: {json.dumps(event)}\n\n".encode())
+    with pytest.raises(expected) as caught:
+        parser.close()
+    assert caught.value.code == (code or event["code"])
+    assert caught.value.message in json.dumps(event, ensure_ascii=False)

@@ -479,6 +479,10 @@ SAID: dict[str, Any] = {
     "name of an error": {"message": DIED, "error_code": "INTERNAL_ERROR"},
     "envelope": {"Response": {"Error": {"Code": "LimitExceeded", "Message": DIED}, "RequestId": "r"}},
     "class": {"internalServerException": {"message": DIED}},
+    "header": {"header": {"code": 10013, "message": DIED, "sid": "s", "status": 2}},
+    "object of its own": {"id": "", "base_resp": {"status_code": 1004, "status_msg": DIED}},
+    "word": {"code": "InvalidParameter", "message": DIED, "request_id": "r"},
+    "own number": {"code": 1261, "msg": DIED},
 }
 
 
@@ -533,7 +537,14 @@ def test_the_error_of_a_whole_message_is_an_error() -> None:
 @each("wire", lambda: [WIRES[CHAT], WIRES[MESSAGES]], ids=str)
 def test_an_empty_error_is_none(wire: Wire, error: Any) -> None:
     half = len(wire.events) // 2
-    for data in ({"error": error}, {"Response": {"Error": error, "RequestId": "r"}}, {"meta": {"detail": "cached"}}):
+    succeeded: list[dict[str, Any]] = [
+        {"meta": {"detail": "cached"}},
+        {"header": {"code": 0, "message": "Success", "sid": "s", "status": 0}},
+        {"base_resp": {"status_code": 0, "status_msg": "success"}},
+        {"code": 200, "msg": "success"},
+        {"code": "OK", "message": "accepted"},
+    ]
+    for data in ({"error": error}, {"Response": {"Error": error, "RequestId": "r"}}, *succeeded):
         _, raised, _ = read(wire.model(), b"".join([*wire.events[:half], frame(data), *wire.events[half:]]))
         assert raised is None
 

@@ -39,6 +39,7 @@ from cnllm.errors import (
     StreamCut,
 )
 from cnllm.jsonpath import get, get_first
+from cnllm.protocols.reported import CODES, key_name
 from cnllm.registry.flags import ErrorRule, Flags, ReasoningFlags
 from cnllm.registry.reasoning_form import form, text_place
 from cnllm.types import Reply
@@ -245,6 +246,8 @@ def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> ReportedE
         inner = data if type(data) is dict else {"message": inner}
     facts = error_body.collect_facts(data)
     code = get_first(inner, codes)
+    if code is None:
+        code = next((value for key, value in inner.items() if key_name(key) in CODES), None)
     message = next((s for p in messages if (s := error_body.find_sentence(get(inner, p), messages))), "")
     if not message and inner is not data:
         message = next((s for p in messages if (s := error_body.find_sentence(get(data, p), messages))), "")
