@@ -21,6 +21,7 @@ from cnllm.system import files
 from cnllm.system.files import open_private, other_names, sync_folder
 from cnllm.system.locks import hold_file
 from cnllm.types import Note, Reply
+from cnllm.types.endings import is_paused
 from cnllm.types.json_form import encode_json
 
 __all__ = [
@@ -259,12 +260,15 @@ class Outcome(Struct, frozen=True):
 
 
 def outcome_of_reply(reply: Reply) -> Outcome:
-    """Return the outcome of a reply. One that does not follow the schema is a failure, and so is a cut one."""
+    """Return the outcome of a reply. It is a failure where it does not follow the schema, or is not whole."""
     for note in reply.notes:
         if note.code == "answer-invalid":
             return Outcome(FAILED, reply, LineError(INVALID, note.said))
     if reply.finish == "cut":
         return Outcome(RETRYABLE, reply, LineError("StreamCut", "the reply is not whole", retryable=True))
+    if is_paused(reply):
+        message = f"the endpoint paused before the end of its answer ({reply.raw_finish})"
+        return Outcome(RETRYABLE, reply, LineError("StreamCut", message, retryable=True))
     return Outcome(DONE, reply, None)
 
 

@@ -69,6 +69,23 @@ def test_a_cut_reply_that_the_caller_keeps_is_no_answer(tmp_path: Path) -> None:
         assert run(server, tmp_path, prompts(1), **settings).done == 1, "the next run asks it again"
 
 
+def test_a_reply_that_paused_is_not_whole(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer:
+        half = reply(prompt)
+        half["choices"][0]["finish_reason"] = "pause_turn"
+        return 200, half, {}
+
+    with stub(rule=rule) as server:
+        settings: dict[str, Any] = {"flags": 'finish = { pause_turn = "pause" }', "attempts": 1}
+        report = run(server, tmp_path, prompts(1), **settings)
+        assert (report.done, report.failed) == (0, 1)
+        [line] = lines(tmp_path)
+        assert (line["reply"]["text"], line["error"]["type"], line["error"]["retryable"]) == ("p0", "StreamCut", True)
+        assert "pause_turn" in line["error"]["message"]
+        server.rule = None
+        assert run(server, tmp_path, prompts(1), **settings).done == 1, "the next run asks it again"
+
+
 def test_what_a_failure_may_have_cost_counts(tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return {"p0": (200, {"choices": []}, {}), "p1": (400, error("no"), {})}.get(prompt)
