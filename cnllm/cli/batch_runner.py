@@ -40,6 +40,8 @@ SIMULATED = "simulated: these answers are made up on this machine; no model was 
 def run_batch(params: dict[str, Any]) -> int:
     """Run a batch and return the exit status."""
     check_settings()
+    if params["simulate"] and params["ray"] is not None:
+        raise errors.UsageError("--simulate and --ray exclude each other", "give one of them")
     box = tools.command_tools(params, None)
     try:
         if box is not None:
@@ -69,7 +71,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
             announced = True
             stdio.print_line(f"cnllm: {SIMULATED}")
 
-    on_ray = params["ray"] is not None and not params["simulate"]
+    on_ray = params["ray"] is not None
     # Ray writes what happens in the cluster to stdout, where only the report belongs.
     with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
         if on_ray:  # the requests leave from the nodes of the cluster
@@ -141,7 +143,7 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
     models: list[Any] = []
     keys: list[str] = []
     foreign: set[str] = set()  # variables of other endpoints than the first one, which find them by themselves
-    elsewhere = params["ray"] is not None and not params["simulate"]  # the workers have the keys
+    elsewhere = params["ray"] is not None  # the workers have the keys
     resolved: list[Model] = []
     for name in params["models"]:
         place = {"protocol": protocol, "base_url": base_url, "key_env": next(iter(params["key_env"]), None)}

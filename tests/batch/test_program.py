@@ -107,6 +107,7 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
             (("--concurrency", "0"), "a number from 1, or auto"),
             (("--keep-old", "--redo"), "--keep-old and --redo exclude each other"),
             (("--redo", "--keep-old"), "give one of them"),
+            (("--simulate", "--ray", "local"), "--simulate and --ray exclude each other"),
             (("--assume-price", "2/8"), "--assume-price needs a currency"),
             (("--temperature", "hot"), "temperature"),
         ):
