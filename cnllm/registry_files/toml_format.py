@@ -21,16 +21,17 @@ from msgspec.structs import fields
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import read_sources
-from cnllm.registry.flags import Flags, Table
-from cnllm.registry.toml_lines import items, read_keys, statements, value_end
+from cnllm.registry.flags import Flags, RegistryFile, Table
+from cnllm.registry.toml_lines import items, line_of, read_keys, statements, value_end
 from cnllm.registry_files.plain_text import edit_plain, line_changes
 
-__all__ = ["changed_lines", "format_toml"]
+__all__ = ["changed_lines", "format_toml", "require_registry"]
 
 _RULE = re.compile(r"# ── (.*?) ─+")
 _RULE_WIDTH = 79
 _CONTENTS = "# Contents:"
 _LAYERS = ("protocols", "families", "providers", "models")
+_SECTIONS = tuple(field.encode_name for field in fields(RegistryFile))
 _LAST = ("unset", "call", "on", "when", "families", "sources")
 _WIDTH = 120
 _WIDEST_SOURCES = 180
@@ -57,6 +58,19 @@ class _Statement(Struct, frozen=True):
 def format_toml(text: str, label: str) -> str:
     """Return a valid TOML text of a registry file in its form. Raises `RegistryError` where it would change a value."""
     return edit_plain(text, lambda plain: _format(plain, label))
+
+
+def require_registry(text: str, label: str) -> None:
+    """Raise `RegistryError` for a valid TOML text that is no registry file."""
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    foreign = next((key for key in parse_toml(plain) if key not in _SECTIONS), None)
+    if foreign is not None:
+        raise RegistryError(
+            f"this is no registry file: it has '{foreign}'",
+            file=label,
+            line=line_of(plain, [foreign]),
+            hint=f"a registry file has nothing but {', '.join(_SECTIONS)}",
+        )
 
 
 def _format(plain: str, label: str) -> str:

@@ -118,6 +118,22 @@ def test_a_file_gets_its_form(machine: Machine) -> None:
     assert (done.status, done.out, done.err) == (0, "", "0 lines written otherwise\n")
 
 
+def test_a_file_that_is_no_registry_keeps_its_form(machine: Machine) -> None:
+    for text in ('[project]\nversion = "1"\nname="x"\n', '[models."a/b"]\ntitle="x"\n[tool.x]\nkeys = []\n'):
+        file = machine.file("pyproject.toml", text)
+        line = next(at for at, one in enumerate(text.splitlines(), 1) if one in ("[project]", "[tool.x]"))
+        for args in ([], ["--check"]):
+            machine.run("registry", "fmt", *args, file).fails(2, f"{file}:{line}: this is no registry file")
+        assert Path(file).read_text() == text
+
+
+def test_a_file_with_a_mark_and_ends_of_another_system_gets_its_form(machine: Machine) -> None:
+    file = machine.file("own.toml", "")
+    Path(file).write_bytes(b'\xef\xbb\xbf[providers.home]\r\ntitle="Home"\r\n')
+    machine.run("registry", "fmt", file)
+    assert Path(file).read_bytes() == b'\xef\xbb\xbf[providers.home]\r\ntitle = "Home"\r\n'
+
+
 def test_the_form_of_your_own_file(machine: Machine) -> None:
     file = machine.config / "providers.toml"
     before = file.read_text()

@@ -22,7 +22,7 @@ from cnllm.registry.read import catalogue_path, load_documents, read, read_text
 from cnllm.registry_files import edit, sources
 from cnllm.registry_files.compare import compare
 from cnllm.registry_files.public_lists import list_from_file
-from cnllm.registry_files.toml_format import changed_lines, format_toml
+from cnllm.registry_files.toml_format import changed_lines, format_toml, require_registry
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact
@@ -106,6 +106,7 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
     total = 0
     for name in paths:
         text = read_text(Path(name))
+        require_registry(text, name)
         formatted = format_toml(text, name)
         lines = list(changed_lines(text, formatted)) if not write and formatted != text else []
         for number, line in lines:
