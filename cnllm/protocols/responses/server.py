@@ -10,12 +10,11 @@ from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import (
     REPLY_KEYS,
     StreamEncoder,
-    takes_media,
     takes_raw,
-    token_fields,
     unplaced_keys,
     write_reply,
 )
+from cnllm.protocols.responses.server_items import takes_media, token_fields
 from cnllm.protocols.server_interface import BatchForm, ServerApi, openai_error, write_model, write_models
 from cnllm.types import Reasoning
 

@@ -6,13 +6,20 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from cnllm.protocols import Frames, ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
-from cnllm.protocols.reply_fields import citation_fields, is_refusal, reply_id, select_keys, stream_id
+from cnllm.protocols.reply_fields import is_refusal, reply_id, select_keys, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
+from cnllm.protocols.responses.server_items import (
+    PROTOCOL,
+    annotate,
+    call_item,
+    content_part,
+    join_texts,
+    part_item,
+    source_annotation,
+)
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -23,7 +30,6 @@ from cnllm.types import (
     ExtraAdded,
     Finished,
     Media,
-    Opaque,
     Part,
     Reasoning,
     ReasoningDelta,
@@ -35,21 +41,11 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
 )
-from cnllm.types.media import media_kind
 from cnllm.types.parts import seal_data
 from cnllm.types.tools import custom_input
 
-__all__ = [
-    "REPLY_KEYS",
-    "StreamEncoder",
-    "takes_media",
-    "takes_raw",
-    "token_fields",
-    "unplaced_keys",
-    "write_reply",
-]
+__all__ = ["REPLY_KEYS", "StreamEncoder", "takes_raw", "unplaced_keys", "write_reply"]
 
-_PROTOCOL = "openai-responses"
 _PREFIX = "resp_"
 
 _CONTENT = (TextDelta, ReasoningDelta, BlockEnd, ToolCallStart, ToolCallDelta, ToolCallEnd)
@@ -60,26 +56,26 @@ Frame = tuple[str | None, Any]
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply. `request` is the body that it answers."""
     tools = _client_tools(request)
-    is_own = any(part.seal is not None and part.seal.protocol == _PROTOCOL for part in reply.message.parts)
+    is_own = any(part.seal is not None and part.seal.protocol == PROTOCOL for part in reply.message.parts)
     id = reply_id(reply.id, _PREFIX, is_own=is_own)
     key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
-    citations = [citation for citation in reply.citations if not seal_data(citation.seal, _PROTOCOL)]
+    citations = [citation for citation in reply.citations if not seal_data(citation.seal, PROTOCOL)]
     for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         continues = bool(output) and output[-1].get("type") == "message"
-        if continues and type(part) is Text and seal_data(part.seal, _PROTOCOL).get("at"):
-            output[-1]["content"].append(_content(part))
-        elif (item := _item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
+        if continues and type(part) is Text and seal_data(part.seal, PROTOCOL).get("at"):
+            output[-1]["content"].append(content_part(part))
+        elif (item := part_item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
             output.append(item)
         if type(part) is Text and part.text:
-            _annotate(output[-1]["content"][-1], [_annotation(citation, begin) for citation in own])
+            annotate(output[-1]["content"][-1], [source_annotation(citation, begin) for citation in own])
     _add_logprobs(output, reply.extra.get("logprobs"))
     now = int(time.time())
     end = ending(reply.finish, reply.raw_finish, now)
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1].get("type") == "message":
         output[-1]["status"] = "incomplete"
     for call in reply.incomplete:
-        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", seal_data(call.seal, _PROTOCOL)))
+        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", seal_data(call.seal, PROTOCOL)))
     resource = response_resource(id, reply.model or "", now, request)
     return {
         **resource,
@@ -98,16 +94,6 @@ def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
         return ClientTools({})
 
 
-# ── items ─────────────────────────────────────────────────────────────────────
-
-
-def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
-    """Encode a source of a text that begins at an offset."""
-    if own := seal_data(citation.seal, _PROTOCOL):
-        return dict(own)
-    return {"type": "url_citation", **citation_fields(citation, offset)}
-
-
 _ABOUT = (
     *("service_tier", "access_programs", "conversation", "image", "input_transformations", "moderation", "prompt"),
     *("prompt_cache_diagnostics", "prompt_cache_options", "prompt_cache_retention", "tool_usage"),
@@ -123,17 +109,11 @@ def unplaced_keys(reply: Reply) -> list[str]:
     The protocol's own parts have theirs.
     """
     parts = reply.message.parts
-    has_own = any(part.seal is not None and part.seal.protocol == _PROTOCOL for part in parts)
+    has_own = any(part.seal is not None and part.seal.protocol == PROTOCOL for part in parts)
     if has_own or (any(type(part) is Text and part.text for part in parts) and not is_refusal(reply.extra)):
         return []
     held = {"citations": reply.citations, "logprobs": reply.extra.get("logprobs")}
     return [name for name, value in held.items() if value]
-
-
-def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
-    """Add sources to a part of a message; a refusal has none."""
-    if annotations and content["type"] == "output_text":
-        content["annotations"] = [*(content.get("annotations") or []), *annotations]
 
 
 def _add_logprobs(output: list[dict[str, Any]], tokens: list[Any] | None) -> None:
@@ -144,83 +124,9 @@ def _add_logprobs(output: list[dict[str, Any]], tokens: list[Any] | None) -> Non
         texts[-1]["logprobs"] = tokens
 
 
-def _item(part: Part, id: str, tools: ClientTools, *, refuses: bool = False) -> dict[str, Any] | None:
-    """Encode a part as an item, with an id of ours if it has none."""
-    match part:
-        case Text():
-            item_keys = seal_data(part.seal, _PROTOCOL).get("item") or {"id": f"msg_{id}", "status": "completed"}
-            content = [_content(part, refuses=refuses)]
-            return {"type": "message", "role": "assistant", **item_keys, "content": content}
-        case Reasoning():
-            return _reasoning(part, id)
-        case ToolCall():
-            return _call_item(part, id, tools)
-        case Media() if takes_media(part):
-            item_keys = seal_data(part.seal, _PROTOCOL).get("item") or {"id": f"ig_{id}", "status": "completed"}
-            return {"type": "image_generation_call", **item_keys, "result": part.data}
-        case Opaque() if part.seal is not None and part.seal.protocol == _PROTOCOL and isinstance(part.data, dict):
-            return part.data
-    return None
-
-
-def _call_item(call: ToolCall, id: str, tools: ClientTools) -> dict[str, Any]:
-    """Encode a call that has ended. Whether it is whole is not for the endpoint to say."""
-    keys = seal_data(call.seal, _PROTOCOL)
-    if tools.is_whole(call):
-        return tools.call_item(call, id, "completed", keys)
-    return tools.call_item(call, id, "incomplete", {key: keys[key] for key in keys if key != "status"})
-
-
 def takes_raw(call: ToolCall, request: Mapping[str, Any] | None) -> bool:
     """Whether a reply to a request can hold a call whose arguments are no JSON object."""
     return _client_tools(request).takes_raw(call)
-
-
-def takes_media(media: Media) -> bool:
-    """Whether a reply can hold a medium: an image with its data."""
-    return media.data is not None and media_kind(media) == "image"
-
-
-def _content(part: Text, *, refuses: bool = False) -> dict[str, Any]:
-    """Encode a text as a content part."""
-    part_keys = seal_data(part.seal, _PROTOCOL).get("part")
-    if part_keys is None:
-        part_keys = {"type": "refusal"} if refuses else {"annotations": [], "logprobs": []}
-    if part_keys.get("type") == "refusal":
-        return {"type": "refusal", "refusal": part.text, **part_keys}
-    return {"type": "output_text", "text": part.text, **part_keys}
-
-
-def _joined(text: Text, later: Text) -> Text:
-    """Return a text that holds that of a later part with the keys of the later item, whose text is the last word.
-
-    Events have brought the sources of both.
-    """
-    data, later_data = seal_data(text.seal, _PROTOCOL), seal_data(later.seal, _PROTOCOL)
-    if text.seal is None or not data or not later_data:
-        return text
-    item = {**(data.get("item") or {}), **(later_data.get("item") or {})}
-    part = {**(data.get("part") or {}), "annotations": [], "logprobs": []}
-    return msgspec.structs.replace(text, seal=msgspec.structs.replace(text.seal, data={"item": item, "part": part}))
-
-
-def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
-    """Encode reasoning."""
-    sealed = seal_data(part.seal, _PROTOCOL)
-    sealed = sealed if sealed.get("type") == "reasoning" else {}
-    is_token = part.seal is not None and not part.seal.provider
-    summary = {"summary": _summary(part.text)} if is_token or not sealed else {}
-    return {"type": "reasoning", "id": f"rs_{id}", **sealed, **summary}
-
-
-def _summary(text: str) -> list[dict[str, Any]]:
-    """Encode the text of reasoning."""
-    return [{"type": "summary_text", "text": text}] if text else []
-
-
-def token_fields(part: Reasoning) -> dict[str, Any]:
-    """Return the fields of a reasoning item that has a token."""
-    return {"type": "reasoning", "summary": _summary(part.text)}
 
 
 # ── streams ───────────────────────────────────────────────────────────────────
@@ -285,7 +191,7 @@ class StreamEncoder(ServerStream):
         if type(event) is BlockEnd and type(event.part) is Text and not event.part.text and self._message is not None:
             # A part behind a call: its text was written with that of the part before it.
             if self._last_text is not None:
-                self._last_text = _joined(self._last_text, event.part)
+                self._last_text = join_texts(self._last_text, event.part)
             return []
         if self._last_text is not None and type(event) in _CONTENT:
             text, self._last_text = self._last_text, None
@@ -332,7 +238,7 @@ class StreamEncoder(ServerStream):
     def _goes_on(self, text: Text) -> bool:
         """Whether a piece of text behind a part belongs to the same message. A refusal is one of its own."""
         is_same = self._message is not None and self._message.refuses == is_refusal(self.extra)
-        return is_same and bool(seal_data(text.seal, _PROTOCOL).get("more"))
+        return is_same and bool(seal_data(text.seal, PROTOCOL).get("more"))
 
     # ── parts ─────────────────────────────────────────────────────────────────
 
@@ -371,7 +277,7 @@ class StreamEncoder(ServerStream):
             return []
         out: Frames = []
         for citation in self._citations:
-            annotation, index = _annotation(citation, self._offset), len(last.annotations)
+            annotation, index = source_annotation(citation, self._offset), len(last.annotations)
             last.annotations.append(annotation)
             place = {"content_index": last.content_index, "annotation_index": index}
             out.append(self._item_frame("response.output_text.annotation.added", last, **place, annotation=annotation))
@@ -379,7 +285,7 @@ class StreamEncoder(ServerStream):
         if last.done:  # the final response has the item with them
             content = [dict(part) for part in last.item["content"]]
             known = content[-1].get("annotations") or []  # the vendor's own stand in the item already
-            _annotate(content[-1], [new for new in last.annotations[-len(out) :] if new not in known])
+            annotate(content[-1], [new for new in last.annotations[-len(out) :] if new not in known])
             last.item = {**last.item, "content": content}
         return out
 
@@ -399,7 +305,7 @@ class StreamEncoder(ServerStream):
         """Begin the next part of a message, and return the frame that announces it."""
         open_item.refuses = is_refusal(self.extra)
         open_item.pieces, open_item.annotations, open_item.logprobs = [], [], []
-        fields = {"content_index": len(open_item.contents), "part": _content(Text(""), refuses=open_item.refuses)}
+        fields = {"content_index": len(open_item.contents), "part": content_part(Text(""), refuses=open_item.refuses)}
         return self._item_frame("response.content_part.added", open_item, **fields)
 
     def _block(self, part: Part, status: str = "completed", *, goes_on: bool = False) -> Frames:
@@ -412,7 +318,7 @@ class StreamEncoder(ServerStream):
         open_item = next(iter(self._open.get(kind, ())), None)
         id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
         refuses = is_refusal(self.extra) if open_item is None else open_item.refuses
-        item = _item(part, id, self._tools, refuses=refuses)
+        item = part_item(part, id, self._tools, refuses=refuses)
         if item is None:
             return []
         if kind == "message" and status != "completed":
@@ -424,7 +330,7 @@ class StreamEncoder(ServerStream):
             # Its text was written in an item that had no seal.
             item |= {key: [] for key in ("summary", "content") if item.get(key)}
         if open_item is not None and kind == "message" and not item["content"][0].get("annotations"):
-            _annotate(item["content"][0], open_item.annotations)
+            annotate(item["content"][0], open_item.annotations)
         if open_item is not None and open_item.logprobs and not item["content"][0].get("logprobs"):
             item["content"][0]["logprobs"] = open_item.logprobs
         if open_item is None:
@@ -467,7 +373,7 @@ class StreamEncoder(ServerStream):
     def _end_call(self, open_item: _OpenItem, call: ToolCall) -> Frames:
         """End a call. One that could not be executed as it is has no event that says that its arguments are there."""
         id = f"{self._id}_{open_item.output_index}"
-        item = _call_item(call, id, self._tools)
+        item = call_item(call, id, self._tools)
         if not self._tools.is_whole(call):
             return self._item_done(open_item, item, [])
         out: Frames = []
