@@ -65,11 +65,9 @@ def read_block(
     """
     try:
         calls, others = grammars.read(leak, opener, block, tools or {})
-    except grammars.NotOffered as error:
+    except grammars.NotACall as error:
         if trims and error.calls:
             return _strip_block(raw, block, opener, error.calls, str(error) if tools is not None else "")
-        return str(error)
-    except grammars.NotACall as error:
         return str(error)
     problem = "; ".join(f"no call: {piece}" for piece in others)
     if tools is None or leak.then != "recover":

@@ -39,7 +39,6 @@ from cnllm.leaks.rules import Markup, words_of
 __all__ = [
     "JsonScan",
     "NotACall",
-    "NotOffered",
     "ParsedCall",
     "complete_block",
     "ends_inside_value",
@@ -190,13 +189,10 @@ def complete_block(leak: Markup, opener: str, block: str, tools: Mapping[str, Ma
                 continue
             try:
                 read(leak, opener, block + end + closer, tools)
-            except NotOffered as error:
-                if error.calls:
-                    return block + end + closer
-            except NotACall:
-                continue
-            else:
-                return block + end + closer
+            except NotACall as error:
+                if not error.calls:
+                    continue
+            return block + end + closer
     return None
 
 
@@ -221,23 +217,18 @@ def has_begun(leak: Markup, opener: str, block: str) -> bool:
 
 
 def is_certain(leak: Markup, opener: str, block: str) -> bool:
-    """Whether a block that cannot be read was meant as a call. A fence is, by its word."""
+    """Whether a block that cannot be read was meant as a call: a fence is, by its word, and elements need not be."""
     body = block[len(opener) :]
-    names = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
-    return "`" in opener or any(_is_certain(name, opener, body, _parts(leak, name)) for name in names)
+    names = [n for n in leak.format if n != "element" and _may_begin(leak, n, opener, body) is not False]
+    return "`" in opener or any(
+        name not in _CERTAIN or _CERTAIN[name](opener, body, _parts(leak, name)) for name in names
+    )
 
 
 def is_own_tag(leak: Markup, opener: str, head: str) -> bool:
     """Whether the tag behind `head`, the beginning of a block, is the one that names the tool of its first call."""
     between = head[len(opener) :].strip()
     return not invoke.WORDS.keys().isdisjoint(leak.format) and between in ("", opener_prefix(opener))
-
-
-def _is_certain(name: str, opener: str, body: str, words: tuple[str, ...]) -> bool:
-    """Whether a block that one grammar cannot read was meant as a call."""
-    if name in _CERTAIN:
-        return _CERTAIN[name](opener, body, words)
-    return name != "element"  # elements may be other markup
 
 
 def json_scan(leak: Markup, opener: str, body: str) -> JsonScan | None:

@@ -80,8 +80,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     text = block.body
     calls: list[ParsedCall] = []
     others: list[str] = []
-    problem = "there is no call in it"
-    not_offered: NotOffered | None = None
+    problem = NotACall("there is no call in it")
     open_wrappers: list[str] = []
     is_balanced = True
     position = 0
@@ -106,16 +105,13 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         try:
             call = _call(name[1], pairs, block)
             calls.append(call if arguments is None else ParsedCall(call.name, arguments))
-        except NotOffered as error:
-            not_offered = error
-            others.append(text[start:position].strip())
         except NotACall as error:
-            problem = str(error)
+            problem = error if error.calls or not problem.calls else problem
             others.append(text[start:position].strip())
     if open_wrappers:
         raise NotACall("a tag around a call is not closed")
     if not calls:
-        raise not_offered or NotACall(problem)
+        raise problem
     return calls, others
 
 
@@ -147,14 +143,12 @@ def _pairs(
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, position, is_balanced = value_end(text, middle.end(), tags, _follows_key, is_balanced=is_balanced)
+        # A parameter begins with a tag that a key stands before.
+        end, position, is_balanced = value_end(
+            text, middle.end(), tags, lambda tag: tag[2] is not None, is_balanced=is_balanced
+        )
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end], middle[1] or ""))
     return out, position, is_balanced
-
-
-def _follows_key(tag: re.Match[str]) -> bool:
-    """Whether a key stands before the tag of a value."""
-    return tag[2] is not None
 
 
 def _call(name: str, pairs: list[tuple[str, str, str]], block: MarkupBlock) -> ParsedCall:

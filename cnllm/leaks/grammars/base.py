@@ -46,15 +46,15 @@ class ParsedCall(Struct, frozen=True):
 
 
 class NotACall(Exception):
-    """A block is not certainly a call; the message gives the reason."""
+    """A block is not certainly a call; the message gives the reason. `calls` are readable ones of unknown tools."""
+
+    def __init__(self, message: str, calls: Sequence[ParsedCall] = ()) -> None:
+        super().__init__(message)
+        self.calls = [*calls]
 
 
 class NotOffered(NotACall):
-    """A block calls a tool that was not offered; `calls` are the readable calls."""
-
-    def __init__(self, message: str, calls: list[ParsedCall]) -> None:
-        super().__init__(message)
-        self.calls = calls
+    """A block calls a tool that was not offered."""
 
 
 class MarkupBlock(Struct, frozen=True):

@@ -21,6 +21,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     json_object,
     read_name,
+    skip_space,
     strip_own_lines,
 )
 from cnllm.leaks.grammars.tags import opener_prefix, prefix_pattern
@@ -34,7 +35,6 @@ _ARGUMENTS = ("arguments", "parameters")
 _WRAPPERS = ("tool_call", "tool_calls", "function_calls", "function_call", "invoke")
 """Elements that wrap a call and do not name it."""
 _MAX_DEPTH = 32
-_SPACE = re.compile(r"\s*")
 _BEGINS = re.compile(rf"\s*<\s{{0,2}}(/?)\s{{0,2}}({_KEY})\s{{0,2}}>")
 _MAY_BEGIN = re.compile(rf"\s*(?:<\s{{0,2}}(?:/?\s{{0,2}}{_KEY}\s{{0,2}}|/\s{{0,2}})?)?\Z")
 
@@ -192,7 +192,7 @@ def _empty_value(allowed: Set[str]) -> list[Any] | dict[str, Any] | None:
 def is_unclosed(text: str, prefix: str) -> bool:
     """Whether the last element of a text is still open."""
     position = 0
-    while (start := _SPACE.match(text, position)) and (opening := _pattern(prefix).match(text, start.end())):
+    while opening := _pattern(prefix).match(text, skip_space(text, position)):
         if opening[1]:
             return False
         name = opening[2].lower()

@@ -66,7 +66,7 @@ def read(block: MarkupBlock, *, lenient: bool = False) -> tuple[list[ParsedCall]
 
     The last call may lack its own, if the block is closed behind it.
     """
-    problem = NotACall()
+    problem = NotACall("")
     for mixed, is_open in ((False, False), (True, False), (True, True)):
         for count_tags in (True, False):
             try:
@@ -74,7 +74,7 @@ def read(block: MarkupBlock, *, lenient: bool = False) -> tuple[list[ParsedCall]
                     block, lenient=lenient and not count_tags, count_tags=count_tags, mixed=mixed, is_open=is_open
                 ).read_calls()
             except NotACall as error:
-                problem = problem if problem.args else error
+                problem = problem if str(problem) else error
                 break
             except _Unbalanced:
                 continue

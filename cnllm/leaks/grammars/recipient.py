@@ -44,17 +44,13 @@ def _as_invoke(body: str, words: tuple[str, ...]) -> str | None:
     return f'<{namespace[1] if namespace else ""}{_WORDS[0]} name="{name[0]}">{parameters}'
 
 
-def _close_tags(text: str) -> str:
-    """Return a text with the closing tags that models forget before the next parameter, which begins a line."""
-    return _NEXT.sub(r"\n</\1>\n", text)
-
-
 def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether a block ends inside a value, so that the closer behind it is text."""
     text = _as_invoke(body, words)
     if text is None:
         return False
-    return all(invoke.ends_inside_value("", each, _WORDS, closers) for each in (text, _close_tags(text)))
+    closed = _NEXT.sub(r"\n</\1>\n", text)  # models forget the tag before the next parameter, which begins a line
+    return all(invoke.ends_inside_value("", each, _WORDS, closers) for each in (text, closed))
 
 
 def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:

@@ -95,7 +95,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
             calls += _calls(name, content, block, others)
         except NotACall as error:
             problem = str(error)
-            unknown_calls += error.calls if isinstance(error, NotOffered) else []
+            unknown_calls += error.calls
             others.append(text[opening[0] : position].strip())
     _add_other(text[position:stop], others)
     if not calls:
