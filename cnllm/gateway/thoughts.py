@@ -116,7 +116,7 @@ class Sealer:
             parts = (replace(part, text=""),)
         turn = TurnRecord(self._model.provider, self._model.id, self._model.protocol, parts)
         token = self._keys.seal(self._identity, _encode(turn, text_digest))
-        return self._codec.write_token(part, token)
+        return self._codec.token.write(part, token)
 
 
 def kept_turn(message: Message, model: Model) -> TurnRecord | None:
@@ -181,7 +181,7 @@ class Authors:
         self.notes: list[Note] = []
         messages = request.messages
         turns = _wanted_turns(messages, model)
-        kind = (_AUTHORS, codec.read_token)
+        kind = (_AUTHORS, codec.token.protocol)
         start, search = 0, _Search(model)
         if memory is not None and turns.start == 0:  # else a later turn of the user changes what is wanted
             count, memo = memory.find_start(kind, messages)
@@ -311,7 +311,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
     origins: dict[str, TurnRecord] = {}
     changed = unproven = False
     for part in message.parts:
-        token = codec.read_token(part)
+        token = codec.token.read(part)
         if token is None or not token.startswith(_TOKEN):
             if type(part) is Reasoning:
                 loose.append(part)

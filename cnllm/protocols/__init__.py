@@ -20,6 +20,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.protocols.fields import Fields
 from cnllm.protocols.pieces import Decoder
+from cnllm.protocols.reply_fields import TokenField
 from cnllm.protocols.server_interface import BatchForm
 from cnllm.registry.flags import Flags
 from cnllm.types import (
@@ -28,11 +29,11 @@ from cnllm.types import (
     Finished,
     Media,
     Message,
-    Part,
     Reply,
     Request,
     Seal,
     ToolCall,
+    ToolCallEnd,
     Usage,
     UsageSeen,
 )
@@ -110,14 +111,18 @@ class ServerStream(ABC):
     """An encoder of one stream. The counts and the data about the reply come before its end, and most stand there.
 
     `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning. `body` is the
-    whole reply, on protocols whose last event repeats it.
+    whole reply, on protocols whose last event repeats it. With `needs_arguments` a call whose arguments cannot be read
+    has no end, and a reply whose client would miss it has none.
     """
+
+    needs_arguments = False
 
     def __init__(self) -> None:
         self.usage = Usage()
         self.extra: dict[str, Any] = {}
         self.input_tokens: int | None = None
         self.body: dict[str, Any] | None = None
+        self._has_unread = False  # whether a call ended with arguments that cannot be read
 
     def begin(self) -> Frames:
         """Return the frames before the first event."""
@@ -132,7 +137,10 @@ class ServerStream(ABC):
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished():
-                return self.end(event)
+                return [] if self._has_unread and event.finish in ("stop", "tool_calls") else self.end(event)
+            case ToolCallEnd(call=call) if self.needs_arguments and call.arguments is None and call.raw:
+                self._has_unread = True
+                return []
             case ExtraAdded(extra=extra):
                 self.extra |= extra
         return self.write(event)
@@ -164,10 +172,9 @@ class ServerCodec(Struct, frozen=True):
     `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
     `read_search(data)` returns the web search that a tool or the further keys of a body ask for, None where they ask
-    for none. `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the
-    field that clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the
-    part with a token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are
-    the headers with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
+    for none. `result_names`: a tool result has a field for the tool's name. `token` is the field of parts that clients
+    of this protocol send back unchanged. `feature_headers` are the headers with which a client asks for features of the
+    protocol. `whole_calls`: a stream has no pieces of calls.
     `one_block`: a stream has one part after the other, calls too. `takes_raw(call, request)` tells whether a reply can
     hold a call whose arguments are no JSON object: as text, and as nothing that a client would execute with other ones.
 
@@ -192,8 +199,7 @@ class ServerCodec(Struct, frozen=True):
     read_search: Callable[[Mapping[str, Any]], WebSearch | None] = lambda data: None
     bearer: bool = False
     result_names: bool = False
-    read_token: Callable[[Part], str | None] = lambda part: None
-    write_token: Callable[[Part, str], Part] = lambda part, token: part
+    token: TokenField = TokenField("", frozenset(), ())
     feature_headers: tuple[str, ...] = ()
     whole_calls: bool = False
     one_block: bool = False

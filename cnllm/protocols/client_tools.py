@@ -6,16 +6,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from cnllm.types import Note, ToolCall
-from cnllm.types.tools import custom_input
+from cnllm.types.tools import custom_input, json_arguments
 
 __all__ = [
     "ArgumentReader",
     "InputReader",
     "allow_tools",
-    "arguments_text",
     "is_bare_input",
     "narrowed_note",
     "unique_name",
@@ -96,13 +93,6 @@ class InputReader:
         return whole[len(text) :] if whole.startswith(text) else ""
 
 
-def arguments_text(call: ToolCall) -> str:
-    """Return the arguments of a function's call as text: an empty object where an endpoint wrote nothing, or null."""
-    if call.raw and (call.arguments is None or call.raw.strip() not in _NOTHING):
-        return call.raw
-    return msgspec.json.encode(call.arguments or {}).decode()
-
-
 class ArgumentReader:
     """A reader of a function's arguments, which come in pieces. A null waits: more may follow.
 
@@ -126,7 +116,7 @@ class ArgumentReader:
 
     def end(self, call: ToolCall) -> str:
         """Return the text that is left to write when the call has ended."""
-        return "" if self.is_open else arguments_text(call)
+        return "" if self.is_open else json_arguments(call)
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -307,7 +307,7 @@ class StreamWriter:
     An excluded call is left out, because a reader of the stream would execute it. `request` is the body that is
     answered: some protocols repeat a part of it, and calls have the client's own names and form. `input_tokens` is an
     estimate of the tokens of the request, for protocols that count them at the beginning. `seal` is called for each
-    part of reasoning and each call when it ends, and returns the part to write (`ServerCodec.write_token`).
+    part of reasoning and each call when it ends, and returns the part to write (`TokenField.write`).
 
     A reply that begins again is not written twice: what it repeats is left out, and a text that differs is written
     whole. With `strict` it raises `Diverged`.

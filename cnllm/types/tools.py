@@ -27,6 +27,7 @@ __all__ = [
     "custom_function",
     "custom_grammar",
     "custom_input",
+    "json_arguments",
     "without_mark",
 ]
 
@@ -163,6 +164,13 @@ def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     """Return the arguments of a call as an object; None where they cannot be read as one."""
     return call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
+
+
+def json_arguments(call: ToolCall) -> str:
+    """Return the arguments of a function's call as text: an empty object where an endpoint wrote nothing, or null."""
+    if call.raw and (call.arguments is None or call.raw.strip() not in ("", "null")):
+        return call.raw
+    return msgspec.json.encode(call.arguments or {}).decode()
 
 
 def custom_input(call: ToolCall) -> str:

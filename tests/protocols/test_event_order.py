@@ -49,10 +49,10 @@ def parts_of_a_reply(draw: Any, protocol: str) -> list[Any]:
     for index, kind in enumerate(k for k, group in groupby(kinds) for _ in ([1] if k != "call" else group)):
         if kind == "call":
             out.append(
-                codec.write_token(ToolCall(f"call_x{index}", "f", {"n": index}, f'{{"n":{index}}}'), f"t{index}")
+                codec.token.write(ToolCall(f"call_x{index}", "f", {"n": index}, f'{{"n":{index}}}'), f"t{index}")
             )
         elif kind == "thought":
-            out.append(codec.write_token(Reasoning(f"{index}{draw(words)}"), f"t{index}"))
+            out.append(codec.token.write(Reasoning(f"{index}{draw(words)}"), f"t{index}"))
         else:
             out.append(Text(f"{index}{draw(words)}"))
     return out
@@ -77,9 +77,9 @@ def said(reply: Reply, protocol: str) -> list[Any]:
     out: list[Any] = []
     for part in reply.message.parts:
         if type(part) is ToolCall:
-            out.append((part.id, part.name, part.arguments, codec.read_token(part)))
+            out.append((part.id, part.name, part.arguments, codec.token.read(part)))
         elif isinstance(part, Text | Reasoning):
-            token, text = codec.read_token(part), part.text
+            token, text = codec.token.read(part), part.text
             if protocol == GEMINI and out and out[-1][0] is type(part) and not text:  # its token comes after it
                 out[-1] = (type(part), out[-1][1], token)
             else:
@@ -136,7 +136,7 @@ def test_the_pieces_of_a_text_stand_in_a_part_that_has_begun() -> None:
 def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
     for protocol in (MESSAGES, RESPONSES, GEMINI):
         codec = server_codec(protocol)
-        thought = codec.write_token(Reasoning("Hm."), "token")
+        thought = codec.token.write(Reasoning("Hm."), "token")
         events: list[Any] = [ReasoningDelta("Hm."), TextDelta("So"), TextDelta(" it is."), BlockEnd(0, thought)]
         events += [BlockEnd(1, Text("So it is.")), Finished("stop")]
         writer = engine.StreamWriter(protocol, id="x", model="m")
@@ -144,7 +144,7 @@ def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
         assert b"So" in shown  # text does not wait
         _, got = read(protocol, shown + b"".join(writer.feed(event) for event in events[2:]))
         assert (got.reasoning, got.text) == ("Hm.", "So it is.")
-        assert "token" in [codec.read_token(part) for part in got.message.parts]
+        assert "token" in [codec.token.read(part) for part in got.message.parts]
 
 
 def test_a_token_is_written_where_the_reasoning_ends() -> None:
@@ -154,7 +154,7 @@ def test_a_token_is_written_where_the_reasoning_ends() -> None:
 
         def seal(part: Any, codec: Any = codec, sealed: list[Any] = sealed) -> Any:
             sealed.append(part)
-            return codec.write_token(part, "token")
+            return codec.token.write(part, "token")
 
         call = ToolCall("call_x", "f", {}, "{}")
         events: list[Any] = [
@@ -166,7 +166,7 @@ def test_a_token_is_written_where_the_reasoning_ends() -> None:
         events += [ToolCallDelta(0, "{}"), BlockEnd(0, Reasoning("Hm.")), BlockEnd(1, Text("So")), ToolCallEnd(0, call)]
         _, got = read(protocol, streamed(protocol, [*events, Finished("tool_calls")], seal=seal))
         assert [type(part) for part in got.message.parts] == [Reasoning, Text, ToolCall]
-        assert codec.read_token(got.message.parts[0]) == "token"
+        assert codec.token.read(got.message.parts[0]) == "token"
         assert sealed == [Reasoning("Hm."), call]
 
 

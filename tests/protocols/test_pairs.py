@@ -302,7 +302,7 @@ def test_a_token_travels_with_the_reply_and_comes_back() -> None:
         carrier = ToolCall if client == GEMINI else Reasoning
 
         def write(part: Any, kind: Any = carrier, codec: Any = codec) -> Any:
-            return codec.write_token(part, token) if type(part) is kind else part
+            return codec.token.write(part, token) if type(part) is kind else part
 
         meant = replies(target)["all"]
         arrived, reply = read(target, streamed(target, events(meant)))
@@ -318,7 +318,7 @@ def test_a_token_travels_with_the_reply_and_comes_back() -> None:
             late = [replace(e, call=write(e.call)) if isinstance(e, ToolCallEnd) else e for e in late]
         bodies.append(read(client, streamed(client, late))[1])
         for body in bodies:
-            found = [codec.read_token(part) for part in body.message.parts]
+            found = [codec.token.read(part) for part in body.message.parts]
             assert (token in found) == (client != CHAT), (target, client)
             same(body, meant)
 
@@ -343,13 +343,13 @@ def test_a_token_survives_a_client_that_decodes_bytes() -> None:
     types = pytest.importorskip("google.genai.types")
     codec = server_codec(GEMINI)
     token = "cnllm1." + "".join(map(chr, range(33, 127)))
-    call = codec.write_token(ToolCall("call_a1", "weather", {}, "{}"), token)
+    call = codec.token.write(ToolCall("call_a1", "weather", {}, "{}"), token)
     body = engine.encode_reply(GEMINI, reply(GEMINI, [call]))
     parsed = types.GenerateContentResponse.model_validate_json(json.dumps(body))
     content = json.loads(parsed.candidates[0].content.model_dump_json(by_alias=True, exclude_none=True))
     user = {"role": "user", "parts": [{"text": "Go."}]}
     back = engine.decode_request(GEMINI, {"contents": [user, content]}).messages[1].parts[0]
-    assert codec.read_token(back) == token
+    assert codec.token.read(back) == token
 
 
 def test_the_billing_text_of_a_client_is_left_out_with_a_note() -> None:

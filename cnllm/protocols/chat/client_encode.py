@@ -17,8 +17,8 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import content_part, result_parts, text_with_error, with_error
 from cnllm.types.media import NAME_KEYS, data_url, is_pdf, media_kind, upload_name
 from cnllm.types.message import join_texts
-from cnllm.types.parts import CACHE_MARKS
-from cnllm.types.tools import Function
+from cnllm.types.parts import CACHE_MARKS, seal_data
+from cnllm.types.tools import Function, json_arguments
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
 
@@ -211,13 +211,8 @@ def _part(part: Part, role: str, rules: Messages) -> Any:
 
 def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
     """Encode a call as received. A call without arguments, or with none as text, gets an empty object."""
-    raw = call.raw if call.raw.strip() not in ("", "null") else ""
-    arguments = raw or msgspec.json.encode(call.arguments or {}).decode()
-    wire: dict[str, Any] = {"id": call.id, "type": "function"}
-    wire["function"] = {"name": names.get(call.name, call.name), "arguments": arguments}
-    if call.seal is not None and type(call.seal.data) is dict:
-        wire.update(call.seal.data)
-    return wire
+    function = {"name": names.get(call.name, call.name), "arguments": json_arguments(call)}
+    return {"id": call.id, "type": "function", "function": function, **seal_data(call.seal)}
 
 
 def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]:

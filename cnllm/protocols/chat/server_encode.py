@@ -14,7 +14,7 @@ import msgspec
 
 from cnllm.protocols import Frames, ServerStream, write_texts
 from cnllm.protocols.chat.server_decode import DETAILS, PROTOCOL, custom_tools, offers_functions
-from cnllm.protocols.client_tools import ArgumentReader, InputReader, arguments_text, is_bare_input
+from cnllm.protocols.client_tools import ArgumentReader, InputReader, is_bare_input
 from cnllm.protocols.reply_fields import citation_fields, is_refusal, select_keys, stream_id, with_counts
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
@@ -38,7 +38,7 @@ from cnllm.types import (
 from cnllm.types.delivered import DeltaKey
 from cnllm.types.media import data_url, media_kind
 from cnllm.types.parts import seal_data
-from cnllm.types.tools import custom_input
+from cnllm.types.tools import custom_input, json_arguments
 
 __all__ = ["PREFIX", "REPLY_KEYS", "StreamEncoder", "media_keys", "takes_raw", "write_reply"]
 
@@ -150,7 +150,7 @@ def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     """Encode a call."""
     if call.name in custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}}
-    function = {"name": call.name, "arguments": arguments_text(call)}
+    function = {"name": call.name, "arguments": json_arguments(call)}
     return {"id": call.id, "type": "function", "function": function, **seal_data(call.seal, PROTOCOL)}
 
 

@@ -34,8 +34,7 @@ CODEC = ServerCodec(
     result_names=True,
     whole_calls=True,
     takes_raw=lambda call, request: False,
-    read_token=_TOKEN.read,
-    write_token=_TOKEN.write,
+    token=_TOKEN,
     paths=tuple(
         f"/{version}/models/{{model}}:{method}"
         for version in ("v1beta", "v1")

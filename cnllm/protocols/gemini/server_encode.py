@@ -213,13 +213,14 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks. A call is sent when it is complete: the protocol has no pieces of one."""
 
+    needs_arguments = True
+
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._head = _head(model, id)
         self._citations: list[Citation] = []
         self._texts: list[str] = []
         self._tokens: list[Any] = []  # log probabilities
-        self._has_unread = False  # whether a call was left out because its arguments cannot be read
 
     def write(self, event: Event) -> Frames:
         """Return the frames of an event in the middle."""
@@ -238,15 +239,11 @@ class StreamEncoder(ServerStream):
                 self._citations.append(event.citation)
                 return []
             case ToolCallEnd(call=call):
-                wire = _part(call)
-                self._has_unread = self._has_unread or wire is None
-                return [] if wire is None else [self._chunk(wire)]
+                return self._write_part(call)
         return []
 
     def end(self, event: Finished) -> Frames:
-        """Return the frame that ends the stream; none where a client would miss a call that was left out."""
-        if self._has_unread and event.finish in ("stop", "tool_calls"):
-            return []
+        """Return the frame that ends the stream."""
         candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
         candidate |= _about_candidate(self._citations, "".join(self._texts), {**self.extra, "logprobs": self._tokens})
         head = {**select_keys(self.extra, _OF_REPLY), **self._head}
@@ -256,8 +253,11 @@ class StreamEncoder(ServerStream):
         """Return the frame of the data that the deltas lack: a seal, on a part without text, or a whole part."""
         if type(part) in (Text, Reasoning):
             part = msgspec.structs.replace(part, text="")
-        wire = _part(part)
-        return [] if wire is None else [self._chunk(wire)]
+        return self._write_part(part)
+
+    def _write_part(self, part: Part) -> Frames:
+        """Return the frame of a part; nothing for one that has no place on this wire, or is empty."""
+        return [] if (wire := _part(part)) is None else [self._chunk(wire)]
 
     def _chunk(self, part: dict[str, Any]) -> tuple[str | None, Any]:
         """Return one chunk."""

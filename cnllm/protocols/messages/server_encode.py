@@ -103,16 +103,11 @@ def _block(part: Part) -> Block | None:
             if sealed.get("type") == "redacted_thinking":
                 return dict(sealed)
             return {"type": "thinking", "thinking": part.text, "signature": "", **sealed}
-        case ToolCall() if not _is_unread(part):
+        case ToolCall() if part.arguments is not None or not part.raw:
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **sealed}
         case Opaque() if isinstance(part.data, dict) and (part.seal is None or part.seal.protocol == _PROTOCOL):
             return part.data
     return None
-
-
-def _is_unread(call: ToolCall) -> bool:
-    """Whether a call has arguments that cannot be read as an object."""
-    return call.arguments is None and bool(call.raw)
 
 
 def _citation(citation: Citation) -> Block:
@@ -180,6 +175,8 @@ class StreamEncoder(ServerStream):
     `EventOrder` lets something follow it only where the reply ended at a limit.
     """
 
+    needs_arguments = True
+
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._id = stream_id(id, _PREFIX)
@@ -188,7 +185,6 @@ class StreamEncoder(ServerStream):
         self._place = -1
         self._call: int | None = None  # the index of the open call
         self._reader = ArgumentReader()  # of its input
-        self._has_unread = False  # whether a call ended with arguments that cannot be read
         self._citations: list[Citation] = []  # that wait for a block of text
 
     def begin(self) -> Frames:
@@ -227,8 +223,6 @@ class StreamEncoder(ServerStream):
                 return out
             case ToolCallDelta(index=self._call) if (text := self._reader.feed(event.text)) is not None:
                 return [self._text_piece(_INPUT_PIECE, text)]
-            case ToolCallEnd() if _is_unread(event.call):
-                self._has_unread = True
             case ToolCallEnd(index=self._call):
                 return self._close_block()
         return []
@@ -300,9 +294,7 @@ class StreamEncoder(ServerStream):
         return []
 
     def end(self, event: Finished) -> Frames:
-        """Return the frames that end the stream; none where a client would take the last call for a whole one."""
-        if self._has_unread and event.finish in ("stop", "tool_calls"):
-            return []
+        """Return the frames that end the stream."""
         stop = self.extra.get("stop_sequence")
         about = select_keys(self.extra, _ABOUT)
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from cnllm.protocols import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
@@ -20,7 +18,7 @@ from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import data_url, media_kind, sound_format, upload_name
 from cnllm.types.message import join_texts
 from cnllm.types.parts import SYSTEM_ROLES, seal_data
-from cnllm.types.tools import Function
+from cnllm.types.tools import Function, json_arguments
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
 
@@ -184,13 +182,12 @@ def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
 
 def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
     """Encode a call."""
-    raw = call.raw if call.raw.strip() not in ("", "null") else ""
     return {
         "type": "function_call",
         **seal_data(call.seal),
         "call_id": call.id,
         "name": names.get(call.name, call.name),
-        "arguments": raw or msgspec.json.encode(call.arguments or {}).decode(),
+        "arguments": json_arguments(call),
     }
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.protocols.client_tools import arguments_text, is_bare_input, unique_name
+from cnllm.protocols.client_tools import is_bare_input, unique_name
 from cnllm.types import ToolCall
 from cnllm.types.lenient_json import break_off
-from cnllm.types.tools import arguments_of, custom_function, custom_input
+from cnllm.types.tools import arguments_of, custom_function, custom_input, json_arguments
 
 __all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
 
@@ -221,7 +221,7 @@ class ClientTools:
                 return {**head, "action": _shell_action(own)}
             case "apply_patch":
                 return {**head, "operation": _operation(own)}
-        arguments = arguments_text(call) if status == "completed" else call.raw
+        arguments = json_arguments(call) if status == "completed" else call.raw
         call_keys = {"call_id": call.id, "name": tool.name, **namespace, "arguments": arguments}
         return {**head, **keys, **call_keys}
 
