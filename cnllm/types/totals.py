@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from cnllm.types import Cost, Reply, Usage
 
-__all__ = ["UNKNOWN_REQUEST", "cost_total", "exact", "is_counted", "sum_costs", "total_usage", "with_costs"]
+__all__ = ["UNKNOWN_REQUEST", "exact", "is_counted", "sum_costs", "total_usage", "with_costs", "with_totals"]
 
 UNKNOWN_REQUEST = "request"
 """The word in `Cost.missing` for a request of unknown cost."""
@@ -53,9 +53,9 @@ def total_usage(replies: Sequence[Reply]) -> Usage:
     return Usage(*[None if None in column else sum(column) for column in zip(*counts, strict=True)])
 
 
-def cost_total(replies: Sequence[Reply]) -> Cost | None:
-    """Return the sum of the replies' cost, with what it leaves out; None without a known one, or in two currencies."""
-    return sum_costs([reply.cost for reply in replies])
+def with_totals(reply: Reply, replies: Sequence[Reply]) -> Reply:
+    """Return a reply with the usage and the cost of several: all were paid for."""
+    return replace(reply, usage=total_usage(replies), cost=sum_costs([other.cost for other in replies]))
 
 
 def with_costs(reply: Reply, others: Sequence[Cost | None]) -> Reply:

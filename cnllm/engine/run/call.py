@@ -125,7 +125,7 @@ class Call:
         else:
             reply = yield from self._attempts(self._read_whole)
         if self.plan.echo is not None:
-            reply = yield from self._search(reply, None)
+            reply = yield from self._search(reply, self.plan.echo, None)
         reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
         return (yield from self._check_inputs(reply, corrections.plan_grammars(self.plan)))
 
@@ -296,36 +296,30 @@ class Call:
         """Leave out the calls of a search, which are answered."""
         events = EchoFilter(name, self._earlier)
         reply = yield from map_events(answer, events.feed)
-        return (yield from self._search(reply, events))
+        return (yield from self._search(reply, name, events))
 
-    def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
+    def _search(self, reply: Reply, name: str, events: EchoFilter | None) -> Steps:
         """Return the reply after its searches, whose calls are answered with their arguments.
 
-        `events` is the filter of a stream, which goes on; None for a whole reply.
+        `name` is that of the search, `events` the filter of a stream, which goes on; None for a whole reply.
         """
-        name = self.plan.echo
-        calls = [] if name is None else search_calls(reply, name)
-        if name is not None and calls:
+        obstacle = f"the reply ended with {reply.finish}"
+        if calls := search_calls(reply, name):
             bare = without_searches(reply, name)
             if bare.tool_calls:
-                did = "not run: the model called functions as well; it can search when it has their results"
-                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, did)])
-            else:
+                obstacle = "the model called functions as well; it can search when it has their results"
+            elif not self._searches_left:
                 obstacle = "the limit of searches"
-                if self._searches_left:
-                    if (yield MayRepeat()) is not False:
-                        return (yield from self._after_search(reply, bare, calls, stream=events is not None))
-                    obstacle = _NO_ROOM
-                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, f"not run: {obstacle}")])
-            if events is not None:
-                yield FinalEvents([NoteAdded(bare.notes[-1])])
-            reply = bare
-        elif name is not None and (unfinished := unanswerable_calls(reply, name)):
-            note = dropped_note(unfinished, f"not run: the reply ended with {reply.finish}")
-            bare = without_searches(reply, name)
+            elif (yield MayRepeat()) is False:
+                obstacle = _NO_ROOM
+            else:
+                return (yield from self._after_search(reply, bare, calls, stream=events is not None))
+        if calls := calls or unanswerable_calls(reply, name):
+            note = dropped_note(calls, f"not run: {obstacle}")
             if events is not None:
                 yield FinalEvents([NoteAdded(note)])
-            reply = replace(bare, notes=[*bare.notes, note])
+            reply = without_searches(reply, name)
+            reply = replace(reply, notes=[*reply.notes, note])
         if self._earlier is not None:
             reply = join_steps(self._earlier, reply)
         if events is not None:

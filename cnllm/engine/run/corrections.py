@@ -40,7 +40,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import call_events, text_events
 from cnllm.types.tools import custom_grammar, custom_input
-from cnllm.types.totals import cost_total, total_usage, with_costs
+from cnllm.types.totals import with_costs, with_totals
 
 __all__ = [
     "Grammars",
@@ -83,8 +83,7 @@ def correct_answer(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps
         except CnllmError as error:  # the earlier reply is whole, and paid for
             return with_costs(_failed_correction(reply, problem, str(error)), error.costs)
         if corrected.finish not in ("stop", "tool_calls"):
-            both = [reply, corrected]
-            reply = replace(reply, usage=total_usage(both), cost=cost_total(both))
+            reply = with_totals(reply, [reply, corrected])
             return _failed_correction(reply, problem, f"it ended with {corrected.finish}")
         reply = _corrected_answer(reply, corrected, problem, number, plan.corrections)
     return reply
@@ -116,8 +115,7 @@ def _corrected_answer(first: Reply, last: Reply, problem: str, number: int, limi
     earlier = [n for n in first.notes if n.code != _INVALID]
     seen_notes = set(earlier)
     notes = [*earlier, note, *(n for n in last.notes if n not in seen_notes)]
-    both = [first, last]
-    return replace(last, notes=notes, usage=total_usage(both), cost=cost_total(both))
+    return with_totals(replace(last, notes=notes), [first, last])
 
 
 def _failed_correction(reply: Reply, problem: str, reason: str) -> Reply:
@@ -251,7 +249,6 @@ def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> R
     names = ", ".join(dict.fromkeys(call.name for call in first.tool_calls if call.id in found))
     did = "sent back, and asked again (1 of 1); usage and cost are of both requests"
     notes = [Note("input-corrected", _FLAG, _subject(names, problem), did) for problem in found.values()]
-    both = [first, second]
     later = [note for note in second.notes if note not in first.notes]
     reply = replace(
         second,
@@ -261,13 +258,11 @@ def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> R
         incomplete=[*first.incomplete, *second.incomplete],
         message=replace(second.message, parts=tuple(parts)),
         notes=[*first.notes, *later],
-        usage=total_usage(both),
-        cost=cost_total(both),
         timing=first.timing,
     )
     if rest and not new:
         reply = replace(reply, finish=first.finish, raw_finish=first.raw_finish)
-    return _add_notes(reply, notes)
+    return _add_notes(with_totals(reply, [first, second]), notes)
 
 
 def _content(call: ToolCall) -> tuple[str, bytes | str]:

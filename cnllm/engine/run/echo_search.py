@@ -28,7 +28,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.parts import seal_data
-from cnllm.types.totals import cost_total, total_usage
+from cnllm.types.totals import with_totals
 
 __all__ = [
     "EchoFilter",
@@ -86,18 +86,16 @@ def without_searches(reply: Reply, name: str) -> Reply:
 
 def join_steps(first: Reply, last: Reply) -> Reply:
     """Return the reply of two steps: the text of both in order, and the usage and the cost of both."""
-    both = [first, last]
     seen = set(first.notes)
-    return replace(
+    reply = replace(
         last,
         text=first.text + last.text,
         reasoning=first.reasoning + last.reasoning,
         message=replace(last.message, parts=(*first.message.parts, *last.message.parts)),
         citations=[*first.citations, *(shift_citation(citation, len(first.text)) for citation in last.citations)],
-        usage=total_usage(both),
-        cost=cost_total(both),
         notes=[*first.notes, *(note for note in last.notes if note not in seen)],
     )
+    return with_totals(reply, [first, last])
 
 
 class EchoFilter:

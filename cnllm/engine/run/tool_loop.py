@@ -137,15 +137,6 @@ class Loop:
         """Whether a sentence replaced an answer, the model was asked to continue, or a whole call replaced a stream."""
         return self._resumed or any(map(_has_fallback, self.steps))
 
-    def _summary(self, stopped: Stopped) -> RunSummary:
-        return RunSummary(
-            stopped=stopped,
-            steps=len(self.steps),
-            calls=self.calls,
-            returned=self.returned,
-            fallback=self.fallback,
-        )
-
     def observe(self, event: Event) -> None:
         """Record an event of the model's call that was delivered."""
         if type(event) is Restarted:
@@ -233,7 +224,14 @@ class Loop:
         if not self.cancelled:
             self.stopped = self._stop_reason(reply)
             if self.stopped is not None:
-                step = self.steps[-1] = replace(step, run=self._summary(self.stopped))
+                summary = RunSummary(
+                    stopped=self.stopped,
+                    steps=len(self.steps),
+                    calls=self.calls,
+                    returned=self.returned,
+                    fallback=self.fallback,
+                )
+                step = self.steps[-1] = replace(step, run=summary)
             if self._rules.stream and may_be_last:
                 yield [Finished(reply.finish, reply.raw_finish, UNSET if step.run is None else step.run)]
         yield ReportStep(step)
