@@ -307,11 +307,6 @@ def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: An
         )
 
 
-def _ignore(validator: Any, value: Any, instance: Any, schema: Any) -> tuple[()]:
-    """Validate nothing."""
-    return ()
-
-
 KEYWORDS: Mapping[str, Callable[..., Any]] = {
     "pattern": pattern,
     "patternProperties": pattern_properties,
@@ -328,7 +323,7 @@ KEYWORDS: Mapping[str, Callable[..., Any]] = {
     "contains": contains,
     "unevaluatedItems": unevaluated_items,
     "unevaluatedProperties": unevaluated_properties,
-    "format": _ignore,  # an annotation
+    "format": lambda validator, value, instance, schema: (),  # an annotation
 }
 
 

@@ -132,11 +132,11 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
         data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
     if type(role) is not str:
-        role = _role(role)
+        role = _plain_string(role)
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return "tool", (ToolResult(data["tool_call_id"], data["content"]),), None, None, None
     if role not in ROLES:
-        raise wrong_role(role)
+        raise wrong_role(data.get("role"))
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
@@ -151,13 +151,6 @@ def message_fields(data: Mapping[str, Any]) -> Fields:
 def wrong_role(role: Any) -> ValueError:
     """Return the error for a role that no message has."""
     return ValueError(f"role {checks.short_text(role)} is none of {', '.join(ROLES)}")
-
-
-def _role(role: Any) -> Role:
-    """Return a role as a string. Raises `ValueError` for anything else."""
-    if not isinstance(role, str):
-        raise wrong_role(role)
-    return cast(Role, str.__str__(role))
 
 
 def dict_of_message(fields: Fields) -> dict[str, Any]:
@@ -212,15 +205,14 @@ def _flat(fields: Fields) -> dict[str, Any]:
     out["content"] = content if content or not calls else None
     if calls:
         out["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.raw or _arguments_text(c)}}
-            for c in calls
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": _arguments(c)}} for c in calls
         ]
     return {**out, **further}
 
 
-def _arguments_text(call: ToolCall) -> str:
+def _arguments(call: ToolCall) -> str:
     """Return the arguments of a call as JSON."""
-    return encode_json(call.arguments or {}).decode()
+    return call.raw or encode_json(call.arguments or {}).decode()
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:

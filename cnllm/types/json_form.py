@@ -35,12 +35,7 @@ def mend_halves(text: bytes) -> bytes:
     """Return a JSON text with U+FFFD for each half of a character. One with very many escapes stays as it is."""
     if not _SURROGATE.search(text) or text.count(b"\\") > _MOST_ESCAPES:
         return text
-    return _ESCAPE.sub(_mend_half, text)
-
-
-def _mend_half(escape: re.Match[bytes]) -> bytes:
-    """Return an escape of a JSON text, or U+FFFD for half of a pair."""
-    return escape[0] if escape[1] is None else b"\\ufffd"
+    return _ESCAPE.sub(lambda escape: escape[0] if escape[1] is None else b"\\ufffd", text)
 
 
 def plain_value(value: Any) -> Any:

@@ -40,7 +40,7 @@ from cnllm.errors import (
 )
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import CODES, key_name
-from cnllm.registry.flags import ErrorRule, Flags, ReasoningFlags
+from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.reasoning_form import form, text_place
 from cnllm.types import Reply
 from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
@@ -171,7 +171,9 @@ def build_error(
     if collector.whole and not collector.answered and not fault.message and not fault.code and fault.number is None:
         return empty_reply_error(status, collector, reply, plan)
     number = _effective_status(status, fault.number)
-    kind, retryable = _kind(flags.errors or [], number, fault)
+    text = fault.text if fault.message in fault.text else f"{fault.message}\n{fault.text}"
+    codes = fault.codes | {(fault.code or "").lower()}
+    kind, retryable = error_body.classify(flags.errors or [], number, text, codes)
     if kind == "other" and collector.fault is None:
         retryable = True
     delay = error_body.delay_from_headers(headers)
@@ -273,14 +275,6 @@ def _effective_status(status: int, number: int | None) -> int:
     if status < 300 or (status >= 500 and number < 500):
         return number
     return number if status in (400, 500) and number in _SPECIFIC else status
-
-
-def _kind(rules: list[ErrorRule], status: int, fault: ReportedError) -> tuple[str, bool]:
-    """Return the kind of a fault, and whether the same request may succeed later."""
-    from cnllm.engine.decode import error_body
-
-    text = fault.text if fault.message in fault.text else f"{fault.message}\n{fault.text}"
-    return error_body.classify(rules, status, text, fault.codes | {(fault.code or "").lower()})
 
 
 def _payloads(body: bytes) -> list[bytes]:

@@ -345,28 +345,22 @@ def drop_pending(turns: Sequence[Turn], link: BlockLink, ledger: Ledger) -> list
 
     The endpoint goes on with such a call only where its turn is the last one, or where results of other calls follow.
     """
-    blocks = [part.data for _, message in turns for part in message.parts if type(part) is Opaque]
-    links = [link(data) for data in blocks if isinstance(data, dict)]
-    answered = {result for _, result in links}
-    pending = {call for call, _ in links if call is not None} - answered
+    blocks = [part for _, message in turns for part in message.parts if type(part) is Opaque]
+    links = {id(part): link(part.data) for part in blocks if isinstance(part.data, dict)}
+    answered = {result for _, result in links.values()}
+    pending = {block for block, (call, _) in links.items() if call is not None and call not in answered}
     if not pending:
         return list(turns)
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
         following = turns[position + 1][1].role if position + 1 < len(turns) else None
-        parts = [
-            p for p in message.parts if following != "user" or type(p) is not Opaque or _call(p, link) not in pending
-        ]
+        parts = [part for part in message.parts if following != "user" or id(part) not in pending]
         if len(parts) != len(message.parts):
             subject = f"messages[{index}]: a call of the endpoint's own tool has no result"
             ledger.note("call-unanswered", "messages", subject, "left out: the endpoint refuses it before a user turn")
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
     return out
-
-
-def _call(part: Opaque, link: BlockLink) -> str | None:
-    return link(part.data)[0] if isinstance(part.data, dict) else None
 
 
 def drop_empty(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
