@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import mmap
 import os
 import random
@@ -103,7 +104,7 @@ class VendorConnection:
         """
         try:
             with tempfile.TemporaryFile(dir=self.out.parent) as file:
-                await self._retry(plan, file)
+                await self.download(plan, file)
                 file.flush()
                 is_empty = not file.seek(0, os.SEEK_END)
                 content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -120,14 +121,10 @@ class VendorConnection:
 
         The file may hold secrets that the endpoint echoed: `redact` its pieces.
         """
-        await self._retry(plan, file)
-
-    async def _retry(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
-        tries = 0
-        while True:
-            tries += 1
+        for tries in itertools.count(1):
             try:
-                return await self._send(plan, file)
+                await self._send(plan, file)
+                return
             except (TransportError, EndpointError) as error:
                 if not error.meaning.again or tries >= _ATTEMPTS:
                     raise
