@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.errors import TransportError
-from cnllm.types.policy import Limits, Timeouts
+from cnllm.types.policy import Timeouts
 
 __all__ = ["download", "is_url"]
 
@@ -24,11 +24,9 @@ class _FileRequest(Struct, frozen=True):
     url: str
     method: str = "GET"
     headers: dict[str, str] = {}
-    body: None = None
     content: bytes = b""
     stream: bool = False
     timeouts: Timeouts = _TIMEOUTS
-    limits: Limits = Limits()
 
 
 def is_url(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, TextIO
@@ -31,6 +30,7 @@ from cnllm.types import (
     ToolResult,
     UsageSeen,
 )
+from cnllm.types.json_form import encode_json
 
 if TYPE_CHECKING:
     from cnllm.cli.output.markdown import MarkdownBlocks
@@ -97,10 +97,7 @@ class EventLinesView(View):
         self._line(event)
 
     def _line(self, line: Line) -> None:
-        try:
-            text = msgspec.json.encode(line).decode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
-            text = json.dumps(msgspec.to_builtins(line))
+        text = encode_json(line).decode()
         print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
     def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
