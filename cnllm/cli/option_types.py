@@ -1,4 +1,4 @@
-"""Define the types of values that several options have, and the options of numbers."""
+"""Define the types of values that several options have, and options of one kind each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FilePath", "NumberRange", "count", "number", "seconds"]
+__all__ = ["FilePath", "NumberRange", "count", "file", "flag", "number", "output", "port", "repeated", "seconds"]
 
 
 class NumberRange(click.FloatRange):
@@ -31,6 +31,16 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+flag = partial(click.option, is_flag=True)
+"""Returns an option without a value."""
+repeated = partial(click.option, multiple=True)
+"""Returns an option that may be repeated."""
+file = partial(click.option, metavar="FILE", type=click.Path())
+"""Returns an option that takes the path of a file."""
+output = partial(click.option, "-o", "output", type=click.Path(dir_okay=False))
+"""Returns the option of a file to write, `-o`."""
+port = partial(click.option, "--port", type=click.IntRange(0, 65535), default=0)
+"""Returns the option `--port`; 0 is any free one."""
 count = partial(click.option, metavar="N", type=click.IntRange(min=1))
 """Returns an option that takes a whole number from 1."""
 number = partial(click.option, type=NumberRange(min=0))

@@ -14,6 +14,7 @@ import click
 from cnllm.cli import completion
 from cnllm.cli.language.messages import translate
 from cnllm.cli.lazy_command import LazyGroup
+from cnllm.cli.option_types import repeated
 from cnllm.cli.output import errors
 from cnllm.cli.output.format import fold_command
 from cnllm.cli.output.terminal import display_width
@@ -307,22 +308,20 @@ def tool(function: Any, *, offers: bool = False) -> Any:
         else "A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. "
         "Repeatable."
     )
-    return click.option("-T", "--tool", metavar="NAME", multiple=True, help=text)(function)
+    return repeated("-T", "--tool", metavar="NAME", help=text)(function)
 
 
 def mcp(function: Any) -> Any:
     """Add the options `--mcp` and `--mcp-env`."""
-    server = click.option(
+    server = repeated(
         "--mcp",
         metavar="COMMAND|URL|NAME",
-        multiple=True,
         shell_complete=completion.complete_mcp_servers,
         help="The tools of an MCP server: a quoted command, a URL, or NAME of [mcp.NAME] in your file. Repeatable.",
     )
-    variable = click.option(
+    variable = repeated(
         "--mcp-env",
         metavar="NAME",
-        multiple=True,
         help="A variable that the commands of --mcp get; else they get PATH, HOME and the like. Repeatable.",
     )
     return server(variable(function))
@@ -356,19 +355,16 @@ def approve(text: str) -> Decorator:
     )
 
 
-providers = click.option(
+providers = repeated(
     "--provider",
     "providers",
     metavar="P",
-    multiple=True,
     shell_complete=completion.complete_providers,
     help="Models of P. Repeatable.",
 )
 """The option `--provider P`, which may be repeated."""
 
-parameters = click.option(
-    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
-)
+parameters = repeated("-p", "parameters", metavar="NAME=VALUE", help="Any parameter; dots go deeper. Repeatable.")
 """The option `-p`, which may be repeated."""
 
 
@@ -405,19 +401,16 @@ def _check_tag(context: click.Context, parameter: click.Parameter, value: str | 
 
 def attachments(function: Any) -> Any:
     """Add the options `-a` and `-f`."""
-    attach = click.option(
+    attach = repeated(
         "-a",
         "--attach",
         "--image",
         "attachments",
         cls=Option,
         metavar="FILE|URL|-",
-        multiple=True,
         help="A picture, PDF, sound or video; - is stdin. Repeatable.",
     )
-    file = click.option(
-        "-f", "--file", "files", metavar="FILE", multiple=True, help="A text file, or a quoted '*.py'. Repeatable."
-    )
+    file = repeated("-f", "--file", "files", metavar="FILE", help="A text file, or a quoted '*.py'. Repeatable.")
     return attach(file(function))
 
 

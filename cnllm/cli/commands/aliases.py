@@ -9,6 +9,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import same_name, suggest
 from cnllm.cli.output.table import table
@@ -105,7 +106,7 @@ def remove(name: str) -> None:
 
 
 @aliases.command("list")
-@click.option("--all", "everything", is_flag=True, help="List the built-in ones, too.")
+@flag("--all", "everything", help="List the built-in ones, too.")
 @options.as_json("an array")
 def list_(*, everything: bool, as_json: bool) -> None:
     """List your aliases, and the model of each.

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cnllm.cli import option_types, options
+from cnllm.cli.option_types import flag, repeated
 
 __all__ = ["batch"]
 
@@ -67,25 +68,17 @@ HELP = options.Help(
     default="ask",
     help="Rows that were sent before a crash and have no answer: ask them again (the default), or skip them.",
 )
-@click.option(
-    "--keep-old",
-    "changed",
-    flag_value="keep",
-    multiple=True,
-    help="Keep answers to requests that were different.",
-)
-@click.option("--redo", "changed", flag_value="redo", multiple=True, help="Ask again what was asked differently.")
-@click.option("--input-order", "order", is_flag=True, help="In the end, put the answers in the order of IN.")
+@repeated("--keep-old", "changed", flag_value="keep", help="Keep answers to requests that were different.")
+@repeated("--redo", "changed", flag_value="redo", help="Ask again what was asked differently.")
+@flag("--input-order", "order", help="In the end, put the answers in the order of IN.")
 @click.option(
     "--group-by", type=click.Choice(["prefix"]), help="Send rows with the same beginning one after the other."
 )
-@click.option("--cache", is_flag=True, help="Share answers with other runs of equal requests.")
-@click.option(
-    "--vendor-batch", is_flag=True, help="Use the vendor's own batch interface: cheaper, and done within hours."
-)
-@click.option("--strict", is_flag=True, help="Stop at the first line that is not a request.")
-@click.option("--dry-run", is_flag=True, help="Estimate tokens, cost and time; send nothing.")
-@click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
+@flag("--cache", help="Share answers with other runs of equal requests.")
+@flag("--vendor-batch", help="Use the vendor's own batch interface: cheaper, and done within hours.")
+@flag("--strict", help="Stop at the first line that is not a request.")
+@flag("--dry-run", help="Estimate tokens, cost and time; send nothing.")
+@flag("--simulate", help="Make up the answers on this machine: no key, no network.")
 @click.option(
     "--format",
     "format",
@@ -93,14 +86,14 @@ HELP = options.Help(
     help="The format of IN. Default: by its name, else by its first byte.",
 )
 @click.option("--encoding", metavar="E", help="The encoding of IN. Default: UTF-8, else GB18030.")
-@click.option("--key-env", "key_env", metavar="NAME", multiple=True, help="A variable that holds a key. Repeatable.")
+@repeated("--key-env", "key_env", metavar="NAME", help="A variable that holds a key. Repeatable.")
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--ray", metavar="ADDRESS", help="Send from a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
 @option_types.seconds("--timeout", help="Seconds for an answer.")
 @options.tag
-@click.option("--no-log", is_flag=True, help="Do not log what the calls cost; see cnllm logs.")
-@click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")
+@flag("--no-log", help="Do not log what the calls cost; see cnllm logs.")
+@flag("--no-plot", help="Write no OUT.svg with rate and latency over time.")
 @options.as_json("the report")
 def batch(**params: Any) -> int:
     """Ask a model every row of a file, below a cap on cost.

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cnllm.cli import option_types, options
+from cnllm.cli.option_types import file, flag, repeated
 from cnllm.cli.output import errors
 
 __all__ = ["call"]
@@ -40,19 +41,17 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
 @options.conversation
-@click.option("--simulate", is_flag=True, help="Make up the answer on this machine: no key, no network.")
+@flag("--simulate", help="Make up the answer on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @options.reasoning("off, on, minimal … max, or tokens.")
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
-@click.option(
-    "--tools", metavar="FILE", type=click.Path(), help="JSON: tools to offer; cnllm runs none. --tool runs one."
-)
+@file("--tools", help="JSON: tools to offer; cnllm runs none. --tool runs one.")
 @partial(options.tool, offers=True)
 @options.mcp
 @options.approve(
     "Before a call of a tool that is not built in: ask at a terminal, or run it (all), or refuse it (none)."
 )
-@click.option("--web-search", is_flag=True, help="Let the endpoint search the web; its sources go to stderr.")
+@flag("--web-search", help="Let the endpoint search the web; its sources go to stderr.")
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
@@ -63,28 +62,27 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--stream/--no-stream", default=None, help="Print the answer as it arrives, or complete.")
-@click.option("--sentences", is_flag=True, help="Print a streamed answer sentence by sentence.")
+@flag("--sentences", help="Print a streamed answer sentence by sentence.")
 @_form("--json", help="Print one reply as JSON.")
 @_form("--events", help="Print each event as one line of JSON.")
 @_form("--plan", help="Print the request as JSON; send nothing.")
 @_form("--curl", help="Print the request as a curl command; send nothing.")
-@click.option("--quote", is_flag=True, help="Print tokens and cost before the call; send nothing.")
-@click.option(
+@flag("--quote", help="Print tokens and cost before the call; send nothing.")
+@repeated(
     "--record",
     "--raw-log",
     "record",
     cls=options.Option,
     metavar="FILE",
     type=option_types.FilePath(),
-    multiple=True,
     help="Append every request and response to FILE, without secrets. Repeatable.",
 )
-@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
+@file("--replay", help="Answer from a recorded FILE; send nothing.")
 @option_types.seconds("--timeout", help="Seconds to wait for the endpoint.")
 @options.tag
-@click.option("--no-log", is_flag=True, help="Do not log this call; see cnllm logs.")
+@flag("--no-log", help="Do not log this call; see cnllm logs.")
 @options.plain
-@click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
+@flag("--raw", help="Let control characters through to a terminal.")
 def call(**params: Any) -> int:
     """Ask a model and print its answer.
 

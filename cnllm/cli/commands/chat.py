@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ HELP = options.Help(
 @click.command(cls=options.ModelCommand, layout=HELP)
 @options.model(required=False)
 @options.conversation
-@click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
+@flag("--simulate", help="Make up the answers on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @options.reasoning("off, on, minimal … max, or a number of tokens.")
 @options.tool
@@ -51,7 +52,7 @@ HELP = options.Help(
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @options.plain
 @options.tag
-@click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
+@flag("--no-log", help="Do not log this chat; see cnllm logs.")
 def chat(**params: Any) -> int:
     r"""Talk with a model; /help lists the commands of a chat.
 

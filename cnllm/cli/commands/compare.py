@@ -14,6 +14,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, pick_localized
+from cnllm.cli.option_types import flag, output, repeated
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
@@ -46,28 +47,19 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
     show_default=True,
     help="Tool-calling turns per host; the other kinds of tasks have numbers of their own.",
 )
-@click.option(
+@repeated(
     "--max-cost",
     "caps",
     metavar="X",
-    multiple=True,
     help="The most to spend, with its currency: 5USD. One for each currency. Without it only the plan is shown.",
 )
 @click.option("--assume-price", metavar="IN/OUT", help="The price of a million tokens of hosts without a known one.")
 @click.option("--currency", metavar="C", help="The currency of --assume-price, and of --max-cost without one.")
 @click.option("--seed", metavar="S", type=int, default=0, show_default=True, help="The seed of the tasks.")
-@click.option(
-    "--stop-early", is_flag=True, help="Stop asking a host that proves worse after a quarter or half of its tasks."
-)
-@click.option("--simulate", is_flag=True, help="Ask the simulator, which answers rightly: no key, no network.")
+@flag("--stop-early", help="Stop asking a host that proves worse after a quarter or half of its tasks.")
+@flag("--simulate", help="Ask the simulator, which answers rightly: no key, no network.")
 @click.option("--replay", metavar="REPORT.json", help="Compute a report again from its records, without keys.")
-@click.option(
-    "-o",
-    "output",
-    metavar="REPORT",
-    type=click.Path(dir_okay=False),
-    help="Write the report: .json, .html to read, .svg.",
-)
+@output(metavar="REPORT", help="Write the report: .json, .html to read, .svg.")
 @click.option("--sign", "key", metavar="KEY.pem", help="Sign the report with this Ed25519 key.")
 @options.as_json("figures and verdicts")
 @click.pass_context

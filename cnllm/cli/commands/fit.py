@@ -8,6 +8,7 @@ import click
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
+from cnllm.cli.option_types import file
 from cnllm.cli.output import answer, errors, stdout
 
 __all__ = ["fit"]
@@ -17,7 +18,7 @@ _SHAPE = 'it looks like [{"role": "user", "content": "Why?"}], or {"messages": [
 
 @click.command(cls=options.Command)
 @options.model()
-@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that go with the conversation.")
+@file("--tools", help="JSON: the tools that go with the conversation.")
 @options.parameters
 @options.as_json("one object, messages and notes,")
 def fit(model: str, tools: str | None, parameters: tuple[str, ...], *, as_json: bool) -> int:

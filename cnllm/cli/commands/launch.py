@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import client_factory, options
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import option_hint, suggest
 from cnllm.config import paths
@@ -49,8 +50,8 @@ class _LaunchCommand(options.Command):
 @click.argument("client")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options.model()
-@click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
-@click.option("--print", "as_script", is_flag=True, help="Print a shell script that does the same, and run nothing.")
+@flag("--simulate", help="Answer from the built-in simulator: no key, no network.")
+@flag("--print", "as_script", help="Print a shell script that does the same, and run nothing.")
 def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as_script: bool) -> None:
     """Run a coding agent, or any other client, on any model.
 

@@ -13,6 +13,7 @@ import click
 from cnllm.cli import completion, options, questions
 from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.language.messages import join_localized, localize, localize_word
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout, terminal, transcript
 from cnllm.cli.output.format import count
 from cnllm.cli.output.table import line_width, table
@@ -101,8 +102,8 @@ def _row(summary: ConversationSummary, *, is_terminal: bool, is_narrow: bool) ->
 
 @logs.command()
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
-@click.option("--reasoning", is_flag=True, help="Show the models' reasoning, too.")
-@click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
+@flag("--reasoning", help="Show the models' reasoning, too.")
+@flag("--raw", help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
 def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
     """Show a conversation.
@@ -188,7 +189,7 @@ def path() -> None:
 
 
 @logs.command()
-@click.option("--no-exchanges", is_flag=True, help="Do not store the requests and responses of the wire.")
+@flag("--no-exchanges", help="Do not store the requests and responses of the wire.")
 def on(*, no_exchanges: bool) -> None:
     """Log every call from now on. This is the default.
 
@@ -229,8 +230,8 @@ def _report_damage(store: Store) -> None:
 @logs.command()
 @click.argument("idents", metavar="[ID]...", nargs=-1, shell_complete=completion.complete_conversations)
 @click.option("--before", metavar="DATE|DAYS", help="Those without a turn since 2026-01-31, or in DAYS days.")
-@click.option("--all", "everything", is_flag=True, help="All conversations.")
-@click.option("--yes", is_flag=True, help="Do not ask. --before and --all need it where there is no terminal.")
+@flag("--all", "everything", help="All conversations.")
+@flag("--yes", help="Do not ask. --before and --all need it where there is no terminal.")
 def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes: bool) -> None:
     """Delete conversations with their requests and responses. This cannot be undone.
 
@@ -292,7 +293,7 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
     "--by", type=click.Choice(list(_HEADS)), default="model", show_default=True, help="What a line stands for."
 )
 @click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line for each currency, without a sum.")
+@flag("--csv", "as_csv", help="Print CSV: a line for each currency, without a sum.")
 @click.option(
     "--against", "bill", metavar="BILL", help="Compare with a vendor's bill: a CSV file, a folder or a ZIP archive."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import provider_hint, same_name
 from cnllm.cli.own_registry import change_file
@@ -23,7 +24,7 @@ _SHOWN = 4  # changed names that are printed
 
 @click.command(cls=options.Command)
 @click.argument("providers", nargs=-1, metavar="[PROVIDER]...", shell_complete=completion.complete_providers)
-@click.option("--remove", is_flag=True, help="Stop preferring these providers.")
+@flag("--remove", help="Stop preferring these providers.")
 @options.as_json("an array, the preferred providers,")
 def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
     """Let short names mean the models of a provider.

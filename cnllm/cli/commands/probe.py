@@ -9,6 +9,7 @@ import click
 
 from cnllm.cli import option_types, options, probe_target
 from cnllm.cli.language.messages import colon, localize, localize_word, translate, translate_word
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.errors import CnllmError
@@ -39,10 +40,8 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
     help="Stop where another answer of 500 tokens may pass X; a longer one can pass it. Needs a price.",
 )
 @click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")
-@click.option(
-    "-o", "output", metavar="OVERLAY.toml", type=click.Path(dir_okay=False), help="Write the description there."
-)
-@click.option("--dry-run", is_flag=True, help="Show the questions and their cost; send nothing.")
+@option_types.output(metavar="OVERLAY.toml", help="Write the description there.")
+@flag("--dry-run", help="Show the questions and their cost; send nothing.")
 @options.as_json("facts and the number of requests")
 def probe(target: str, **params: Any) -> int:
     """Ask an endpoint what it takes, and describe it in a registry file.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cnllm.cli import download, options, questions
 from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
+from cnllm.cli.option_types import file, flag, repeated
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import count
 from cnllm.cli.output.table import table
@@ -45,10 +46,8 @@ registry.add_command(export)
 @registry.command()
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--older", metavar="DAYS", type=click.IntRange(min=0), help="List sources read more than DAYS ago.")
-@click.option("--unbacked", is_flag=True, help="List flags without a source.")
-@click.option(
-    "--against", metavar="FILE", type=click.Path(), help="Compare limits, prices and capabilities with a public FILE."
-)
+@flag("--unbacked", help="List flags without a source.")
+@file("--against", help="Compare limits, prices and capabilities with a public FILE.")
 @options.as_json("an array of faults, or of what is listed,")
 def check(files: tuple[str, ...], older: int | None, *, unbacked: bool, against: str | None, as_json: bool) -> int:
     """Check the files in use, or FILEs on top of the built-in one.
@@ -87,9 +86,7 @@ def check(files: tuple[str, ...], older: int | None, *, unbacked: bool, against:
 
 @registry.command()
 @click.argument("files", nargs=-1, type=click.Path())
-@click.option(
-    "--check", "is_check", is_flag=True, help="Name the lines that are written otherwise, and change nothing."
-)
+@flag("--check", "is_check", help="Name the lines that are written otherwise, and change nothing.")
 def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
     """Give FILES, or your own registry files, their form: keys in order and in columns, blank lines, contents.
 
@@ -161,29 +158,22 @@ _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
 
 
 @registry.command()
-@click.option(
+@repeated(
     "--from",
     "sources",
     metavar="LIST",
-    multiple=True,
     required=True,
     help="models.dev or litellm (downloaded), or a FILE or URL of one of them. Repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the changes and write nothing.")
-@click.option("--yes", is_flag=True, help="Make the changes that need no decision, without a question.")
-@click.option(
+@flag("--dry-run", help="Show the changes and write nothing.")
+@flag("--yes", help="Make the changes that need no decision, without a question.")
+@repeated(
     "--accept",
     "accepted",
-    multiple=True,
     type=click.Choice(_ASKED),
     help="Decide for all changes of this kind that need a decision. Repeatable.",
 )
-@click.option(
-    "--changelog",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Put what was changed on top of FILE, in words.",
-)
+@file("--changelog", type=click.Path(dir_okay=False), help="Put what was changed on top of FILE, in words.")
 @options.as_json("an array of changes")
 def update(sources: tuple[str, ...], changelog: str | None, *, dry_run: bool, as_json: bool, **consent: Any) -> None:
     """Compare the registry with public lists, and write the changes to a file between it and your own file.
@@ -295,8 +285,8 @@ def _report(
 
 @registry.command()
 @click.argument("source", metavar="FILE|URL")
-@click.option("--dry-run", is_flag=True, help="Check the release, show the changes, and write nothing.")
-@click.option("--yes", is_flag=True, help="Install it without a question.")
+@flag("--dry-run", help="Check the release, show the changes, and write nothing.")
+@flag("--yes", help="Install it without a question.")
 def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
     """Install a data release: limits, prices, kinds of input, status and reasoning, signed by a maintainer.
 

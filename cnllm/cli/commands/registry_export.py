@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 
 from cnllm.cli import options
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import provider_hint
 from cnllm.registry.read import builtin_path, read
@@ -37,8 +38,8 @@ _LITELLM_FILE = "model_prices_and_context_window.json"
     help="The file to write (- is stdout, .gz is compressed), or the folder.",
 )  # fmt: skip
 @options.providers
-@click.option("--builtin", is_flag=True, help="Leave your own files, updates and data releases out.")
-@click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
+@flag("--builtin", help="Leave your own files, updates and data releases out.")
+@flag("--catalogue", help="Include the models of which only a public list knows.")
 def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool, catalogue: bool) -> None:
     """Write the registry for other programs, each fact with its source, date and kind of source.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.option_types import file
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.flag_table import fact_card
 from cnllm.cli.output.format import plain_fact
@@ -40,7 +41,7 @@ _SOURCE = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+[:#@]\S+")
 @click.option("--how", type=click.Choice(HOW), help="The kind of source. Else docs, or issue for a thread.")
 @click.option("--path", metavar="PATH", help="The file in a package or repository that has the value.")
 @click.option("--quote", metavar="TEXT", help="A short sentence of the source.")
-@click.option("--in", "file", metavar="FILE", type=click.Path(), help="The registry file. Else your own.")
+@file("--in", "file", help="The registry file. Else your own.")
 def set_command(name: str, values: tuple[str, ...], source: str, file: str | None, **citation: str | None) -> None:
     """Set flags of a model or a provider, with the source of the values, and show what changes.
 

@@ -9,6 +9,7 @@ import msgspec
 
 from cnllm.cli import option_parsing, options
 from cnllm.cli.input import read_text
+from cnllm.cli.option_types import file, flag
 from cnllm.cli.output import answer, errors, stdout
 
 __all__ = ["sanitize"]
@@ -16,9 +17,7 @@ __all__ = ["sanitize"]
 
 @click.command(cls=options.Command)
 @options.model()
-@click.option(
-    "--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that the request offered to the model."
-)
+@file("--tools", help="JSON: the tools that the request offered to the model.")
 @click.option(
     "--lang", metavar="LANG", help="The language of the sentence for the user: zh, ja, en. Default: that of the text."
 )
@@ -27,7 +26,7 @@ __all__ = ["sanitize"]
     type=click.Choice(option_parsing.CHOICES["recover_text_calls"]),
     help="What to do with calls written as text. Default: as the registry says.",
 )
-@click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
+@flag("--raw", help="Let control characters through to a terminal.")
 @options.as_json("one object, text, reasoning, tool_calls and notes,")
 def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *, raw: bool, as_json: bool) -> int:
     """Read the text that a model wrote and print its answer.

@@ -15,6 +15,7 @@ import click
 
 from cnllm.cli import option_types, options, turn_log
 from cnllm.cli.commands.serve_keys import file_key
+from cnllm.cli.option_types import file, flag, repeated
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
@@ -28,6 +29,7 @@ from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import GatewayFiles
@@ -68,37 +70,26 @@ HELP = options.Help(
     cls=options.Group, lazy=_COMMANDS, invoke_without_command=True, subcommand_metavar="[COMMAND]", layout=HELP
 )
 @click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
-@click.option(
-    "--port", metavar="P", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
-)
+@option_types.port(metavar="P", help="Where to listen; 0: any free port.")
 @click.option("--key", metavar="K", help=f"The key that clients must send. Default: {_VARIABLE}, else a new one.")
-@click.option(
-    "--keys-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="A file with a key on each line.",
-)
-@click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
-@click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
+@file("--keys-file", type=click.Path(dir_okay=False), help="A file with a key on each line.")
+@flag("--no-key", help="Let every program on this machine in, without a key.")
+@flag("--public", help="Allow an address that other machines can reach.")
 @click.option("--public-url", metavar="URL", help="With --public: the address at which browsers reach /ui.")
-@click.option(
+@repeated(
     "--map",
     "maps",
     metavar="PATTERN=MODEL",
-    multiple=True,
     help="The model for a client's name or pattern; MODEL?protocol=WIRE chooses its wire.",
 )
 @click.option(
-    "--store",
-    metavar="URL",
-    help="Where to keep state: sqlite:PATH, memory:, redis://HOST. Default: a file.",
+    "--store", metavar="URL", help="Where to keep state: sqlite:PATH, memory:, redis://HOST. Default: a file."
 )
 @click.option("--workers", metavar="N", type=click.IntRange(1, 256), default=1, help="The number of processes.")
-@click.option(
+@repeated(
     "--trusted-proxy",
     "proxies",
     metavar="ADDRESS",
-    multiple=True,
     help="A proxy, or a network of them, whose X-Forwarded-For names the client.",
 )
 @_seconds_option("--head-timeout", help="Seconds for the head of each request. Default: 20.")
@@ -108,20 +99,18 @@ HELP = options.Help(
 @option_types.count("--max-connections", help="The most connections of a process. Default: 4096, or half of its files.")
 @option_types.count("--max-requests", help="The most requests of a process at once. Default: 2048.")
 @option_types.count("--max-held", metavar="MB", help="The most megabytes of bodies that a process holds. Default: 512.")
-@click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
-@click.option(
-    "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
-)
+@flag("--simulate", help="Answer from the built-in simulator: no key, no network.")
+@file("--log", "log", help="Write a JSON line for each request; -: to stderr.")
 @click.option(
     "--log-calls/--no-log-calls",
     default=None,
     help="Write what calls cost to the file of cnllm logs, without their words. Default: as cnllm logs says.",
 )
 @click.option("--admin-key", metavar="K", help=f"The key of /metrics and /ui. Default: {_ADMIN}, else that of --key.")
-@click.option("--ui", is_flag=True, help="Keep the last requests and show them at /ui, with their bodies.")
-@click.option("--no-metrics", is_flag=True, help="Count nothing, and have no /metrics.")
-@click.option("--otel", is_flag=True, help="Make OpenTelemetry spans, for the provider that the process has.")
-@click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
+@flag("--ui", help="Keep the last requests and show them at /ui, with their bodies.")
+@flag("--no-metrics", help="Count nothing, and have no /metrics.")
+@flag("--otel", help="Make OpenTelemetry spans, for the provider that the process has.")
+@flag("--json", "as_json", help="Print url and pid as JSON when the server is ready.")
 @click.pass_context
 def serve(context: click.Context, /, **params: Any) -> None:
     """Serve every model to clients of four protocols.
@@ -177,12 +166,10 @@ def serve(context: click.Context, /, **params: Any) -> None:
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
 
-    @contextlib.contextmanager
-    def own_book() -> Iterator[KeyBook | None]:
+    def own_book() -> AbstractContextManager[KeyBook | None]:
         """Open the book once more: requests that run go on with theirs when this one is closed."""
         book = None if params["no_key"] else open_book(url)
-        with contextlib.nullcontext() if book is None else contextlib.closing(book):
-            yield book
+        return contextlib.nullcontext() if book is None else contextlib.closing(book)
 
     def read() -> GatewayFiles:
         registry = Registry.load()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.option_types import flag, repeated
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
@@ -39,30 +40,27 @@ _store = click.option(
 
 
 _COMMON = (
-    click.option(
+    repeated(
         "--models",
         metavar="PATTERN",
-        multiple=True,
         help="A model that may be used: PROVIDER/ID, an alias, or a pattern. Repeatable. Default: every model.",
     ),
     click.option("--rpm", metavar="N", type=_COUNT, help="The requests in any minute."),
     click.option("--tpm", metavar="N", type=_COUNT, help="The tokens in a minute, input and output."),
     click.option("--concurrency", metavar="N", type=_COUNT, help="The requests in flight."),
-    click.option(
+    repeated(
         "--budget",
         "budgets",
         metavar="X[/PERIOD]",
-        multiple=True,
         help="The money to spend in all, or in each day, week or month: 20, 20/month.",
     ),
-    click.option(
+    repeated(
         "--soft-budget",
         "soft_budgets",
         metavar="X",
-        multiple=True,
         help="The part of the budget after which log, metric and header warn.",
     ),
-    click.option("--currency", "currencies", metavar="C", multiple=True, help="The currency of the budget: CNY, USD."),
+    repeated("--currency", "currencies", metavar="C", help="The currency of the budget: CNY, USD."),
     click.option("--time-zone", metavar="ZONE", help="Where days begin: Asia/Shanghai. Default: UTC."),
 )
 _OF_KEYS = (
@@ -234,7 +232,7 @@ def list_teams(store: str, *, as_json: bool) -> None:
 
 @teams.command("remove")
 @click.argument("name")
-@click.option("--revoke-keys", is_flag=True, help="Revoke the keys of the team, too.")
+@flag("--revoke-keys", help="Revoke the keys of the team, too.")
 @_store
 def remove_team(name: str, store: str, *, revoke_keys: bool) -> None:
     """Remove a team, its limits and what it used.
@@ -282,16 +280,14 @@ def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
 
 
 # ── books ────────────────────────────────────────────────────────────────────
-@contextlib.contextmanager
-def _book(store: str) -> Iterator[KeyBook]:
+def _book(store: str) -> contextlib.closing[KeyBook]:
     """Open the book of a store for a block. Raise `UsageError` for one that other processes cannot see."""
     from cnllm.gateway.limits.book import open_book
 
     book = open_book(store)
     if book is None:
         raise errors.UsageError("the memory of a process holds no keys for others", "--store sqlite:PATH or redis://…")
-    with contextlib.closing(book):
-        yield book
+    return contextlib.closing(book)
 
 
 def _new(name: str) -> KeyRecord:

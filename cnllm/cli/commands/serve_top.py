@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import option_types, options
+from cnllm.cli import options
 from cnllm.cli.language.messages import localize_word
+from cnllm.cli.option_types import NumberRange, flag
 from cnllm.cli.output import errors, stdout
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
@@ -29,14 +30,8 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.command(epilog=options.examples("cnllm serve top --url http://127.0.0.1:8641", "cnllm serve top --once --key K"))
 @click.option("--url", metavar="URL", default="http://127.0.0.1:8641", show_default=True, help="The gateway.")
 @click.option("--key", metavar="K", help="The operator's key. Default: CNLLM_ADMIN_KEY, else CNLLM_SERVE_KEY.")
-@click.option(
-    "--interval",
-    metavar="S",
-    type=option_types.NumberRange(0.2, 3600),
-    default=2.0,
-    help="Seconds between two updates.",
-)
-@click.option("--once", is_flag=True, help="Print the table once and end.")
+@click.option("--interval", metavar="S", type=NumberRange(0.2, 3600), default=2.0, help="Seconds between two updates.")
+@flag("--once", help="Print the table once and end.")
 def top(url: str, key: str | None, interval: float, *, once: bool) -> None:
     """Show a live table of a gateway's calls by model. Ctrl-C ends it.
 

@@ -7,17 +7,16 @@ import threading
 import click
 
 from cnllm.cli import option_types, options
+from cnllm.cli.option_types import flag, repeated
 from cnllm.cli.output import errors, stdio, stdout
 
 __all__ = ["simulate"]
 
 
 @click.command(cls=options.Command)
-@click.option(
-    "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
-)
+@option_types.port(metavar="N", help="Where to listen; 0: any free port.")
 @option_types.number("--pace", metavar="S", default=0.0, help="Seconds between the pieces of a stream.")
-@click.option("--strict", is_flag=True, help="Refuse everything that the flags deny, with a general error if needed.")
+@flag("--strict", help="Refuse everything that the flags deny, with a general error if needed.")
 @click.option(
     "--unfaithful",
     metavar="FAULTS",
@@ -25,8 +24,8 @@ __all__ = ["simulate"]
     help="Answer as a host with faults: lost-calls=20, leaked-calls=20, ignored-schemas, repetition, truncation=40, "
     "forgotten-thoughts, slow=0.2; several with ;.",
 )
-@click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
-@click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
+@flag("--neutral", help="Hide providers and models in paths, names and errors.")
+@repeated("--model", "models", metavar="M", help="With --neutral: serve M alone; may be repeated.")
 def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tuple[str, ...], unfaithful: str) -> None:
     """Serve made-up answers on this machine, without key or network.
 

@@ -13,6 +13,7 @@ import click
 
 from cnllm.cli import client_factory, completion, option_types, options, probe_target
 from cnllm.cli.language.messages import translate_word
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.config import keys
@@ -36,17 +37,17 @@ _REQUESTS = 200
 
 @click.command(cls=options.Command)
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=completion.complete_models)
-@click.option("--all", "every", is_flag=True, help="Every model whose key is set; needs --max-requests or --max-cost.")
-@click.option("--tools", is_flag=True, help="Try scripted tasks with native tools, and with tools in the prompt.")
-@click.option("--simulate", is_flag=True, help="Ask the simulator: no key, no network.")
+@flag("--all", "every", help="Every model whose key is set; needs --max-requests or --max-cost.")
+@flag("--tools", help="Try scripted tasks with native tools, and with tools in the prompt.")
+@flag("--simulate", help="Ask the simulator: no key, no network.")
 @option_types.count("--max-requests", help="Send at most N requests in all.")
 @option_types.number(
     "--max-cost",
     metavar="X",
     help="Stop where another answer of 500 tokens may pass X in all; a longer one can pass it. With --tools none can.",
 )
-@click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")
-@click.option("--json", "as_json", is_flag=True, help="Print an array as JSON.")
+@option_types.output(metavar="PATCH.toml", help="Write contradictions there.")
+@flag("--json", "as_json", help="Print an array as JSON.")
 @click.pass_context
 def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools: bool, **options: Any) -> None:
     """Ask models again what the registry claims.

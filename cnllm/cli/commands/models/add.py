@@ -12,6 +12,7 @@ import click
 
 from cnllm.cli import option_types, options
 from cnllm.cli.language.messages import colon, translate
+from cnllm.cli.option_types import file
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.suggestion import same_name
 from cnllm.cli.own_registry import change_file, default_file, is_among
@@ -41,7 +42,7 @@ _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 @option_types.count("--output", help="The most tokens of one reply.")
 @click.option("--reasoning", type=click.Choice(MODES), help="Can reasoning be turned on and off?")
 @click.option("--alias", metavar="NAME", help="A short name.")
-@click.option("--file", "file", metavar="FILE", type=click.Path(), help="The registry file. Else the last one in use.")
+@file("--file", "file", help="The registry file. Else the last one in use.")
 def add(file: str | None, **params: Any) -> None:
     """Describe a model in your own registry file.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.errors import UnknownModel
 
@@ -18,7 +19,7 @@ __all__ = ["default"]
 
 @click.command("default", cls=options.Command)
 @click.argument("model", required=False, metavar="[M]", shell_complete=completion.complete_models)
-@click.option("--unset", is_flag=True, help="Forget the default model.")
+@flag("--unset", help="Forget the default model.")
 def default(model: str | None, *, unset: bool) -> None:
     """Show or set the model of calls that name none.
 

@@ -16,6 +16,7 @@ import click
 
 from cnllm.cli import completion, option_types, options
 from cnllm.cli.language.messages import localize, localize_word
+from cnllm.cli.option_types import flag, repeated
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 from cnllm.cli.output.table import line_width, table
@@ -55,13 +56,8 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.command("list", cls=ListCommand)
 @click.argument("part", required=False)
 @options.providers
-@click.option(
-    "--can",
-    "capabilities",
-    metavar="C,…",
-    multiple=True,
-    shell_complete=_words,
-    help="Capabilities that every model must have.",
+@repeated(
+    "--can", "capabilities", metavar="C,…", shell_complete=_words, help="Capabilities that every model must have."
 )
 @option_types.number(
     "--max-price", metavar="N", help="At most N per million output tokens, in the model's own currency."
@@ -74,9 +70,9 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     shell_complete=completion.complete_models,
     help="Models with the same open weights as M, on all their hosts.",
 )
-@click.option("--maybe", is_flag=True, help="Include models for which a filtered value is unknown.")
-@click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
-@click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
+@flag("--maybe", help="Include models for which a filtered value is unknown.")
+@flag("--all", "with_retired", help="Include retired models.")
+@flag("--catalogue", help="Include the models of which only a public list knows.")
 @options.as_json("an array")
 def list_(
     part: str | None, *, as_json: bool, with_retired: bool, catalogue: bool, hosts: str | None, **filters: Any

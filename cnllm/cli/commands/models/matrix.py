@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import options
+from cnllm.cli.option_types import file
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.system.files import open_private
 
@@ -12,9 +13,7 @@ __all__ = ["matrix"]
 
 
 @click.command(cls=options.Command)
-@click.option(
-    "--html", "file", metavar="FILE", type=click.Path(), required=True, help="The file to write; - is stdout."
-)
+@file("--html", "file", required=True, help="The file to write; - is stdout.")
 def matrix(file: str) -> None:
     """Write one page with every model and what it can do, its limits and its price.
 

@@ -8,6 +8,7 @@ import click
 
 from cnllm.cli import client_factory, completion, options
 from cnllm.cli.language.messages import join_localized, localize, localize_word, translate_issue
+from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
@@ -26,8 +27,8 @@ _COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 
 @click.command(cls=options.Command)
 @click.argument("model", shell_complete=completion.complete_models)
-@click.option("--explain", is_flag=True, help="Every flag, with the line that sets it and the source of the fact.")
-@click.option("--issues", is_flag=True, help="Where the endpoint differs from its protocol, and what cnllm does.")
+@flag("--explain", help="Every flag, with the line that sets it and the source of the fact.")
+@flag("--issues", help="Where the endpoint differs from its protocol, and what cnllm does.")
 @click.option("--protocol", metavar="P", help="Show it over another protocol of the endpoint.")
 @click.option("--base-url", metavar="URL", help="Show it at another address.")
 @options.as_json("it")
