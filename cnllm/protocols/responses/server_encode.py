@@ -16,7 +16,7 @@ from cnllm.protocols.responses.server_items import (
     annotate,
     call_item,
     content_part,
-    join_texts,
+    extend_text,
     part_item,
     source_annotation,
 )
@@ -191,7 +191,7 @@ class StreamEncoder(ServerStream):
         if type(event) is BlockEnd and type(event.part) is Text and not event.part.text and self._message is not None:
             # A part behind a call: its text was written with that of the part before it.
             if self._last_text is not None:
-                self._last_text = join_texts(self._last_text, event.part)
+                self._last_text = extend_text(self._last_text, event.part)
             return []
         if self._last_text is not None and type(event) in _CONTENT:
             text, self._last_text = self._last_text, None

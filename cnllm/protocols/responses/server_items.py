@@ -17,7 +17,7 @@ __all__ = [
     "annotate",
     "call_item",
     "content_part",
-    "join_texts",
+    "extend_text",
     "part_item",
     "source_annotation",
     "takes_media",
@@ -82,7 +82,7 @@ def content_part(part: Text, *, refuses: bool = False) -> dict[str, Any]:
     return {"type": "output_text", "text": part.text, **part_keys}
 
 
-def join_texts(text: Text, later: Text) -> Text:
+def extend_text(text: Text, later: Text) -> Text:
     """Return a text that holds that of a later part with the keys of the later item, whose text is the last word.
 
     Events have brought the sources of both.
