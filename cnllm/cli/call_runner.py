@@ -79,6 +79,7 @@ class CallRunner:
         self.stream: bool = default if self.params["stream"] is None else self.params["stream"]
         require_readable(self.registry, self.model, self.new, self.options)
         self.plan = self._build_plan()
+        template.require_known(self.plan.notes)
 
     def _tools(self) -> CommandTools | None:
         params = self.params

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from cnllm.config.redact import is_secret_name, looks_secret
 
 if TYPE_CHECKING:
     from cnllm.config.templates import Template
+    from cnllm.types import Note
 
 __all__ = ["FilledTemplate", "apply_template", "load_template", "save_template"]
 
@@ -25,11 +27,19 @@ _OF_THE_RUN = frozenset(("simulate", "no_log", "debug", "show_reasoning", "plain
 
 
 class FilledTemplate:
-    """The texts of a template, with its variables filled in."""
+    """The texts of a template, with its variables filled in. `parameters` are the user's own, beside the variables."""
 
-    def __init__(self, prompt: str | None = None, values: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        prompt: str | None = None,
+        values: dict[str, str] | None = None,
+        parameters: Sequence[str] = (),
+    ) -> None:
+        self._name = name
         self._prompt = prompt
         self._values = values or {}
+        self._names = {parameter.partition("=")[0].partition(".")[0] for parameter in parameters}
 
     @property
     def needs_text(self) -> bool:
@@ -39,6 +49,16 @@ class FilledTemplate:
     @property
     def _takes_input(self) -> bool:
         return any(mark in (self._prompt or "") for mark in ("$input", "${input}"))
+
+    def require_known(self, notes: Sequence[Note]) -> None:
+        """Raise `UsageError` for a parameter that is neither a variable nor, by the notes of the request, known."""
+        unknown = [note.said for note in notes if (note.code, note.flag) == ("param-unknown", "params")]
+        names = (said.partition("=")[0].partition(".")[0] for said in unknown)
+        if self._values and (wrong := next((name for name in names if name in self._names), None)):
+            raise UsageError(
+                f"the template {self._name} has no variable {wrong}",
+                f"it has {', '.join(self._values)}; --extra-body sends a parameter that nobody knows",
+            )
 
     def prompt(self, text: str) -> str:
         """Return the prompt with the user's text in it, at `$input` or at its end."""
@@ -70,6 +90,7 @@ def apply_template(params: dict[str, Any]) -> FilledTemplate:
     template = load_template(name)
     _check(template)
     values = _take_variables(params, template)
+    own = params["parameters"]
     if params["model"] is None and not (params.get("continues") or params.get("conversation")):
         params["model"] = template.model
     if params["system"] is None and template.system is not None:
@@ -86,7 +107,7 @@ def apply_template(params: dict[str, Any]) -> FilledTemplate:
         if value is not None and option in params and params[option] is None:
             params[option] = level(str(value), f"{name}: ") if option == "reasoning" else str(value)
     params["parameters"] = (*(f"{key}={json.dumps(value)}" for key, value in rest.items()), *params["parameters"])
-    return FilledTemplate(template.prompt, values)
+    return FilledTemplate(name, template.prompt, values, own)
 
 
 def _check(template: Template) -> None:

@@ -69,6 +69,7 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
     machine.run("call", *HOME, "-s", "In $lang, $tone.", "--save", "tr")
     for args, words in (
         (("-t", "tr", "x"), ["tr needs lang, tone", "-p lang=…"]),
+        (("-t", "tr", "-p", "lang=x", "-p", "tone=y", "-p", "lagn=z", "x"), ["tr has no variable lagn", "lang, tone"]),
         (("-t", "tra", "x"), ["no template tra", "did you mean tr?"]),
         (("-t", "zzz", "x"), ["no template zzz", "cnllm templates list"]),
         (("-t", "../x", "x"), ["'../x' is not a template's name"]),
@@ -145,6 +146,19 @@ def test_saving_again_keeps_the_old_one(machine: Machine) -> None:
     assert machine.run("templates", "remove", "a").status == 0
     assert machine.run("templates", "path", "a").out.strip() == str(machine.config / "templates" / "a.toml")
     machine.run("templates", "show", "a").fails(2, "no template a")
+
+
+def test_a_parameter_that_neither_the_template_nor_the_registry_names_is_wrong(
+    machine: Machine, server: Server
+) -> None:
+    options = ("-p", "lang=French", "-p", "own.key=1")
+    assert machine.run("call", *HOME, "-s", "In $lang.", *options, "--save", "tr").status == 0
+    for command in ("call", "chat"):
+        done = machine.run(command, *(["x"] if command == "call" else []), "-t", "tr", "-p", "lagn=x", stdin="x\n")
+        done.fails(2, "tr has no variable lagn", "lang")
+    assert not server.received
+    sent = body(machine, "-t", "tr", "x", "-p", "top_k=3", "--extra-body", '{"lagn": "x"}')
+    assert (sent["top_k"], sent["lagn"], sent["own"]) == (3, "x", {"key": 1})
 
 
 def test_in_a_chat(machine: Machine, server: Server) -> None:

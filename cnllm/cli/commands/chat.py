@@ -116,6 +116,7 @@ def _chat(params: dict[str, Any], log: TurnLog, template: FilledTemplate) -> int
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
             with errors.correcting():
+                template.require_known(client.plan(model, "?", **call_options).notes)
                 sessions.append(ChatSession(client, log, box, model, settings))
             log.print_beginning()
             if sys.stdin.isatty():
