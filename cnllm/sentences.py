@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Literal
 
 from cnllm.errors import CnllmError
+from cnllm.system.closing import first_of
 from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart, checks
 
 __all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async", "check_by"]
@@ -310,9 +311,11 @@ async def by_sentence_async(events: AsyncGenerator[Event]) -> AsyncGenerator[Eve
     checks.require_type("events", events, AsyncGenerator, "the async generator of a stream's events")
     sentences = BySentence()
     try:
-        async for event in events:
+        event = await first_of(events)
+        while event is not None:
             for part in sentences.feed(event):
                 yield part
+            event = await anext(events, None)
     except CnllmError:
         for part in sentences.close():
             yield part

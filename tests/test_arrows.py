@@ -24,7 +24,7 @@ MAY: dict[str, set[str]] = {
     "system": {"errors"},
     "schemas": set(),
     "config": {"_version", "errors", "system", "types"},
-    "sentences": {"errors", "types"},
+    "sentences": {"errors", "system", "types"},
     "tools": {"errors", "schemas", "types"},
     "leaks": VALUES | {"schemas"},
     "registry": VALUES | {"config"},

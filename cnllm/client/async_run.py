@@ -24,7 +24,7 @@ from cnllm.client.tool_execution import (
 )
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
-from cnllm.system.closing import AsyncClosing
+from cnllm.system.closing import AsyncClosing, first_of
 from cnllm.system.event_loop import loop_scheduler, run_in_thread
 from cnllm.tools import Tool
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
@@ -103,6 +103,8 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
                 match effect:
                     case CallModel():
                         async with contextlib.aclosing(self._call_model(effect)) as events:
+                            if (first := await first_of(events)) is not None:
+                                yield first
                             async for event in events:
                                 yield event
                     case ApproveCalls():
@@ -146,11 +148,13 @@ class AsyncRun(RunState[Answer_co], AsyncClosing):
         runner = AsyncCallRun(setup)
         events = single_events(runner.batches())
         try:
-            while (event := await self._unless_cancelled(anext, events, None)) is not None:
+            event = await self._unless_cancelled(first_of, events)
+            while event is not None:
                 if type(event) is not Finished:
                     self._loop.observe(event)
                     for part in self._deliver([event]):
                         yield part
+                event = await self._unless_cancelled(anext, events, None)
             self._outcome = None if self._loop.cancelled else runner.finished
         except CnllmError as error:
             self._outcome = error

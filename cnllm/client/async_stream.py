@@ -21,7 +21,7 @@ from cnllm.engine.run.effects import (
     Sleep,
 )
 from cnllm.errors import CnllmError, TransportError
-from cnllm.system.closing import AsyncClosing
+from cnllm.system.closing import AsyncClosing, first_of
 from cnllm.system.event_loop import run_in_thread
 from cnllm.types import Answer_co, Event, Reply, checks
 
@@ -188,6 +188,8 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         runner = await self._open()
         if not self._is_left:
             async with aclosing(runner.batches()) as batches:
+                if (first := await first_of(batches)) is not None:
+                    yield first
                 async for batch in batches:
                     yield batch
 
@@ -281,6 +283,8 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
 async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
     """Yield the events of lists one by one. Closes the generator of the lists."""
     try:
+        for event in await first_of(batches) or ():
+            yield event
         async for batch in batches:
             for event in batch:
                 yield event

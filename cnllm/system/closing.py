@@ -8,9 +8,11 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Self, TypeVar
 
-__all__ = ["AsyncClosing", "Closing", "at_exit", "close_with_loop", "unwind_on_signals"]
+__all__ = ["AsyncClosing", "Closing", "at_exit", "close_with_loop", "first_of", "unwind_on_signals"]
+
+T = TypeVar("T")
 
 
 class Closing:
@@ -51,6 +53,21 @@ async def close_with_loop(close: Callable[[], Awaitable[object]]) -> AsyncGenera
     generator = wait()
     await anext(generator)  # from its first step on the loop knows it
     return generator
+
+
+async def first_of(generator: AsyncGenerator[T]) -> T | None:
+    """Return the first item of a generator inside another one, which closes it; None where there is none.
+
+    An event loop closes all generators that it knows at its end, at the same time, and two cannot close one. So it does
+    not get to know this one.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        step = anext(generator, None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    return await step
 
 
 def at_exit(action: Callable[[], object]) -> Callable[[], None]:

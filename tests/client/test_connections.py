@@ -1,5 +1,6 @@
 """Connections: used again, given back, closed when nobody listens any more."""
 
+import asyncio
 import gc
 import threading
 import time
@@ -12,6 +13,8 @@ from cases import each
 import cnllm
 from cnllm import AsyncClient, Client
 from cnllm.client.telemetry import ResponseStarted, RetryScheduled, TelemetryEvent
+from cnllm.transports import AsyncHttpx
+from cnllm.transports.fast import AsyncFast
 
 from .conftest import Make
 from .peer import (
@@ -22,6 +25,7 @@ from .peer import (
     Peer,
     Stay,
     Step,
+    chunked,
     delta,
     piece,
     refused,
@@ -281,6 +285,32 @@ def test_stop_hangs_up_and_hands_over_what_came(backend: Backend) -> None:
         assert len(peer.received) == 1
     assert got is not None
     assert (got.text, got.finish) == ("The sky", "cut")
+
+
+@each("adapter", [AsyncHttpx, AsyncFast])
+@each("read", ["events", "sentences", "run"])
+def test_streams_that_are_open_at_the_end_of_a_loop_end_without_a_report(read: str, adapter: Any) -> None:
+    def tool() -> str:
+        """Do nothing."""
+        return ""
+
+    reports: list[Any] = []
+    held: list[Any] = []
+
+    async def main(peer: Peer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+        client = AsyncClient(registry(), adapter(), api_key="k")
+        for _ in range(8):  # the loop ends its generators in any order
+            if read == "run":
+                stream: Any = client.run_stream(at(peer), "hi", tools=[tool])
+            else:
+                stream = client.stream(at(peer), "hi", by="sentence" if read == "sentences" else None)
+            held.append((stream, await anext(aiter(stream))))
+
+    with Peer([chunked(*texts("A sentence. ", "Another"), end=False), Stay()]) as peer:
+        asyncio.run(main(peer))
+    assert len(held) == 8
+    assert reports == []
 
 
 def test_stop_before_anything_came_hands_over_nothing_that_was_said() -> None:
