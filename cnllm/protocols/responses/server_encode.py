@@ -151,11 +151,6 @@ class _OpenItem:
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []
 
-    @property
-    def content_index(self) -> int:
-        """Return the index of the part that is being written, or of the last one."""
-        return len(self.contents) - self.done
-
 
 class StreamEncoder(ServerStream):
     """The encoder of one reply's events.
@@ -249,11 +244,11 @@ class StreamEncoder(ServerStream):
         if last is None or last.kind != kind or last.done:
             out, last = self._open_item(kind)
         last.pieces.append(text)
-        place = {"content_index": last.content_index}
+        at = len(last.contents)
         if kind == "message" and last.refuses:
-            return [*out, self._item_frame("response.refusal.delta", last, **place, delta=text)]
+            return [*out, self._item_frame("response.refusal.delta", last, content_index=at, delta=text)]
         if kind == "message":
-            delta = self._item_frame("response.output_text.delta", last, **place, delta=text, logprobs=[])
+            delta = self._item_frame("response.output_text.delta", last, content_index=at, delta=text, logprobs=[])
             return [*out, delta, *(self._write_citations() if self._citations else ())]
         return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
 
@@ -267,8 +262,8 @@ class StreamEncoder(ServerStream):
             *others, content = last.item["content"]
             last.item = {**last.item, "content": [*others, {**content, "logprobs": last.logprobs}]}
             return []
-        place = {"content_index": last.content_index}
-        return [self._item_frame("response.output_text.delta", last, **place, delta="", logprobs=tokens)]
+        at = len(last.contents)
+        return [self._item_frame("response.output_text.delta", last, content_index=at, delta="", logprobs=tokens)]
 
     def _write_citations(self, *, late: bool = False) -> Frames:
         """Return the frames of the sources that wait, if a message is open; `late`: also if it has ended."""
@@ -279,7 +274,7 @@ class StreamEncoder(ServerStream):
         for citation in self._citations:
             annotation, index = source_annotation(citation, self._offset), len(last.annotations)
             last.annotations.append(annotation)
-            place = {"content_index": last.content_index, "annotation_index": index}
+            place = {"content_index": len(last.contents) - last.done, "annotation_index": index}
             out.append(self._item_frame("response.output_text.annotation.added", last, **place, annotation=annotation))
         self._citations = []
         if last.done:  # the final response has the item with them
