@@ -140,6 +140,21 @@ def test_a_text_that_waits_for_another_one_comes_once_that_has_ended() -> None:
     assert cnllm.TextDelta("three ") in ended
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        [(0, TEXT), (0, "One "), (1, THOUGHT), (1, thought("Hm.")), (2, TEXT)],  # endpoints that leave out the ends
+        [(2, TEXT), (3, "One "), (3, None), (4, TEXT)],  # an endpoint that counts in two ways
+        [(0, TEXT), (0, "One "), (0, TEXT)],
+    ],
+)
+def test_a_text_is_not_held_back_by_one_that_gets_no_more(before: list[Mixed]) -> None:
+    parser = engine.StreamParser(model())
+    parser.feed(mixed(*before, rest=()))
+    delta = {"type": "content_block_delta", "index": before[-1][0], "delta": said("two")}
+    assert cnllm.TextDelta("two") in parser.feed(stream(delta))
+
+
 def test_a_text_that_waits_is_not_lost_where_the_stream_is_cut() -> None:
     parser = engine.StreamParser(model())
     parser.feed(mixed((0, TEXT), (0, "One "), (1, TEXT), (1, "three"), (0, "two "), rest=()))

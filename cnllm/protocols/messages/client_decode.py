@@ -56,13 +56,14 @@ def _about(data: dict[str, Any]) -> Iterator[Piece]:
 class MessagesDecoder(Decoder):
     """The decoder of one reply.
 
-    Pieces of several blocks may come in turns. A block of text or thinking that begins before the end of another one of
-    its kind waits for that end, and so do the blocks behind it.
+    Pieces of several blocks may come in turns. A block of text or thinking that begins behind another one of its kind
+    waits for the end of that one, and so do the blocks behind it. One of another kind does not wait, because some
+    endpoints leave out the ends.
     """
 
     __slots__ = (
-        *("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_number", "_open", "_running", "_start"),
-        *("_texts", "_waiting", "reads_all"),
+        *("_calls", "_counts", "_flags", "_has_block", "_has_reason", "_number", "_open", "_start", "_texts"),
+        *("_waiting", "reads_all"),
     )
 
     def __init__(self, flags: Flags) -> None:
@@ -71,7 +72,6 @@ class MessagesDecoder(Decoder):
         self._calls: dict[Any, _Block] = {}  # the calls whose end has not come, by position: proxies interleave them
         self._number = 0  # of the last block of text or thinking
         self._texts: dict[Any, _Block] = {}  # the blocks of text and thinking, by position: a signature may come late
-        self._running: dict[str, int] = {}  # by kind: the position of the block of text or thinking without an end
         self._waiting: dict[int, list[dict[str, Any]]] = {}  # the events of blocks that wait, by position
         self.reads_all = False
         self._start = ReplyStart()
@@ -147,7 +147,9 @@ class MessagesDecoder(Decoder):
         if type(position) is not int:
             return False
         if position not in self._waiting:
-            if data["type"] != _BEGIN or (not self._waiting and self._running.get(_kind(data), position) == position):
+            text = self._open_text()
+            is_next = text is not None and text.kind == _kind(data) and text.position != position
+            if data["type"] != _BEGIN or not (self._waiting or is_next):
                 return False
             self._waiting[position] = []
         self._waiting[position].append(data)
@@ -156,14 +158,16 @@ class MessagesDecoder(Decoder):
 
     def _release(self, *, all_blocks: bool = False) -> Iterator[Piece]:
         """Yield the pieces of the blocks that wait, up to one that still has to."""
-        while self._waiting:
-            position, events = next(iter(self._waiting.items()))
-            if not all_blocks and _kind(events[0]) in self._running:
-                return
-            del self._waiting[position]
+        while self._waiting and (all_blocks or self._open_text() is None):
+            events = self._waiting.pop(next(iter(self._waiting)))
             self.reads_all = bool(self._waiting)
             for data in events:
                 yield from self._read_block_event(data)
+
+    def _open_text(self) -> _Block | None:
+        """Return the open block, if it is one of text or thinking with a position."""
+        block = self._open
+        return block if block is not None and block.number is not None and type(block.position) is int else None
 
     def _read_block_event(self, data: dict[str, Any]) -> Iterator[Piece]:
         """Decode an event of a block."""
@@ -173,8 +177,6 @@ class MessagesDecoder(Decoder):
             yield from self._begin_block(data.get("content_block"), data.get("index"))
             if self._open is not None and self._open.kind == _CALL:
                 yield CallEnd(self._open.position, False)  # until its stop comes
-            elif self._open is not None and self._open.kind in _DELTAS.values() and type(self._open.position) is int:
-                self._running[self._open.kind] = self._open.position
         elif kind == "content_block_delta":
             if type(delta := data.get("delta")) is dict:
                 yield from self._add_delta(delta, data.get("index"))
@@ -185,7 +187,6 @@ class MessagesDecoder(Decoder):
             if position not in self._calls or self._open is self._calls[position]:
                 yield from self._close()
             self._calls.pop(position, None)
-            self._running = {kind: at for kind, at in self._running.items() if at != position}
             yield CallEnd(position, True)
 
     def _blocks(self, content: Any) -> Iterator[Piece]:
