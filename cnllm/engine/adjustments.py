@@ -186,9 +186,8 @@ class Ledger:
                 hint = f"change the option, or allow adjustments: {ADJUST}"
         note = self._build_note(code, flag, subject, reason)
         origin = f" ({note.where})" if note.where else ""
-        raise CannotSend(
-            f"{self.model.name}: {note.flag}: {note.said}: {note.did}{origin}", note=note, part=part, hint=hint
-        )
+        message = f"{self.model.name}: {note.flag}: {note.said}: {note.did}{origin}"
+        raise CannotSend(message, note=note, part=part, hint=hint)
 
     def extend(self, notes: Sequence[Note]) -> None:
         """Record changes that were made before."""

@@ -475,9 +475,8 @@ class LeakFilter:
         self._failures += 1
         if self._failures == _PATIENCE:
             self._markers = Markers.copy(tuple(self._tags)) if self._tags else None
-            self._output.report(
-                BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
-            )
+            problem = f"{_PATIENCE} markers began no call, the rest is not searched"
+            self._output.report(BlockResult("", [], problem, remove=False))
 
     def _reject(self, raw: str, leak: Markup, problem: str, *, keeps: bool) -> None:
         """Remove or pass a block that is no call, and report the reason."""

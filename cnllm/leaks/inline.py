@@ -113,11 +113,8 @@ class ParagraphTracker:
             end = start
             if match["atom"]:
                 if next_block < len(self._undecided):
-                    if (
-                        self._is_quoted_now(position)
-                        or 0 <= row <= position
-                        or (text[position - 1 : position] == "`" and not raw)
-                    ):
+                    follows_tick = text[position - 1 : position] == "`" and not raw
+                    if follows_tick or 0 <= row <= position or self._is_quoted_now(position):
                         self._undecided[next_block].is_quoted = True
                     next_block += 1
             elif match["ticks"]:

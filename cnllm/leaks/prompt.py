@@ -86,11 +86,8 @@ class PromptTexts:
                 self._calls.update(map(_call_key, calls))
         for normal in {normalize_quoted(text), normalize_quoted(_PREFIX.sub("", _decode_entities(text)))}:
             for rule in self._rules:
-                self._blocks.update(
-                    _segments(
-                        normal, [normalize_quoted(o) for o in rule.open], [normalize_quoted(c) for c in rule.close]
-                    )
-                )
+                begins, ends = map(normalize_quoted, rule.open), map(normalize_quoted, rule.close)
+                self._blocks.update(_segments(normal, begins, ends))
 
 
 def normalize_quoted(text: str) -> str:
@@ -156,7 +153,7 @@ def _find_blocks(text: str, openers: Markers, rules: Mapping[str, Markup]) -> It
             position = closing[1]
 
 
-def _segments(text: str, openers: Sequence[str], closers: Sequence[str]) -> Iterator[str]:
+def _segments(text: str, openers: Iterable[str], closers: Iterable[str]) -> Iterator[str]:
     """Yield the text from an opener to a closer near it, both included."""
     begins = sorted({match.start() for marker in openers if marker for match in re.finditer(re.escape(marker), text)})
     ends = sorted({match.end() for marker in closers if marker for match in re.finditer(re.escape(marker), text)})

@@ -116,14 +116,11 @@ class MarkdownStructure:
             return self._blank(continued)
         new_containers: list[int] = []
         while len(continued) + len(new_containers) < _DEEPEST:
+            is_same = continues and not new_containers and matched == len(self._containers)
             if (match := _QUOTE.match(rest)) is not None:
                 new_containers.append(0)
                 rest = rest[match.end() :]
-            elif (
-                item := self._item_indent(
-                    rest, continues=continues and not new_containers and matched == len(self._containers)
-                )
-            ) is not None:
+            elif (item := self._item_indent(rest, continues=is_same)) is not None:
                 new_containers.append(item)
                 rest = rest[item:]
             else:

@@ -240,9 +240,8 @@ def _open_end(word: str | None) -> dict[str, Any]:
 def _executable(reply: Reply) -> Reply:
     """Return the reply without its excluded calls."""
     parts = reply.message.parts
-    if not [
-        part for part in (*parts, *reply.tool_calls, *reply.incomplete) if type(part) is ToolCall and part.excluded
-    ]:
+    found = [part for part in (*parts, *reply.tool_calls, *reply.incomplete) if type(part) is ToolCall]
+    if not [call for call in found if call.excluded]:
         return reply
     calls = [call for call in reply.tool_calls if not call.excluded]
     parts_left = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
@@ -413,11 +412,10 @@ class StreamWriter:
     def _visible_event(self, event: Event) -> Event | None:
         """Return the event for the reader; None for one of an excluded call."""
         match event:
+            case ToolCallStart(index=index, excluded=True) | ToolCallEnd(index=index, call=ToolCall(excluded=True)):
+                self._excluded.add(index)
+                return None
             case ToolCallStart(index=index) | ToolCallDelta(index=index) | ToolCallEnd(index=index):
-                if (type(event) is ToolCallStart and event.excluded) or (
-                    type(event) is ToolCallEnd and event.call.excluded
-                ):
-                    self._excluded.add(index)
                 if index in self._excluded:
                     return None
                 index_out = self._indexes.setdefault(index, len(self._indexes))

@@ -126,9 +126,8 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
             names, sources = _join_values(sorted(extras)), _join_values(sorted(patterns))
             yield ValidationError(f"{names} {verb} not match any of the regexes: {sources}")
         else:
-            yield ValidationError(
-                f"Additional properties are not allowed ({_list_unexpected(sorted(extras, key=str))})"
-            )
+            names = _list_unexpected(sorted(extras, key=str))
+            yield ValidationError(f"Additional properties are not allowed ({names})")
 
 
 def _join_values(values: Any) -> str:

@@ -184,13 +184,11 @@ def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
         list_errors = getattr(error, "errors", None)
-        raise InvalidAnswer(
-            _join_errors(map(_error_text, list_errors())) if callable(list_errors) else _short(str(error))
-        ) from error
+        message = _join_errors(map(_error_text, list_errors())) if callable(list_errors) else _short(str(error))
+        raise InvalidAnswer(message) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
-        raise UnusableSchema(
-            f"{getattr(kind, '__name__', kind)} cannot be built: {type(error).__name__}: {error}"
-        ) from error
+        name = getattr(kind, "__name__", kind)
+        raise UnusableSchema(f"{name} cannot be built: {type(error).__name__}: {error}") from error
 
 
 def validates_itself(kind: Any) -> bool:

@@ -66,9 +66,8 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
                 msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
             if not MESSAGE_KEYS.isdisjoint(self.extra):
-                raise ValueError(
-                    f"extra holds {', '.join(MESSAGE_KEYS & self.extra.keys())}, which are keys of a message itself"
-                )
+                names = ", ".join(MESSAGE_KEYS & self.extra.keys())
+                raise ValueError(f"extra holds {names}, which are keys of a message itself")
             if not self.extra:
                 msgspec.structs.force_setattr(self, "extra", None)
         if type(self.role) is not str:

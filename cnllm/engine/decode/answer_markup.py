@@ -14,9 +14,7 @@ from cnllm.types import Note
 __all__ = ["AnswerTags", "StopTexts"]
 
 _MAX_CLOSERS = 8  # closing tags in a row: behind more of them all is text
-_MAX_HELD = (
-    1024  # characters of tags and white space in a row, also bounded: the text that waits is read again with each piece
-)
+_MAX_HELD = 1024  # characters of tags and white space in a row: with each piece the text that waits is read again
 _NEW_ANSWER = ("tag-stripped", "fallback")
 """The notes behind which an answer begins anew: reasoning without an opening tag ended, or a sentence replaces it."""
 

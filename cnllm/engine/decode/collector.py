@@ -222,9 +222,8 @@ class Collector:
             return "", []
         if parts.is_last(part):
             return whole[len(text) :], []
-        return "", self._note_difference(
-            f"{len(text)} characters of reasoning in pieces, {len(whole)} in the whole text"
-        )
+        subject = f"{len(text)} characters of reasoning in pieces, {len(whole)} in the whole text"
+        return "", self._note_difference(subject)
 
     def _note_difference(self, subject: str) -> list[Event]:
         return self.note("text-differs", "stream", subject, "kept as in the pieces")
@@ -245,9 +244,8 @@ class Collector:
         extra = self.calls.all[start.index].extra if self._begins_whole else None
         if not is_excluded and name == start.name and not extra:
             return start
-        return ToolCallStart(
-            start.index, start.id, name, is_excluded, self.parts.seal_of(dict(extra)) if extra else None
-        )
+        seal = self.parts.seal_of(dict(extra)) if extra else None
+        return ToolCallStart(start.index, start.id, name, is_excluded, seal)
 
     def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""

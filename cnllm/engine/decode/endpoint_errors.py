@@ -165,9 +165,8 @@ def build_error(
         code = reply.raw_finish or "error"
         fault = ReportedError(f"the endpoint ended the reply with '{code}'", code, "", "")
     elif not isinstance(fault, ReportedError):
-        fault = _fault_in_data(
-            fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY], status
-        )
+        body = msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY]
+        fault = _fault_in_data(fault, flags, body, status)
     if collector.whole and not collector.answered and not fault.message and not fault.code and fault.number is None:
         return empty_reply_error(status, collector, reply, plan)
     number = _effective_status(status, fault.number)

@@ -251,11 +251,8 @@ def join_sentences(main: str, facts: ErrorFacts, excluded: set[str]) -> str:
     """Return the main sentence, followed by the other sentences that add something to it."""
     text = main
     for sentence in facts.more[:8]:
-        if (
-            len(text) + len(sentence) <= len(main) + _MAX_ADDED
-            and sentence not in excluded
-            and sentence.rstrip(".") not in text
-        ):
+        has_room = len(text) + len(sentence) <= len(main) + _MAX_ADDED
+        if has_room and sentence not in excluded and sentence.rstrip(".") not in text:
             text = f"{text.rstrip('.')}: {sentence}" if text else sentence
     return text
 

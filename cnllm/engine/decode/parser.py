@@ -75,9 +75,7 @@ class StreamParser:
         if type(status) is not int or not 0 <= status <= _MAX_STATUS:
             checks.require_type("status", status, int, "the status of an HTTP response (a number)")
             raise checks.wrong_value("status", status, "the status of an HTTP response (a number)")
-        self._limits = limits = (
-            Limits.of(limits) if limits is not None else plan.limits if plan is not None else Limits()
-        )
+        self._limits = limits = Limits.of(limits if limits is not None or plan is None else plan.limits)
         most_event, self._room = limits.event, limits.reply  # bytes that may still come
         self._reached_limit: str | None = None
         flags = plan.flags if plan is not None else model.flags

@@ -48,11 +48,10 @@ def settle(collector: Collector, plan: Plan, *, proven: bool) -> ReplyDecision:
     notes: list[Note] = []
     calls: dict[int, ToolCall] = {}
     incomplete: list[ToolCall] = []
-    broken = collector.fault is not None or reported == "error"
+    broken = not proven or collector.fault is not None or reported == "error"
+    cut = reported in ("length", "content_filter")
     for call in collector.calls.all:
-        found, is_whole = _read_call(
-            call, collector, plan, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
-        )
+        found, is_whole = _read_call(call, collector, plan, notes, broken=broken, cut=cut)
         if is_whole:
             calls[id(call)] = found
         elif call.name or found.raw:

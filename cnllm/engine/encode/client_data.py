@@ -159,9 +159,11 @@ def ask_for_object(request: Draft, ledger: Ledger) -> Draft:
     Most protocols take it only beside the word JSON in a message, and some endpoints not at all, or not in every mode.
     """
     data = request.options.extra_body
+    if type(data) is not ClientData or request.options.schema is not None:
+        return request
     plain = dict(data)
     place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
-    if place is None or request.options.schema is not None or type(data) is not ClientData:
+    if place is None:
         return request
     methods = request.flags.schema.methods
     takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)

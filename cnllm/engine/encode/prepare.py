@@ -91,10 +91,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> RequestTemplate | Othe
     caller_options, ledger.mode = search.request.options, search.request.mode
     options, prompted = drop_unsupported(caller_options, search.request.flags, ledger)
     request = settle(search.request.with_options(options), _STEPS, ledger)
-    if (
-        type(caller_options.extra_body) is ClientData
-        and (with_schema := ask_for_object(request, ledger)) is not request
-    ):
+    if (with_schema := ask_for_object(request, ledger)) is not request:
         arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
         request = settle(with_schema, _STEPS, ledger)
     if (other := _other_wire(request)) is not None:

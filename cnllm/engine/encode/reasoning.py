@@ -51,9 +51,8 @@ def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, l
     if option == 0 and type(option) is int:
         option = "off"
     if flags.mode == "never":
-        if option != "off" and not ledger.may_change(
-            "reasoning-unsupported", "reasoning.mode", option, "left out: the model does not reason"
-        ):
+        did = "left out: the model does not reason"
+        if option != "off" and not ledger.may_change("reasoning-unsupported", "reasoning.mode", option, did):
             return _turn_on(option, flags, ledger)
         return _NO_CHANGE
     if option == "off":
@@ -63,9 +62,8 @@ def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, l
 
 def _turn_off(flags: ReasoningFlags, ledger: Ledger) -> ReasoningPlan:
     """Return the changes that turn reasoning off."""
-    if flags.mode == "always" and ledger.may_change(
-        "reasoning-always", "reasoning.mode", "off", "left on: it cannot be turned off"
-    ):
+    did = "left on: it cannot be turned off"
+    if flags.mode == "always" and ledger.may_change("reasoning-always", "reasoning.mode", "off", did):
         return _NO_CHANGE
     if flags.off is not None:
         return ReasoningPlan((flags.off,))
@@ -99,9 +97,8 @@ def _turn_on(option: str | int, flags: ReasoningFlags, ledger: Ledger) -> Reason
     elif flags.budget is not None and flags.budget.at and flags.effort_budgets:
         tokens = flags.effort_budgets.get(str(option))
         if tokens is not None:
-            return ReasoningPlan(
-                patches, budget=(flags.budget.at, _limit_budget(tokens, flags.budget, ledger, quiet=True))
-            )
+            limited = _limit_budget(tokens, flags.budget, ledger, quiet=True)
+            return ReasoningPlan(patches, budget=(flags.budget.at, limited))
     if is_known:
         switch = "reasoning.on" if flags.on is not None else "reasoning.mode"
         ledger.may_change("reasoning-level", switch, option, "on: no levels are known")

@@ -102,9 +102,8 @@ def _require_schema(schema: dict[str, Any]) -> None:
     except UnicodeError as error:
         raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
     except TypeError as error:
-        raise TypeError(
-            "schema holds a value that JSON cannot hold; dicts, lists, strings and numbers are expected"
-        ) from error
+        expected = "dicts, lists, strings and numbers are expected"
+        raise TypeError(f"schema holds a value that JSON cannot hold; {expected}") from error
 
 
 def _first_method(
@@ -136,9 +135,8 @@ def _force_tool(answer: OutputMethod, request: Draft, ledger: Ledger) -> OutputM
             return msgspec.structs.replace(answer, choice=choice)
         supported = ", ".join(allowed)
     ledger.note("schema-as-tool", "schema.methods", "a JSON Schema", f"{tool}, which may be called")
-    ledger.note(
-        "schema-tool-choice", "tool_choice.allowed", "a forced call", f"requested in the prompt: it takes {supported}"
-    )
+    did = f"requested in the prompt: it takes {supported}"
+    ledger.note("schema-tool-choice", "tool_choice.allowed", "a forced call", did)
     return msgspec.structs.replace(answer, choice="auto" if "auto" in supported.split(", ") else None)
 
 

@@ -91,12 +91,8 @@ def place_search(request: Draft, ledger: Ledger) -> SearchPlan:
 def turn_off_reasoning(request: Draft, ledger: Ledger) -> Draft:
     """Turn reasoning off where the endpoint does not search while the model reasons."""
     rules = usable_search(request.flags)
-    if (
-        request.options.search is None
-        or rules is None
-        or rules.reasoning is not False
-        or "reasoning" not in request.mode
-    ):
+    is_beside = rules is None or rules.reasoning is not False or "reasoning" not in request.mode
+    if request.options.search is None or is_beside:
         return request
     did = "reasoning is off for this call"
     if "reasoning" in ledger.defaults or request.options.reasoning is None:  # the caller set no reasoning

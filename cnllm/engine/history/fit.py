@@ -71,10 +71,8 @@ def fit(messages: Sequence[Message], target: Target, ledger: Ledger, *, before_u
         turns = _answer_results(turns, rules.after_results, ledger)
     if rules.consecutive_roles == "join":
         turns = _join_neighbours(turns, ledger)
-    is_system_apart = rules.system in codec.separate_system and all(
-        message.role in SYSTEM_ROLES for _, message in turns
-    )
-    if rules.first_user or is_system_apart:  # a request needs a turn
+    has_turn = any(message.role not in SYSTEM_ROLES for _, message in turns)
+    if rules.first_user or (rules.system in codec.separate_system and not has_turn):  # a request needs a turn
         turns = _ensure_first_user(turns, ledger)
     if rules.last_user and turns[-1][1].role == "assistant" and not _is_paused(turns[-1][1]):
         index = turns[-1][0]

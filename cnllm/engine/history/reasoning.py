@@ -152,9 +152,8 @@ def _text_of_block(index: int, part: Opaque, ledger: Ledger) -> Text | None:
     """Return the text of another endpoint's block, with a note; None for a block without text that a model can read."""
     match block_parts(part.data):
         case [Text() as text]:
-            ledger.note(
-                "file-as-text", "input", f"messages[{index}] holds {block_kind(part.data)}", "its text was sent"
-            )
+            subject = f"messages[{index}] holds {block_kind(part.data)}"
+            ledger.note("file-as-text", "input", subject, "its text was sent")
             return text
     _note_dropped_block(index, part, ledger)
     return None

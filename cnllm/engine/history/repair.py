@@ -150,10 +150,9 @@ def settle_calls(messages: Sequence[Message]) -> tuple[list[Message], int]:
             out += results
             results = []
         out.append(message)
-        results += [
-            Message("tool", (_interrupted_result(slot.call),)) for slot in open_at.get(index, ()) if slot.result is None
-        ]
-        count += sum(slot.result is None for slot in open_at.get(index, ()))
+        open_calls = [slot.call for slot in open_at.get(index, ()) if slot.result is None]
+        results += [Message("tool", (_interrupted_result(call),)) for call in open_calls]
+        count += len(open_calls)
     return out + results, count
 
 
@@ -197,9 +196,8 @@ def separate_results(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
         if ToolResult not in kinds:
             out.append((index, message))
             continue
-        ledger.note(
-            "result-beside", "messages", f"messages[{index}] by {role} holds results", "each in its own message"
-        )
+        subject = f"messages[{index}] by {role} holds results"
+        ledger.note("result-beside", "messages", subject, "each in its own message")
         results = [(index, Message("tool", _parts_of_kind(message, ToolResult)))]
         rest = _parts_without(message, ToolResult)
         remaining = [(index, replace(message, parts=rest))] if rest else []
@@ -329,11 +327,8 @@ def drop_unheard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
             out.append((index, message))
             continue
         subject, did = f"messages[{index}] by {message.role} is empty", "left out"
-        if (
-            position + 1 == len(turns)
-            and message.role == "user"
-            and (not out or out[-1][1].role not in ("user", "tool"))
-        ):
+        is_open = not out or out[-1][1].role not in ("user", "tool")
+        if position + 1 == len(turns) and message.role == "user" and is_open:
             did = "sent as an ellipsis"
             out.append((index, replace(message, parts=(Text("…"),))))
         ledger.note("turn-empty", "messages", subject, did)

@@ -57,13 +57,11 @@ def read_events(
             error = chunk
             break
         events = feed(chunk)
+        if parser.done:
+            break
         if events:
-            if parser.done:
-                break
             silent_since = None
             deliver()
-        elif parser.done:
-            break
         elif silent_since is None:
             silent_since = clock()
         elif progress is not None and clock() - silent_since > progress:

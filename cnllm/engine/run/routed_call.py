@@ -233,9 +233,8 @@ class RoutedCall(Call):
             self._closing = []
             self._texts = []
             try:
-                reply = yield from self._attempt(
-                    self._call.stream() if streams else self._call.complete(), streams=streams
-                )
+                steps = self._call.stream() if streams else self._call.complete()
+                reply = yield from self._attempt(steps, streams=streams)
             except _FAILURES as error:
                 elsewhere = self._record(error)
                 if self._has_content:
@@ -333,9 +332,8 @@ class RoutedCall(Call):
             steps.close()
             if self._has_content:
                 yield FinalEvents(events)
-            raise self._add_cost_to_error(
-                StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
-            )
+            cut = StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
+            raise self._add_cost_to_error(cut)
         if is_final:
             yield FinalEvents([*self._closing, *(e for e in events if not isinstance(e, _CLOSING))])
             self._closing = [e for e in events if isinstance(e, _CLOSING)]

@@ -193,9 +193,8 @@ class Loop:
         start = time.monotonic()
         self._notes = []
         if not self.steps and self._interrupted_count:
-            self._note(
-                "call-unanswered", "messages", f"{self._interrupted_count} calls without a result", repair.INTERRUPTED
-            )
+            subject = f"{self._interrupted_count} calls without a result"
+            self._note("call-unanswered", "messages", subject, repair.INTERRUPTED)
         if self._rules.first_choice and len(self.steps) == 1:
             self._note("tool-choice", "tool_choice", self._rules.first_choice, "auto: the first step has called")
         reply = yield from self._reply()
@@ -358,9 +357,8 @@ class Loop:
     def _call_model(self, messages: list[Message], *, stream: bool) -> Generator[Any, Any, Reply | CnllmError | None]:
         """Call the model, and return its reply or error; None where the run was cancelled."""
         self._calls.append(None)
-        result: Reply | CnllmError | None = yield CallModel(
-            list(messages), stream, bool(self._rules.first_choice and self.steps)
-        )
+        is_free = bool(self._rules.first_choice and self.steps)
+        result: Reply | CnllmError | None = yield CallModel(list(messages), stream, is_free)
         self._calls[-1] = result
         return result
 
@@ -401,9 +399,8 @@ class Loop:
         """Return the form of a call that is executed, and note where it differs."""
         decoded = self._rules.decode_call(call)
         if decoded is not call:
-            self._note(
-                "arguments-decoded", "tools", f"JSON inside JSON strings: {call.name} {call.raw[:80]}", "decoded"
-            )
+            subject = f"JSON inside JSON strings: {call.name} {call.raw[:80]}"
+            self._note("arguments-decoded", "tools", subject, "decoded")
         return decoded
 
     def _results(self, reply: Reply) -> Generator[Any, Any, tuple[ToolResult, ...]]:
@@ -418,14 +415,11 @@ class Loop:
         indexes: list[int] = []
         try:
             for index, call in enumerate(calls):
-                reason = (
-                    None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
-                )
-                reason = reason or self._rules.check_call(call)
+                ended = f"not run: the reply ended as {reply.finish}"
+                reason = self._rules.check_call(call) if reply.finish in ("tool_calls", "length") else ended
                 for pattern in self._rules.unchecked_patterns(call) if reason is None else ():
-                    self._note(
-                        "pattern-unjudged", "tools", f"{call.name}: {pattern}", "the call is checked without this"
-                    )
+                    did = "the call is checked without this"
+                    self._note("pattern-unjudged", "tools", f"{call.name}: {pattern}", did)
                 if reason is None and self._rules.approves and not self.cancelled:
                     reason = _refusal((yield ApproveCalls(call)))
                 if self.cancelled:

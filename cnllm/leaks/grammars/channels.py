@@ -85,9 +85,8 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if (whole := _json_block(text, head.end(), tags)) is not None:
             arguments, position = whole
         else:
-            arguments, position, is_balanced = _arguments(
-                text, head.end(), tags, block.tools.get(read_name(name, block.tools)), is_balanced=is_balanced
-            )
+            schema = block.tools.get(read_name(name, block.tools))
+            arguments, position, is_balanced = _arguments(text, head.end(), tags, schema, is_balanced=is_balanced)
         end = tags.call_end.match(text, position)
         if end is None:
             raise NotACall("a call is not closed")

@@ -58,12 +58,8 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         return [ParsedCall(tool, read_arguments(block.body, block.tools[tool], prefix))], []
     children = _split(block.body, prefix) or []
     members = dict(children)
-    if (
-        len(members) == len(children)
-        and "name" in members
-        and len(members) <= 2
-        and set(members) <= {"name", *_ARGUMENTS}
-    ):
+    is_named = "name" in members and len(members) == len(children) <= 2
+    if is_named and set(members) <= {"name", *_ARGUMENTS}:
         name = read_name(members.pop("name"), block.tools)
         arguments = wrapped_arguments(next(iter(members.values()), ""), block.tools.get(name), prefix)
         return [ParsedCall(name, arguments)], []

@@ -323,11 +323,12 @@ class ChatDecoder(Decoder):
         audio, self._audio = self._audio, None
         if audio is None:
             return
-        if not (pieces := [piece for piece in audio.pop("data") if piece]):
-            out.append(OpaquePiece({"audio": {**audio, "transcript": "".join(audio["transcript"])}}))
+        pieces = [piece for piece in audio.pop("data") if piece]
+        extra = {**audio, "transcript": "".join(audio["transcript"])}
+        if not pieces:
+            out.append(OpaquePiece({"audio": extra}))
             return
         data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
-        extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
         out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
 

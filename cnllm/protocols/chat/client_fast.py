@@ -132,9 +132,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 
     It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
     """
-    if (make := _make_decoder(flags)) is None:
-        return None
-    return make()
+    return None if (make := _make_decoder(flags)) is None else make()
 
 
 @lru_cache(maxsize=256)

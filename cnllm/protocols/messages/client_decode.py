@@ -419,12 +419,11 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     places = (*((flags.usage and flags.usage.at) or ()), *((flags.error and flags.error.at) or ()))
     if not {path.partition(".")[0] for path in places} <= {"usage", "error"}:
         return None
-    decode = _decode_delta
 
     def read(text: bytes) -> tuple[str, str | None] | None:
         """Decode one event."""
         try:
-            delta = decode(text).delta
+            delta = _decode_delta(text).delta
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if delta.type == "text_delta":

@@ -428,9 +428,8 @@ def _shell_text(output: list[Any]) -> str:
 
 def _found_tools(found: Any, tools: ClientTools) -> str:
     """Return the result of a search for tools: the names of the functions that are offered from now on."""
-    names = (
-        [n for tool in found if isinstance(tool, dict) for n in tools.names_in(tool)] if isinstance(found, list) else []
-    )
+    entries = found if isinstance(found, list) else ()
+    names = [name for entry in entries if isinstance(entry, dict) for name in tools.names_in(entry)]
     return f"These functions can be called now: {', '.join(names)}" if names else "No tool was found."
 
 
