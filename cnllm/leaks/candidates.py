@@ -212,12 +212,9 @@ class FilterOutput:
         """Let through everything in the queue that is decided."""
         queue = self._queue
         while queue:
-            item = queue[0]
-            result = (
-                item.decide(self.tracker.prose, call_at_end=self._last, at_end=at_end)
-                if isinstance(item, Candidate)
-                else item
-            )
+            result: Candidate | BlockResult | str | None = queue[0]
+            if isinstance(result, Candidate):
+                result = result.decide(self.tracker.prose, call_at_end=self._last, at_end=at_end)
             if result is None:
                 return
             queue.popleft()

@@ -104,10 +104,14 @@ class Fields(Struct, frozen=True):
         row = self.row(path)
         return "keep" if row is None else row.outcome
 
+    @property
+    def inner(self) -> list[tuple[str, Field]]:
+        """Return the rows of places inside messages and tools, with their names."""
+        return [item for place, rows in self.request.items() if "[]" in place for item in rows.items()]
+
     def has_inner(self, meaning: str) -> bool:
         """Whether messages or tools have a place for a meaning."""
-        rows = [row for place, rows in self.request.items() if "[]" in place for row in rows.values()]
-        return any(row.meaning == meaning and row.outcome in ("forward", "permit") for row in rows)
+        return any(row.meaning == meaning and row.outcome in ("forward", "permit") for _, row in self.inner)
 
     def place(self, meaning: str) -> str | None:
         """Return the path of the field that goes on and has a meaning; None where the wire has none."""

@@ -48,16 +48,7 @@ def _message_keys(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
 
     The second set has the keys that cnllm writes itself, translates or answers, so that nothing of them is lost.
     """
-    rows = [
-        (name.rpartition(".")[2], row)
-        for place, rows in fields(protocol).request.items()
-        for name, row in rows.items()
-        if "[]" in place
-    ]
-    returned = frozenset(name for name, row in rows if row.outcome == "return")
-    return returned, frozenset(name for name, row in rows if row.outcome in ("answer", "translate", "media")) | {
-        "type",
-        "at",
-        "more",
-        "index",
-    }
+    rows = [(name.rpartition(".")[2], row.outcome) for name, row in fields(protocol).inner]
+    known = [name for name, outcome in rows if outcome in ("answer", "translate", "media")]
+    returned = frozenset(name for name, outcome in rows if outcome == "return")
+    return returned, frozenset([*known, "type", "at", "more", "index"])

@@ -129,12 +129,9 @@ def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flag
             return _fault_in_data(data, flags, text, status)
     line = _first_line(text)
     if not line:
-        excerpt = text.strip()[:_MAX_BAD_JSON]
-        line = (
-            f"HTTP {status}, with JSON that cannot be read: {excerpt}"
-            if excerpt and not has_json
-            else _default_message(status)
-        )
+        line = _default_message(status)
+        if (excerpt := text.strip()[:_MAX_BAD_JSON]) and not has_json:
+            line = f"HTTP {status}, with JSON that cannot be read: {excerpt}"
     return ReportedError(line, None, text[:4096], text, number=error_body.find_status(line))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from math import isfinite
@@ -27,7 +27,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.jsonpath import get, get_first, leaves
 from cnllm.protocols import wire
 from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
-from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost
+from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, UsagePaths
 from cnllm.types import Cost, Media, Opaque, Part, Reply, Usage
 from cnllm.types.parts import CACHE_MARK, seal_data
 from cnllm.types.totals import exact
@@ -60,18 +60,9 @@ class Meter:
         self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
         self._iterations = usage.iterations if usage is not None and usage.iterations is not None else None
         self._read_counts = counts_reader(flags)
-        self._media = {
-            name: tuple(paths)
-            for name in ("input_audio", "cached_audio")
-            if price is not None
-            and getattr(price, name) is not None
-            and (paths := getattr(usage, name, None) if usage is not None else None)
-        }
-        self._made = {
-            name: tuple(paths)
-            for name in UNPRICED
-            if (paths := getattr(usage, name, None) if usage is not None else None)
-        }
+        sounds = _declared_paths(usage, ("input_audio", "cached_audio"))
+        self._media = {name: paths for name, paths in sounds.items() if getattr(price, name, None) is not None}
+        self._made = _declared_paths(usage, UNPRICED)
         self._is_off_peak = None
         if price is not None and price.off_peak is not None:
             self._is_off_peak = lru_cache(4)(partial(_is_off_peak, price))
@@ -282,6 +273,11 @@ class Meter:
             elif is_requested:
                 found[name] = None
         return found
+
+
+def _declared_paths(usage: UsagePaths | None, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of counts, by the name of each that has any."""
+    return {name: tuple(paths) for name in names if (paths := getattr(usage, name, None))}
 
 
 def _charged_counts(usage: Usage) -> list[int]:

@@ -225,20 +225,13 @@ class _Reading:
 
     def _is_end_of_value(self, index: int) -> bool:
         """Whether the grammar continues behind the tag that would end a value."""
-        return self.is_adjacent[index] and (
-            self._begins_parameter(index + 1)
-            or self._ends_call(index + 1)
-            or self._begins_call(index + 1)
-            or self._ends_block(index + 1)
-        )
+        goes_on = (self._begins_parameter, self._ends_call, self._begins_call, self._ends_block)
+        return self.is_adjacent[index] and any(test(index + 1) for test in goes_on)
 
     def _begins_unclosed(self, tag: Tag, schema: Any) -> bool:
         """Whether a parameter begins although one is open: on its own line, with a name that the tool may know."""
-        return (
-            may_be_parameter(schema, tag.name)
-            and not self.text[self.text.rfind("\n", 0, tag.start) + 1 : tag.start].strip()
-            and "\n" in (self.text[max(0, tag.start - 64) : tag.start])
-        )
+        _, line_break, indent = self.text[max(0, tag.start - 64) : tag.start].rpartition("\n")
+        return line_break != "" and not indent.strip() and may_be_parameter(schema, tag.name)
 
     def _build_call(self, opening: Tag, parameters: list[tuple[Tag, str]], rest: str) -> ParsedCall:
         """Return a call with its arguments. Raises `NotACall`."""
@@ -350,11 +343,8 @@ def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
     following = tags[call + 1] if call + 1 < len(tags) else None
     rest = text[tags[call].end : following.start if following else len(text)].strip()
     is_element = prefix != "" and rest.startswith(prefix) and rest[len(prefix) :].lstrip()[:2] not in ("", "</")
-    return (
-        rest[:1] in ("{", "`")
-        or is_element
-        or (not rest and following is not None and following.word_index == 1 and not following.closes)
-    )
+    is_parameter = not rest and following is not None and following.word_index == 1 and not following.closes
+    return rest[:1] in ("{", "`") or is_element or is_parameter
 
 
 def has_begun(block: str, opener: str, words: tuple[str, ...]) -> bool:
