@@ -12,19 +12,17 @@ import gc
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from cnllm.batch.dry_run import Estimate
+from cnllm.batch.report import Report
 from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
 from cnllm.errors import CnllmError, TransportError
+from cnllm.registry.model import Model
 from cnllm.system import processes
-
-if TYPE_CHECKING:
-    from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.report import Report
-    from cnllm.registry.model import Model
 
 __all__ = ["BatchOptions", "run", "run_async"]
 

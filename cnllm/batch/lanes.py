@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from cnllm.batch.identity import plan_identity
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
+from cnllm.client.call_record import CallRecorder
 from cnllm.client.runs import with_run_totals
 from cnllm.config import redact
 from cnllm.engine.decode.error_body import delay_from_field
@@ -29,9 +30,6 @@ from cnllm.system.processes import raise_file_limit
 from cnllm.transports import default_async_transport
 from cnllm.types import Reply
 from cnllm.types.policy import Retry
-
-if TYPE_CHECKING:
-    from cnllm.client.call_record import CallRecorder
 
 __all__ = ["HeaderLimits", "Lane", "open_client", "open_lanes", "read_limits"]
 

@@ -6,19 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
+from cnllm.batch.report import Progress
 from cnllm.config import paths
+from cnllm.registry import Registry
+from cnllm.registry.flags import Price
+from cnllm.registry.model import Model
 from cnllm.types import checks
 from cnllm.types.call_options import RunOptions
-
-if TYPE_CHECKING:
-    from cnllm.batch.report import Progress
-    from cnllm.registry import Registry
-    from cnllm.registry.flags import Price
-    from cnllm.registry.model import Model
 
 __all__ = ["AllowanceOptions", "BatchOptions", "BatchSettings", "Changed", "Requests", "make_settings"]
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.bills.exports import Kind
 from cnllm.bills.sums import BillSum, LogSum
 from cnllm.bills.times import seconds_of
 from cnllm.engine.decode.cost import RATES, base_rates, cost_of, exact_rate, tier_rates
 from cnllm.registry.flags import Price
 from cnllm.store.costs import BilledCall
 from cnllm.types.totals import UNKNOWN_REQUEST
-
-if TYPE_CHECKING:
-    from cnllm.bills.exports import Kind
 
 __all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes"]
 

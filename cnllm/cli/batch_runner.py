@@ -6,26 +6,23 @@ import contextlib
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.batch import estimate_session, run_session
-from cnllm.batch.settings import make_settings
+from cnllm.batch.report import Progress, Report
+from cnllm.batch.settings import BatchSettings, Changed, make_settings
 from cnllm.batch.shared.remote import STAND_IN
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.batch_view import BatchView, estimate_lines, report_lines
 from cnllm.cli.prices import assumed_price, read_amount
+from cnllm.cli.tools import CommandTools
 from cnllm.config.settings import check_settings
 from cnllm.ray.transport import RayTransport
-
-if TYPE_CHECKING:
-    from cnllm.batch.report import Progress, Report
-    from cnllm.batch.settings import BatchSettings, Changed
-    from cnllm.cli.tools import CommandTools
-    from cnllm.registry import Registry
-    from cnllm.registry.model import Model
+from cnllm.registry import Registry
+from cnllm.registry.model import Model
 
 __all__ = ["run_batch"]
 
@@ -104,8 +101,6 @@ def _changed(flags: tuple[Changed, ...]) -> Changed:
 
 def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings:
     """Return the settings of the options. Raises `UsageError`."""
-    from cnllm.registry import Registry
-
     registry = Registry.load()
     options = option_parsing.call_options(
         params["parameters"],

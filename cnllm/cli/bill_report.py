@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
-from cnllm.bills import built_in_exports, compare_bill, read_exports
+from cnllm.bills import BillReport, BillRow, built_in_exports, compare_bill, read_exports
+from cnllm.bills.compare import BillState
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
 from cnllm.cli.prices import price_lookup
-
-if TYPE_CHECKING:
-    from cnllm.bills import BillReport, BillRow
-    from cnllm.bills.compare import BillState
 
 __all__ = ["print_comparison"]
 

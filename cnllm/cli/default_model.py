@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,11 +11,8 @@ from cnllm.cli import client_factory
 from cnllm.cli.output import errors, stdio
 from cnllm.config import keys, settings_files
 from cnllm.errors import CnllmError, KeyMissing, UnknownModel
-from cnllm.registry import tiers
-
-if TYPE_CHECKING:
-    from cnllm.registry import Registry
-    from cnllm.registry.model import Model
+from cnllm.registry import Registry, tiers
+from cnllm.registry.model import Model
 
 __all__ = ["Choice", "choose", "require_model", "usable_models", "use_default"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from cnllm.cli.output import errors
 from cnllm.cli.output.suggestion import provider_hint, same_name
@@ -20,14 +20,11 @@ from cnllm.errors import (
     QuotaExceeded,
     TransportError,
 )
-from cnllm.registry import sites
+from cnllm.registry import Registry, sites
+from cnllm.registry.model import Model
 from cnllm.registry.routing import origin_of
+from cnllm.types import Reply
 from cnllm.types.policy import Retry
-
-if TYPE_CHECKING:
-    from cnllm.registry import Registry
-    from cnllm.registry.model import Model
-    from cnllm.types import Reply
 
 __all__ = [
     "KeyTest",

@@ -5,22 +5,19 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from cnllm.cli.output import errors, stdio
 from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.mcp_client import mcp
+from cnllm.mcp_client import Definition, McpTools, mcp
 from cnllm.registry.mcp_servers import mcp_server
 from cnllm.system import files
+from cnllm.tools import Tool
 from cnllm.tools.values import set_labels
-
-if TYPE_CHECKING:
-    from cnllm.mcp_client import Definition, McpTools
-    from cnllm.tools import Tool
-    from cnllm.types import ToolCall
+from cnllm.types import ToolCall
 
 __all__ = ["Approvals", "McpServers"]
 

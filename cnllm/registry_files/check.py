@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.check import type_problems
@@ -12,15 +12,13 @@ from cnllm.registry.documents import Document, parse
 from cnllm.registry.flags import ReasoningFlags
 from cnllm.registry.mcp_servers import mcp_server_problems
 from cnllm.registry.merge import find_path
+from cnllm.registry.model import Model
 from cnllm.registry.problem import Problem, dotted_path, problem_from_error
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.check_references import citation_problems, reference_problems
 from cnllm.schemas.patterns import ignore_case, whole_problem
 from cnllm.system.files import read_bounded
-
-if TYPE_CHECKING:
-    from cnllm.registry.model import Model
 
 __all__ = [
     "check",

@@ -14,7 +14,7 @@ import random
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,7 @@ from cnllm.batch.state import BatchState
 from cnllm.batch.vendor.codec import VendorJob, decode_long, poll_plan, read_job
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.client.base import is_httpx_transport
+from cnllm.client.call_record import CallRecorder
 from cnllm.client.secret_removal import insert_key, plan_secrets, redact_body, redact_error
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
@@ -38,9 +39,6 @@ from cnllm.registry import Registry
 from cnllm.registry.flags.batch import Batch
 from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.policy import Timeouts
-
-if TYPE_CHECKING:
-    from cnllm.client.call_record import CallRecorder
 
 __all__ = [
     "Interrupted",

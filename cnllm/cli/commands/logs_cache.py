@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -12,12 +12,8 @@ from msgspec import Struct
 from cnllm.cli import completion, options
 from cnllm.cli.output import stdio, stdout
 from cnllm.store.prefix import changed_parameters, fingerprint, first_break, first_loss, lost_tokens
-from cnllm.store.records import PrefixBreak, sum_by_currency
-from cnllm.types import Cost
-
-if TYPE_CHECKING:
-    from cnllm.store.records import RecordedConversation, RecordedTurn
-    from cnllm.types import Usage
+from cnllm.store.records import PrefixBreak, RecordedConversation, RecordedTurn, sum_by_currency
+from cnllm.types import Cost, Usage
 
 __all__ = [
     "CacheReport",

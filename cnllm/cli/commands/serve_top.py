@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +16,7 @@ from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_secret
 from cnllm.errors import CnllmError, TransportError
-from cnllm.gateway.monitoring.table import HEADS, parse_scrape, rows
-
-if TYPE_CHECKING:
-    from cnllm.gateway.monitoring.table import Scrape
+from cnllm.gateway.monitoring.table import HEADS, Scrape, parse_scrape, rows
 
 __all__ = ["top"]
 

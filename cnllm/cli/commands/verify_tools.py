@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnllm.cli import client_factory, probe_target
 from cnllm.cli.language.messages import localize
@@ -11,12 +11,9 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
 from cnllm.errors import CnllmError
-from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
-
-if TYPE_CHECKING:
-    from cnllm.registry import Registry
-    from cnllm.registry.model import Model
-    from cnllm.tool_trial import Mode, ModeReport, TaskResult, TrialReport
+from cnllm.registry import Registry
+from cnllm.registry.model import Model
+from cnllm.tool_trial import TASKS, Mode, ModeReport, TaskResult, TrialAllowance, TrialReport, try_tools
 
 __all__ = ["GOAL", "print_plan", "verify_tools"]
 

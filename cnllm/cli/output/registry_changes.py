@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import in_brackets, localize, localize_word
 from cnllm.cli.output import stdout, terminal
 from cnllm.cli.output.table import table
-from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, value_text
-
-if TYPE_CHECKING:
-    from cnllm.registry_files.updates.changes import Action, Change, Kind
-    from cnllm.registry_files.updates.review import ReviewQuestion
+from cnllm.registry_files.updates.changes import Action, Change, Kind
+from cnllm.registry_files.updates.review import KIND_TITLES, ReviewQuestion, lines_by_hand, value_text
 
 __all__ = ["print_changes"]
 

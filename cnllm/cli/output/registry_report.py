@@ -9,24 +9,20 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, stdout, terminal
 from cnllm.cli.output.format import count, format_amount, strip_scheme
 from cnllm.cli.output.table import table
 from cnllm.registry import age
-from cnllm.registry.problem import write_hint
+from cnllm.registry.model import Fact
+from cnllm.registry.problem import Problem, write_hint
 from cnllm.registry.provenance import citations
 from cnllm.registry.read import catalogue_path, load_documents, read, read_text
 from cnllm.registry_files import edit, sources
 from cnllm.registry_files.compare import compare
 from cnllm.registry_files.public_lists import list_from_file
 from cnllm.registry_files.toml_format import changed_lines, format_toml, require_registry
-
-if TYPE_CHECKING:
-    from cnllm.registry.model import Fact
-    from cnllm.registry.problem import Problem
 
 __all__ = [
     "print_comparison",

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, MODEL_NAME, is_amount
 from cnllm.registry.model import Fact, Model
+from cnllm.registry.registry import Registry
 from cnllm.registry_files.compare import (
     FLAGS,
     entries_for,
@@ -31,9 +32,6 @@ from cnllm.registry_files.compare import (
     plain_name,
 )
 from cnllm.registry_files.public_lists import CURRENCY, ListName, PublicList, PublishedModel
-
-if TYPE_CHECKING:
-    from cnllm.registry.registry import Registry
 
 __all__ = ["FIRST_HAND", "Action", "Change", "Kind", "find_changes", "list_of", "new_models"]
 

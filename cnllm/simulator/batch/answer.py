@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -40,9 +41,6 @@ from cnllm.simulator.respond import (
 )
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
-
-if TYPE_CHECKING:
-    from email.message import EmailMessage
 
 __all__ = ["answer_step", "finish"]
 
