@@ -154,8 +154,7 @@ def _undo(session: ChatSession, argument: str) -> None:
     if question is None:
         stdio.print_line("there is no turn to take back")
     else:
-        text = " ".join(question.split())
-        text = text if len(text) <= 60 else f"{text[:60]}…"
+        text = terminal.one_line(question, 60)
         stdio.print_line(_safe_text(f"taken back: {text} ({count(session.count, 'turn')} left)"))
 
 

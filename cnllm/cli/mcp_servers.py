@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from cnllm.cli.output import errors, stdio
+from cnllm.cli.output.terminal import one_line
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.mcp_client import Definition, McpTools, mcp
@@ -105,8 +106,7 @@ class McpServers:
         if definition.digest in self._shown:
             return
         self._shown.add(definition.digest)
-        text = " ".join((definition.description or "no description").split())
-        text = text if len(text) <= _MAX_DESCRIPTION else f"{text[:_MAX_DESCRIPTION]}…"
+        text = one_line(definition.description or "no description", _MAX_DESCRIPTION)
         if self._approvals.has_other(definition):
             stdio.print_line(f"{definition.offered_name} has changed since you approved it")
         server = " ".join(definition.server.split())

@@ -57,8 +57,7 @@ class TurnLog:
         from cnllm.cli.output import transcript
 
         last = self._store.summary(self._conversation.id)
-        words = " ".join(last.prompt.split())
-        words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+        words = terminal.one_line(last.prompt, _MOST_WORDS)
         when = transcript.local_time(last.last)
         if "simulated" in last.origins:  # or made-up words would reach a model, and be paid for, unseen
             when += ", simulated" if last.origins == ["simulated"] else ", simulated in part"

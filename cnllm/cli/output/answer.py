@@ -161,10 +161,8 @@ class TextView(View):
         if self._pending is None:
             self._out.end_line()
         for result in step.results:
-            text = " ".join(result.text.split())
-            text = text if len(text) <= _MAX_RESULT else f"{text[:_MAX_RESULT]}…"
             label = translate(f"tool error: {result.name}" if result.error else f"tool result: {result.name}")
-            self._print(f"{label} {text}")
+            self._print(f"{label} {terminal.one_line(result.text, _MAX_RESULT)}")
 
     def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
         """Show the parts of a reply."""

@@ -164,8 +164,7 @@ def _environment_secrets() -> list[str]:
 
 
 def _line(text: str) -> str:
-    line = " ".join(_redact(text).split())
-    return terminal.escape(line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…")
+    return terminal.escape(terminal.one_line(_redact(text), _MAX_LINE))
 
 
 def error_text(error: BaseException) -> tuple[str, str | None]:

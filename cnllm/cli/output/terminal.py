@@ -6,7 +6,7 @@ import os
 import re
 from typing import TextIO
 
-__all__ = ["columns", "display_width", "escape", "escape_json", "is_dumb", "supports_dim"]
+__all__ = ["columns", "display_width", "escape", "escape_json", "is_dumb", "one_line", "supports_dim"]
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -35,6 +35,12 @@ def escape(text: str) -> str:
 def escape_json(text: str) -> str:
     """Return the same JSON value, with the control characters that JSON may hold unescaped written as escapes."""
     return _CONTROL.sub(_escape_match_json, text)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text on one line; of a longer one so many characters and an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
 def display_width(text: str) -> int:
