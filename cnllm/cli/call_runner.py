@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
-    from cnllm.types import Message, Quote, Reply
+    from cnllm.types import Message, Quote
 
 __all__ = ["CallRunner"]
 
@@ -180,45 +180,29 @@ class CallRunner:
 
     # ── sending ──────────────────────────────────────────────────────────────
     def _answer(self, client: Client) -> int:
+        """Send the request and print the answer, with tools after as many calls as the model makes."""
         view = self._view()
         params = self.params
         origin = "replayed" if params["replay"] is not None else "simulated" if params["simulate"] else "endpoint"
         with self.log.turn(self.new, self.model, origin, params["protocol"], params["base_url"]) as turn:
-            if self.box is not None:
-                return self._run_tools(client, view, turn)
-            try:
-                if self.stream:
-                    reply = self._stream_reply(client, view, turn)
-                else:
-                    reply = client.call(self.model, self.messages, **self.options)
-                    view.reply(reply)
-            except CnllmError as error:
-                turn.fail(error)
-                has_notes = errors.has_content(error.reply)
-                view.end(error.reply if has_notes else None)
-                if not has_notes and self.form is None and not params["simulate"]:
+            result = run_turn(
+                client, self.model, self.messages, self.box, view, stream=self.stream, by=self.by, **self.options
+            )
+            reply, error, messages = result.reply, result.error, None if self.box is None else result.messages
+            if error is None:
+                assert reply is not None
+                turn.finish(reply, messages)
+                view.end(reply)
+                return report_ending(reply, result.stopped)
+            turn.fail(error, reply, messages)
+            if isinstance(error, KeyboardInterrupt):
+                view.interrupt(reply)
+            elif isinstance(error, CnllmError):
+                has_content = errors.has_content(reply)
+                view.end(reply if has_content else None)
+                if not has_content and self.box is None and self.form is None and not params["simulate"]:
                     client_factory.print_site(self.model)
-                raise
-            turn.finish(reply)
-        view.end(reply)
-        return report_ending(reply)
-
-    def _run_tools(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> int:
-        """Run the tool loop and print the answer, after as many tool calls as the model makes."""
-        assert self.box is not None
-        options = {name: value for name, value in self.options.items() if name != "tools"}
-        result = run_turn(client, self.model, self.messages, self.box, view, stream=self.stream, by=self.by, **options)
-        if result.error is None:
-            assert result.reply is not None
-            turn.finish(result.reply, result.messages)
-            view.end(result.reply)
-            return report_ending(result.reply, result.stopped)
-        turn.fail(result.error, result.reply, result.messages)
-        if isinstance(result.error, KeyboardInterrupt):
-            view.interrupt(result.reply)
-        elif isinstance(result.error, CnllmError):
-            view.end(result.reply if errors.has_content(result.reply) else None)
-        raise result.error
+            raise error
 
     def _view(self) -> answer.View:
         if self.form == "json":
@@ -232,21 +216,6 @@ class CallRunner:
             markdown=not (self.params["plain"] or self.params["schema"] or self.params["sentences"]),
             hidden=("simulated",) if self.params["simulate"] else (),  # the first line says it
         )
-
-    def _stream_reply(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
-        with client.stream(self.model, self.messages, by=self.by, **self.options) as stream:
-            try:
-                for event in stream:
-                    view.event(event)
-            except KeyboardInterrupt as error:
-                reply = stream.stop()
-                turn.fail(error, reply)
-                view.interrupt(reply)
-                raise
-            except OSError as error:  # the reader is gone, or the disk is full
-                turn.fail(error, stream.stop())
-                raise
-            return stream.reply
 
 
 def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:

@@ -39,17 +39,19 @@ def run_turn(
     client: Client,
     model: Model,
     messages: Sequence[Message],
-    box: CommandTools,
+    box: CommandTools | None,
     view: View,
     *,
     stream: bool = True,
     by: Literal["sentence"] | None = None,
     **options: Any,
 ) -> TurnResult:
-    """Send the messages, run the tool calls that are allowed, and show every step.
+    """Send the messages, run the tool calls that are allowed, and show every step. Without a `box` nothing runs.
 
     Ctrl-C ends the turn. The result keeps the part of the reply that arrived before."""
-    loop: dict[str, Any] = {"tools": box.tools or None, "approve": box.approve, **options}
+    if box is None:
+        return _ask_once(client, model, messages, view, by, stream=stream, options=options)
+    loop: dict[str, Any] = {**options, "tools": box.tools or None, "approve": box.approve}
     if not stream:
         return _run_without_stream(client, model, messages, view, loop)
     run = client.run_stream(model, messages, on_step=view.step, by=by, **loop)
@@ -61,6 +63,33 @@ def run_turn(
     except (CnllmError, KeyboardInterrupt, OSError) as exception:  # OSError: the reader of the output is gone
         error = exception
     return _turn_result(run, offset, error)
+
+
+def _ask_once(
+    client: Client,
+    model: Model,
+    messages: Sequence[Message],
+    view: View,
+    by: Literal["sentence"] | None,
+    *,
+    stream: bool,
+    options: dict[str, Any],
+) -> TurnResult:
+    """Send the messages and show the reply."""
+    try:
+        if not stream:
+            reply = client.call(model, messages, **options)
+            view.reply(reply)
+            return TurnResult(reply, [], None, None)
+        with client.stream(model, messages, by=by, **options) as answer:
+            try:
+                for event in answer:
+                    view.event(event)
+            except (KeyboardInterrupt, OSError) as error:  # OSError: the reader is gone, or the disk is full
+                return TurnResult(answer.stop(), [], None, error)
+            return TurnResult(answer.reply, [], None, None)
+    except CnllmError as error:
+        return TurnResult(error.reply, [], None, error)
 
 
 def _run_without_stream(
