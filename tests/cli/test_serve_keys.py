@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -158,6 +159,25 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
     assert rows["first"]["calls"] == 2
     assert rows["first"]["tokens"] > 0
     assert rows["second"]["revoked"]
+
+
+@pytest.mark.parametrize("rest", ["revoked", "in a keys file"])
+def test_a_gateway_whose_keys_are_all_out_of_use_makes_one(machine: Machine, tmp_path: Path, rest: str) -> None:
+    if rest == "in a keys file":
+        (tmp_path / "keys.txt").write_text("a-key-of-the-tests --name tests --rpm 5\n")
+        gateway = machine.start("serve", "--simulate", "--json", "--keys-file", str(tmp_path / "keys.txt"))
+        assert gateway.stdout is not None and gateway.stdout.readline()
+        gateway.terminate()
+        gateway.communicate()
+    else:
+        machine.run("serve", "keys", "add", "ada")
+        machine.run("serve", "keys", "revoke", "ada")
+    assert [row["name"] for row in machine.run("serve", "keys", "list", "--json").json()]
+    gateway = machine.start("serve", "--simulate", "--json")
+    assert gateway.stdout is not None and gateway.stdout.readline()
+    gateway.terminate()
+    _, err = gateway.communicate()
+    assert b"key: sk-cnllm-" in err, "otherwise no client could use it, and nothing would say so"
 
 
 def test_a_team_that_is_removed_leaves_no_key_without_its_limits(machine: Machine) -> None:

@@ -57,9 +57,6 @@ class KeyBook(Protocol):
     def uses(self, *, teams: bool = False) -> list[KeyUse]:
         """Return all keys, or all teams, with their use, the oldest first."""
 
-    def is_empty(self) -> bool:
-        """Whether no key was ever added."""
-
     def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest; None for an unknown one."""
 
@@ -152,10 +149,17 @@ def open_book(url: str | None) -> KeyBook | None:
 
 
 def check_book(book: KeyBook | None) -> bool:
-    """Whether a book has keys. Raise `CnllmError` for one that cannot be read. Each worker opens it again."""
+    """Whether a book has a key that is in use. Raise `CnllmError` for one that cannot be read.
+
+    A key of a keys file does not count: it is valid only where the gateway has this file. Each worker opens the book
+    again.
+    """
     if book is None:
         return False
     try:
-        return not book.is_empty()
+        return any(
+            use.record.revoked is None and not use.record.is_in_file and not use.record.is_expired(use.wall)
+            for use in book.uses()
+        )
     finally:
         book.close()

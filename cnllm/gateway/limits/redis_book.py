@@ -143,12 +143,6 @@ class RedisBook:
                         uses.append(use_of(record, account_of(data), now, wall))
         return sorted(uses, key=lambda use: use.record.created)
 
-    def is_empty(self) -> bool:
-        """Whether no key was ever added."""
-        with _failures(self.url):
-            digests = self._client.hkeys(f"{PREFIX}:keys")
-        return all(digest.startswith(team_digest("").encode()) for digest in digests)
-
     def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest."""
         with _failures(self.url):

@@ -134,11 +134,6 @@ class SqliteBook:
 
         return self._run(work) or []
 
-    def is_empty(self) -> bool:
-        """Whether no key was ever added."""
-        query = "SELECT 1 FROM keys WHERE name NOT LIKE ? LIMIT 1"
-        return not self._run(lambda file: file.execute(query, f"{team_digest('')}%"))
-
     def find(self, digest: str) -> Rights | None:
         """Return the rights of a key by its digest; None for an unknown one."""
 
