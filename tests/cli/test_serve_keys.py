@@ -161,12 +161,21 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
     assert rows["second"]["revoked"]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai"])
+def test_the_day_of_expiry_is_shown_as_it_was_given(machine: Machine, zone: str) -> None:
+    machine.run("serve", "keys", "add", "ann", "--expires", "2099-01-01", "--time-zone", zone)
+    shown = machine.run("serve", "keys", "list", env={"TZ": "EST5"}, process=True).out
+    assert "until 2099-01-01 00:00" in shown
+    assert ("days of Asia/Shanghai" in shown) == (zone != "UTC")
+
+
 @pytest.mark.parametrize("rest", ["revoked", "in a keys file"])
 def test_a_gateway_whose_keys_are_all_out_of_use_makes_one(machine: Machine, tmp_path: Path, rest: str) -> None:
     if rest == "in a keys file":
         (tmp_path / "keys.txt").write_text("a-key-of-the-tests --name tests --rpm 5\n")
         gateway = machine.start("serve", "--simulate", "--json", "--keys-file", str(tmp_path / "keys.txt"))
-        assert gateway.stdout is not None and gateway.stdout.readline()
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline()
         gateway.terminate()
         gateway.communicate()
     else:
@@ -174,7 +183,8 @@ def test_a_gateway_whose_keys_are_all_out_of_use_makes_one(machine: Machine, tmp
         machine.run("serve", "keys", "revoke", "ada")
     assert [row["name"] for row in machine.run("serve", "keys", "list", "--json").json()]
     gateway = machine.start("serve", "--simulate", "--json")
-    assert gateway.stdout is not None and gateway.stdout.readline()
+    assert gateway.stdout is not None
+    assert gateway.stdout.readline()
     gateway.terminate()
     _, err = gateway.communicate()
     assert b"key: sk-cnllm-" in err, "otherwise no client could use it, and nothing would say so"

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -377,6 +377,8 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
 def _describe_limits(record: KeyRecord, use: KeyUse | None = None) -> str:
     """Return limits in words, with what is used of them."""
 
+    from cnllm.gateway.limits.keys import zone_of
+
     def of(amount: object) -> str:
         return "" if use is None else f"{amount} of "
 
@@ -393,17 +395,17 @@ def _describe_limits(record: KeyRecord, use: KeyUse | None = None) -> str:
         warns = "" if soft is None else f", warns at {format_units(soft)}"
         spent = format_units(use.spent.get(currency, 0)) if use is not None else ""
         parts.append(f"{of(spent)}{format_units(units)} {currency}{period}{warns}")
-    if record.periods and record.time_zone != "UTC":
+    if (record.periods or record.expires is not None) and record.time_zone != "UTC":
         parts.append(f"days of {record.time_zone}")
     if record.assumed_price is not None:
         parts.append("unknown prices count as {1:g} and {2:g} {0}".format(*record.assumed_price))
     if record.expires is not None:
-        parts.append(f"until {_time(record.expires)}")
+        parts.append(f"until {_time(record.expires, zone_of(record.time_zone))}")
     if record.team is not None and use is None:
         parts.append(f"of the team {record.team}")
     return "; ".join(parts)
 
 
-def _time(seconds: float) -> str:
-    """Return a time on this machine's clock."""
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+def _time(seconds: float, zone: tzinfo | None = None) -> str:
+    """Return a time in a zone, by default that of this machine."""
+    return datetime.fromtimestamp(seconds, zone).strftime("%Y-%m-%d %H:%M")
