@@ -160,10 +160,15 @@ def _after_prefill(flags: Flags, request: ParsedRequest, text: str) -> str:
 
 # ── the content ──────────────────────────────────────────────────────────────
 def _results(request: ParsedRequest) -> list[tuple[str, str]]:
-    """Return (tool, text) for each result at the end of the history."""
+    """Return (tool, text) for each result at the end of the history.
+
+    Where a result takes no pictures, they follow the results in a message of the user.
+    """
     out: list[tuple[str, str]] = []
     names = {c.id: str(c.name) for t in request.turns for c in t.calls or () if isinstance(c.id, str)}
-    for turn in reversed(request.turns):
+    last = request.last
+    has_pictures = last is not None and last.role == "user" and last.media
+    for turn in reversed(request.turns[:-1] if has_pictures else request.turns):
         if turn.role != "tool":
             break
         out.append((names.get(str(turn.result_of), str(turn.result_of)), turn.text))

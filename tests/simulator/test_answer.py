@@ -191,6 +191,19 @@ def test_braces_in_the_prompt_are_no_schema() -> None:
         assert "Simulated" in choice("plain/m", ask(text))["message"]["content"]
 
 
+@pytest.mark.parametrize("name", ["moonshotai/kimi-k2.6", "anthropic/claude-sonnet-5", "openai/gpt-5.5"])
+def test_a_picture_in_a_result_is_no_new_question(name: str) -> None:
+    @cnllm.tool
+    def draw() -> cnllm.Media:
+        """Draw a chart."""
+        return cnllm.Media("image/png", "iVBORw0KGgo=")
+
+    with cnllm.Client(simulate=True) as client:
+        run = client.run(name, "What is new here?", tools=[draw])
+    assert (run.stopped, run.calls) == ("done", 1)
+    assert "draw returned" in run.reply.text
+
+
 # ── usage ────────────────────────────────────────────────────────────────────
 def test_usage_adds_up() -> None:
     usage = taken("strict/m", ask())["usage"]
