@@ -170,7 +170,7 @@ LISTS: Final = ("logprobs", "annotations")
 class CallPieces(Struct, frozen=True):
     """Pieces of tool calls, or whole calls, in the form of chat completions. `part` numbers the first that begins."""
 
-    items: Any
+    items: list[Any]
     whole: bool
     part: int | None = None
 

@@ -247,7 +247,7 @@ class Collector:
         seal = self.parts.seal_of(dict(extra)) if extra else None
         return ToolCallStart(start.index, start.id, name, is_excluded, seal)
 
-    def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
+    def feed_calls(self, items: list[Any], *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
         events = self.calls.feed(_replace_surrogates(items), whole=whole)

@@ -161,10 +161,10 @@ class CallCollector:
         if other is None or other.at < call.at:
             self._by_id[id] = call
 
-    def feed(self, items: Any, *, whole: bool = False) -> list[Event]:
+    def feed(self, items: list[Any], *, whole: bool = False) -> list[Event]:
         """Return the events of the items of one delta, or with `whole` of a message of complete calls."""
         out: list[Event] = []
-        for item in items if type(items) is list else [items]:
+        for item in items:
             if type(item) is dict:
                 self._add_item(item, out, whole=whole)
         return out

@@ -364,9 +364,9 @@ class _MediaForms:
 _HINT = f"ask a model that reads it, or allow to leave it out: {ADJUST}"
 
 
-def _is_file(part: Opaque) -> bool:
-    """Whether a part is a file in the form of some wire."""
-    return part.seal is None and is_file_part(part.data)
+def _is_file(part: Part) -> bool:
+    """Whether a part is a file stored at an endpoint, in the form of some wire."""
+    return type(part) is Opaque and part.seal is None and is_file_part(part.data)
 
 
 def move_media(turns: Sequence[Turn], model: Model, ledger: Ledger, *, in_results: bool) -> list[Turn]:
@@ -421,10 +421,11 @@ def _without_result_media(message: Message, index: int, model: Model, moved: lis
 def _without_media(message: Message, index: int, model: Model, moved: list[Part], ledger: Ledger) -> Message | None:
     """Return a message without its media and files, which are added to `moved`; None for one that has nothing else."""
     is_answer = message.role == "assistant"
-    media = [p for p in message.parts if (type(p) is Media and (p.seal is None or not is_answer)) or _is_stored(p)]
+    media = [p for p in message.parts if (type(p) is Media and (p.seal is None or not is_answer)) or _is_file(p)]
     if not media:
         return message
-    subject = f"messages[{index}] by {message.role} holds {', '.join(dict.fromkeys(map(_noun, media)))}"
+    nouns = dict.fromkeys(media_noun(p) if type(p) is Media else "file" for p in media)
+    subject = f"messages[{index}] by {message.role} holds {', '.join(nouns)}"
     ledger.note("media-moved", "messages", subject, "put into a user message after it")
     head = Text("From your answer:" if is_answer else "From the system message:")
     moved += _separate_texts([head, *_name_media(media, model)], ())
@@ -435,13 +436,3 @@ def _without_media(message: Message, index: int, model: Model, moved: list[Part]
             return None
         parts.append(Text(_SEE_NEXT))
     return replace(message, parts=tuple(parts))
-
-
-def _is_stored(part: Part) -> bool:
-    """Whether a part names a file stored at an endpoint, in the form of some wire."""
-    return type(part) is Opaque and _is_file(part)
-
-
-def _noun(part: Part) -> str:
-    """Return the word for a medium or a stored file."""
-    return media_noun(part) if type(part) is Media else "file"

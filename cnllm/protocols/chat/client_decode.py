@@ -281,9 +281,9 @@ class ChatDecoder(Decoder):
             calls = [{"index": 0, "function": old}]
         if calls:
             self._has_answer = self._has_calls = True
-            for group in _until_unknown(calls) if type(calls) is list else [calls]:
-                out.append(CallPieces(_as_functions(group, self._open_inputs, whole=whole), whole))
-                if type(group) is list and _kind(group[-1]) is not None:
+            for group in _until_unknown(calls if type(calls) is list else [calls]):
+                out.append(CallPieces([_as_function(item, self._open_inputs, whole=whole) for item in group], whole))
+                if _kind(group[-1]) is not None:
                     out.append(CallEnd(group[-1].get("index"), False))
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
@@ -430,11 +430,6 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
 
 # The input of a custom tool, a plain text, is one argument of a function. A stream has an input in pieces, and no mark
 # of its end: the indexes of calls whose input may go on are kept.
-
-
-def _as_functions(items: Any, open_inputs: set[Any], *, whole: bool) -> Any:
-    """Return the items of a message or a delta; those of custom tools, and of unknown kinds, are ones of functions."""
-    return [_as_function(item, open_inputs, whole=whole) for item in items] if type(items) is list else items
 
 
 def _kind(item: Any) -> str | None:

@@ -222,8 +222,7 @@ def _response_ended(data: dict[str, Any], records: OutputRecords) -> Iterator[Pi
 
 def _error_event(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode an error event: the error is an object of its own, or stands in the event's own keys."""
-    inner = data.get("error")
-    yield Fault(inner if inner else {k: v for k, v in data.items() if k not in ("type", "sequence_number")})
+    yield Fault(data.get("error") or {k: v for k, v in data.items() if k not in ("type", "sequence_number")})
 
 
 # ── items ─────────────────────────────────────────────────────────────────────
