@@ -82,7 +82,7 @@ class Runner:
         self._interrupted: list[Job] = []
         self._ready: deque[Job] = deque()
         self._in_flight = 0
-        self._waiters: list[asyncio.Future[_Picked]] = []  # tasks that have nothing to send
+
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
         self._wake_at = 0.0  # kept here: a loop may return a handle without `when()` for a short time, as uvloop does
@@ -261,17 +261,11 @@ class Runner:
     # ── sending ──────────────────────────────────────────────────────────────
 
     def _dispatch(self) -> None:
-        """Give ready requests to tasks that wait, or to new ones."""
+        """Send what may be sent now, in a task for each request."""
         while (picked := self._pick()) is not None:
-            while self._waiters:
-                waiter = self._waiters.pop()
-                if not waiter.done():
-                    waiter.set_result(picked)
-                    break
-            else:
-                worker = asyncio.create_task(self._work(picked))
-                self._workers.add(worker)
-                worker.add_done_callback(self._on_end)
+            worker = asyncio.create_task(self._work(picked))
+            self._workers.add(worker)
+            worker.add_done_callback(self._on_end)
 
     def _pick(self) -> _Picked | None:
         """Return the next request and where it goes; None where none may be sent now."""
@@ -332,23 +326,16 @@ class Runner:
         self._timer = None
         self._dispatch()
 
-    async def _work(self, picked: _Picked) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+    async def _work(self, picked: _Picked | None) -> None:
+        """Send a request, and then others as long as they may be sent at once."""
+        while picked is not None:
             try:
                 await self._ask(*picked)
             finally:
                 self._in_flight -= 1
             if self._ready:
                 self._dispatch()
-            following = self._pick()
-            if following is None:
-                if self.stopped is not None or self._is_idle():
-                    self._settled.set()
-                waiter: asyncio.Future[_Picked] = loop.create_future()
-                self._waiters.append(waiter)
-                following = await waiter
-            picked = following
+            picked = self._pick()
 
     async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
         self._tally.requests += 1
