@@ -157,17 +157,13 @@ class Controller:
 
     def accept(self, now: float, ticket: Ticket, tokens: float | None = None) -> None:
         """Take in an answer. `tokens` are those that it really counted for."""
-        self.in_flight -= 1
-        if tokens is not None:
-            self._tokens.give_back(ticket.tokens - tokens)
+        self._leave(ticket, tokens)
         if ticket.sent > self._cut_at:
             self._pause = _PAUSE
             self._in_a_row = 0
         self._has_answers |= ticket.sent > self._first_refusal
-        if ticket.probe:
-            self._probing = False
-            if self.waiting_since is not None:
-                self._learn(ticket.sent, ticket.sent - self.waiting_since)
+        if ticket.probe and self.waiting_since is not None:
+            self._learn(ticket.sent, ticket.sent - self.waiting_since)
         if self._learned and ticket.paced:
             self._raise_pace()
         self._latency.add(now - ticket.sent)
@@ -176,12 +172,9 @@ class Controller:
 
     def refuse(self, now: float, ticket: Ticket, kind: Kind = "rate", retry_after: float | None = None) -> None:
         """Take in a refusal."""
-        self.in_flight -= 1
+        self._leave(ticket, 0.0)
         self.refused += 1
-        self._tokens.give_back(ticket.tokens)
         self._trail.add(ticket.sent, -1)
-        if ticket.probe:
-            self._probing = False
         if ticket.sent <= self._cut_at:  # it was sent before the last cut, and says nothing new
             if retry_after is not None:
                 self._paused_until = max(self._paused_until, now + retry_after)
@@ -206,10 +199,14 @@ class Controller:
 
     def fail(self, now: float, ticket: Ticket) -> None:
         """Take in a failure that says nothing about load: the request was wrong, or it was cancelled."""
+        self._leave(ticket, 0.0)
+
+    def _leave(self, ticket: Ticket, tokens: float | None) -> None:
+        """Count a request no longer. `tokens` are those that it really counted for; None: those of the ticket."""
         self.in_flight -= 1
-        self._tokens.give_back(ticket.tokens)
-        if ticket.probe:
-            self._probing = False
+        self._probing = self._probing and not ticket.probe
+        if tokens is not None:
+            self._tokens.give_back(ticket.tokens - tokens)
 
     def observe(
         self, now: float, *, requests: float | None = None, tokens: float | None = None, pause: float | None = None
