@@ -121,8 +121,10 @@ def read_options(
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
             question = f". Did you mean {similar!r}?" if similar else ""
-            place = "what only the endpoint knows is for params or extra_body"
-            raise TypeError(f"unknown option {checks.short_text(name)}{question}; {place}")
+            label = checks.short_text(name)
+            raise TypeError(
+                f"unknown option {label}{question}; what only the endpoint knows is for params or extra_body"
+            )
     if "tools" in fields and any(map(_SEARCH, fields["tools"])):
         fields["search"] = next(filter(None, map(_SEARCH, fields["tools"])))
         fields["tools"] = tuple(tool for tool in fields["tools"] if tool.search is None)

@@ -102,8 +102,9 @@ def _require_schema(schema: dict[str, Any]) -> None:
     except UnicodeError as error:
         raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
     except TypeError as error:
-        expected = "dicts, lists, strings and numbers are expected"
-        raise TypeError(f"schema holds a value that JSON cannot hold; {expected}") from error
+        raise TypeError(
+            "schema holds a value that JSON cannot hold; dicts, lists, strings and numbers are expected"
+        ) from error
 
 
 def _first_method(
