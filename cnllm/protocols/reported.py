@@ -31,6 +31,7 @@ __all__ = [
     "finish_kind",
     "finish_word",
     "is_error",
+    "is_success",
     "key_name",
     "known_keys",
     "merge_counts",
@@ -166,7 +167,12 @@ def _has_failed(data: dict[str, Any]) -> bool:
     if "type" in data or not sentence_of(data):
         return False
     codes = [value for key, value in data.items() if key_name(key) in CODES and type(value) in (str, int)]
-    return any(f"{code}".lower() not in _NO_FAILURE for code in codes)
+    return not all(map(is_success, codes))
+
+
+def is_success(code: Any) -> bool:
+    """Whether a code is the one of success, or there is none."""
+    return code is None or f"{code}".lower() in _NO_FAILURE
 
 
 def sentence_of(data: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,3 +66,14 @@ def test_a_code_in_a_stream_is_the_error_that_it_names(protocol: str, event: Any
         parser.close()
     assert caught.value.code == (code or event["code"])
     assert caught.value.message in json.dumps(event, ensure_ascii=False)
+
+
+@each("event", [{"type": "invalid_request_error", "message": "no"}, {"own": {"code": 7}, "words": "no"}])
+def test_a_chunk_is_an_error_by_the_places_that_the_registry_names(event: Any, tmp_path: Path) -> None:
+    overlay = tmp_path / "own.toml"
+    overlay.write_text('[providers.deepseek.error]\ncode = ["own.code", "type"]\nmessage = ["words", "message"]\n')
+    parser = engine.StreamParser(cnllm.Registry.load(overlay).resolve("deepseek/deepseek-chat"))
+    parser.feed(f"data: {json.dumps(event)}\n\n".encode())
+    with pytest.raises(cnllm.EndpointError) as caught:
+        parser.close()
+    assert caught.value.message == "no"
