@@ -14,7 +14,7 @@ from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_p
 from cnllm.schemas.patterns import matches_whole
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.codec import is_genuine_seal
-from cnllm.simulator.request import ParsedMessage
+from cnllm.simulator.request import Form, ParsedMessage
 from cnllm.simulator.violations import RequestContext, Violation
 
 __all__ = ["message_violations"]
@@ -161,6 +161,14 @@ def _content(context: RequestContext) -> Iterator[Violation]:
             yield Violation("content", f"{path}: {problem}", param=path, role=str(turn.role), index=index)
 
 
+_BESIDE_CALLS: dict[str | None, tuple[tuple[Form, ...], str | None]] = {
+    "space": (("absent", "null", "empty"), "must not be empty"),
+    "omit": (("null", "empty"), "must be left out beside tool calls"),
+    "empty": (("null",), "must be a string"),
+}
+"""By `messages.empty`: the forms of content that an endpoint refuses beside calls, and its words."""
+
+
 def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None:
     """Return why the content of a message is not accepted, or None if it is."""
     rules = context.flags.messages
@@ -177,7 +185,8 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
     if turn.role == "tool" and turn.media and not context.flags.tools.result_media:
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
-        return _content_with_calls(turn, rules.empty)
+        forms, problem = _BESIDE_CALLS.get(rules.empty, ((), None))
+        return problem if turn.form in forms else None
     if turn.form in ("null", "absent") and not turn.has_other_content:
         return "must not be null"
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
@@ -190,18 +199,6 @@ def _reads(context: RequestContext, kind: str) -> bool:
     reads, files = context.flags.input, context.flags.messages.files
     has_file_reader = files == "all" or (files == "vision" and (reads is None or "image" in reads))
     return reads is None or kind in reads or (kind == "file" and has_file_reader)
-
-
-def _content_with_calls(turn: ParsedMessage, empty: str | None) -> str | None:
-    if turn.form in ("text", "parts"):
-        return None
-    if empty == "space":
-        return "must not be empty"
-    if empty == "omit" and turn.form != "absent":
-        return "must be left out beside tool calls"
-    if empty == "empty" and turn.form == "null":
-        return "must be a string"
-    return None
 
 
 def _keys(context: RequestContext) -> Iterator[Violation]:

@@ -386,13 +386,12 @@ def _set_counts(out: dict[str, Any], job: SimulatedJob, phase: Phase) -> None:
 
 def _set_errors(out: dict[str, Any], path: str, problems: tuple[RowProblem, ...]) -> None:
     """Set what was wrong with a job: one object where the path is called error, else a list."""
-    listed = [{"code": p.code, "message": p.message, "line": p.line, "param": p.param} for p in problems]
     if path.rpartition(".")[2] == "error":
         set_value(out, path, {"code": 3, "message": " ".join(p.message for p in problems)})
         return
     if path.endswith(".data"):
         set_value(out, f"{path.removesuffix('.data')}.object", "list")
-    set_value(out, path, listed)
+    set_value(out, path, msgspec.to_builtins(problems))
 
 
 def describe_page(offer: Interface, jobs: list[dict[str, Any]], start: str | None, size: int) -> dict[str, Any]:
