@@ -85,6 +85,20 @@ def test_any_command_finds_the_gateway_in_every_protocol(machine: Machine) -> No
 
 
 @posix
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_what_the_calls_of_a_client_cost_is_logged(machine: Machine, mode: str) -> None:
+    machine.env["CNLLM_LOG"] = mode
+    path = script(machine, "chat(user('words that stay out'))\nprint(url)")
+    done = machine.run("launch", path, "-m", "glm-4.7", "--simulate", process=True)
+    assert is_closed(done.out)
+    deadline = time.monotonic() + 30  # the gateway writes it at its end
+    while not (listed := machine.run("logs", "list", "--json").json()) and mode == "on":
+        assert time.monotonic() < deadline
+    assert [row["models"] for row in listed] == ([["zai/glm-4.7"]] if mode == "on" else [])
+    assert all(b"words that stay out" not in file.read_bytes() for file in machine.data.glob("conversations.db*"))
+
+
+@posix
 def test_a_client_that_a_signal_ends_ends_so_for_us(machine: Machine) -> None:
     path = script(machine, "os.kill(os.getpid(), signal.SIGTERM)")
     assert machine.run("launch", path, "-m", "glm-4.7", "--simulate", process=True).status == -signal.SIGTERM

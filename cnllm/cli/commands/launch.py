@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import client_factory, options
+from cnllm.cli import client_factory, options, turn_log
 from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import option_hint, suggest
@@ -97,6 +97,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
         assert program is not None
         from cnllm.gateway.asgi import Gateway
         from cnllm.launch.runner import GatewayServer, run_client
+        from cnllm.store.call_log import CallLog
 
         gateway = Gateway(
             registry,
@@ -106,6 +107,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             store=_STORE,
             token_keys=Keyring.load(),
             identity=_IDENTITY,
+            call_log=CallLog(logger="cnllm.gateway") if turn_log.logs_calls(None) else None,
         )
         write_files(folder, setup)
         source = "the simulator" if simulate else model
