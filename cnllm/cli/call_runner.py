@@ -75,8 +75,10 @@ class CallRunner:
         self.model = turn_log.choose_model(
             self.registry, self.params, self.log, self.messages, self.options, sends=sends
         )
-        default: bool = (self.model.flags.call or {}).get("stream", True)
-        self.stream: bool = default if self.params["stream"] is None else self.params["stream"]
+        defaults = self.model.flags.call or {}
+        self.stream: bool = defaults.get("stream", True) if self.params["stream"] is None else self.params["stream"]
+        if "schema" in self.options:  # a stream is corrected where the call asks for it
+            self.options.setdefault("corrections", defaults.get("corrections", 1))
         require_readable(self.registry, self.model, self.new, self.options)
         self.plan = self._build_plan()
         template.require_known(self.plan.notes)
@@ -212,7 +214,7 @@ class CallRunner:
         return answer.TextView(
             reasoning=self.params["show_reasoning"],
             raw=self.params["raw"],
-            hold=self.plan.if_cut == "again-whole",
+            hold=self.plan.if_cut == "again-whole" or (self.plan.answer is not None and self.plan.corrections > 0),
             markdown=not (self.params["plain"] or self.params["schema"] or self.params["sentences"]),
             hidden=("simulated",) if self.params["simulate"] else (),  # the first line says it
         )

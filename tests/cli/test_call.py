@@ -272,6 +272,21 @@ def test_an_answer_taken_anew_is_alone_on_a_pipe(machine: Machine) -> None:
     assert (done.status, done.out) == (0, "Good day\n")
 
 
+def test_an_answer_that_does_not_fit_the_schema_goes_back_once(machine: Machine) -> None:
+    wrong = [HEAD, texts("Ann"), chunk(finish="stop"), DONE]
+    right = [http(200, whole(content='{"name": "Ann"}'))]
+    with Server(wrong, right) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "--schema", "name", "hi")
+        assert (done.status, done.out) == (0, '{"name": "Ann"}\n')
+        assert "sent back" in done.err
+    with Server(wrong, wrong) as peer:
+        machine.overlay(peer.url, "call = { corrections = 0 }")
+        assert machine.run(*CALL, "--schema", "name", "hi").out == "Ann\n"
+        assert machine.run(*CALL, "--schema", "name", "-p", "corrections=0", "hi").out == "Ann\n"
+        assert len(peer.received) == 2
+
+
 # ── nothing came ─────────────────────────────────────────────────────────────
 def test_the_endpoints_own_words_and_1(machine: Machine) -> None:
     body = json.dumps({"error": {"message": f"Wrong key {KEY}\nprovided \x1b[31m", "code": "bad"}}).encode()
