@@ -50,6 +50,19 @@ CHANNELS = Markup(
 BRACES = Markup(["<|tool_call>"], ["<tool_call|>"], ["braces"], parts=['<|"|>'])
 NAMED_JSON = Markup(["[TOOL_CALLS]"], ["]", "}"], ["named-json"], parts=["[ARGS]", "[CALL_ID]"])
 KEYED = Markup(["<|tools_prefix|>"], ["<|tools_suffix|>"], ["json"])
+NAMED_OBJECT = Markup(["<function="], ["</function>"], ["function", "arg-pairs"], PAIRS)
+TOKEN_PAIRS = Markup(
+    ["<|tool_call:start|>"],
+    ["<|tool_call:end|>"],
+    ["arg-pairs"],
+    parts=["<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>"],
+)
+NUMBERED = Markup(
+    ["<|tool_calls|>", "<|tool_call:begin|>"],
+    ["<|tool_call:end|>"],
+    ["sections"],
+    parts=["<|tool_call:begin|>", "<|tool_call:args|>", "<|tool_call:end|>"],
+)
 TYPED = Markup(
     ["<|message_model|>"],
     ["<|end_message|>"],

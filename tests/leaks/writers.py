@@ -48,7 +48,7 @@ CLOSERS = [
 OPENERS = [
     *("<parameter=q>", '<parameter name="q">', '<invoke name="q">', "<function=q>", "<arg_key>q</arg_key>"),
     *('<|open|>argument key="q" type="string"<|sep|>', "<|tool_call>", "[TOOL_CALLS]", "[ARGS]"),
-    *("<arg_value>", "<tool_call>", '<｜DSML｜parameter name="q">', "<|tool_call_begin|>"),
+    *("<arg_value>", "<tool_call>", '<｜DSML｜parameter name="q">', "<|tool_call_begin|>", "<|tool_arg:start|>"),
 ]
 EXAMPLES = [
     "<tool_call>\n<function=q>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>",
@@ -90,7 +90,7 @@ def values(pieces: list[str]) -> st.SearchStrategy[tuple[dict[str, Any], Any]]:
 @st.composite
 def asked(draw: Draw, writer: Callable[..., Block]) -> tuple[list[Call], dict[str, Any]]:
     """(calls, tools): as many calls as a block of this writer may hold, and the tools that were offered."""
-    most = 1 if writer is recipients else 3
+    most = 1 if writer in (recipients, named_objects, token_pairs, numbered) else 3
     pieces = draw(st.sampled_from(PIECES))
     tools: dict[str, Any] = {}
     calls: list[Call] = []
@@ -197,6 +197,41 @@ def pairs(calls: list[Call], draw: Draw) -> Block:
     return rule, rule.open[0], f"{rule.open[0]}{body}{rule.close[0]}"
 
 
+def named_objects(calls: list[Call], draw: Draw) -> Block:
+    """The arguments as an object right behind the name, whose tag ends late or not at all."""
+    (name, arguments), space = calls[0], _space(draw)
+    rule, head, body = draw(
+        st.sampled_from(
+            [
+                *((rules.NAMED_OBJECT, "<function=", form) for form in ("%s", ">%s", "%s>", " %s", "(%s)", " [%s]")),
+                *((rules.HERMES, "<tool_call>", form) for form in ("%s", ">%s", "\n%s")),
+            ]
+        )
+    )
+    given = body % json.dumps(arguments, ensure_ascii=draw(st.booleans()))
+    return rule, head, f"{head}{name}{given}{space}{rule.close[0]}"
+
+
+def token_pairs(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.TOKEN_PAIRS
+    (name, arguments), space = calls[0], draw(st.sampled_from(["", "\n"]))
+    body = "".join(
+        f"<|tool_arg:start|>{key}<|tool_arg:value|>{on_lines(written(value), False)}<|tool_arg:end|>{space}"
+        for key, value in arguments.items()
+    )
+    return rule, rule.open[0], f"{rule.open[0]}{name}\n{body}{rule.close[0]}"
+
+
+def numbered(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.NUMBERED
+    (name, arguments), begin = calls[0], "<|tool_call:begin|>"
+    opener = draw(st.sampled_from(rule.open))
+    head = "" if opener == begin else begin
+    id = draw(st.sampled_from(["", "0", "a1b2c3d4e5"]))
+    given = json.dumps(arguments, ensure_ascii=draw(st.booleans()))
+    return rule, opener, f"{opener}{head}{id}<|tool_call:name|>{name}<|tool_call:args|>{given}{rule.close[0]}"
+
+
 def sections(calls: list[Call], draw: Draw) -> Block:
     rule = draw(st.sampled_from([rules.PIPES, rules.TOKENS]))
     begin, separator, end = rule.parts or []
@@ -297,3 +332,4 @@ def recipients(calls: list[Call], draw: Draw) -> Block:
 
 
 ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json, keyed, pythonic, recipients]
+ANY += [named_objects, token_pairs, numbered]

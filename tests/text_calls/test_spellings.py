@@ -41,7 +41,47 @@ PLAMO = (
     "<|plamo:end_tool_requests:plamo|>"
 )
 BEAM = 'get<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name="city">\nRome\n</rfl:parameter>'
+ROME = '{"city": "Rome", "days": 2}'
+BOTH = f'{{"name": "get", "arguments": {ROME}}}'
+SOLAR = (
+    "<|tool_call:start|>get\n<|tool_arg:start|>city<|tool_arg:value|>Rome<|tool_arg:end|>\n"
+    "<|tool_arg:start|>days<|tool_arg:value|>2<|tool_arg:end|>\n<|tool_call:end|>"
+)
+SOLAR_1 = (
+    '<|tool_call:begin|>k3j9x0a1b2<|tool_call:name|>get<|tool_call:args|>{"city": "Rome", "days": 2}<|tool_call:end|>'
+)
+RECENT = [
+    *(
+        (model, text)
+        for model in ("upstage/solar-pro4", "vllm/upstage/Solar-Open2-250B", "vllm/unheard-of")
+        for text in (
+            SOLAR,
+            SOLAR_1,
+            f"<|tool_calls|>{SOLAR_1}",
+            f"<|begin|>assistant<|tool_calls|>{SOLAR_1.replace('k3j9x0a1b2', '')}",
+        )
+    ),
+    *(
+        (model, f"{start}-> tool/function_call\n[{BOTH}]")
+        for model in ("vllm/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "vllm/unheard-of")
+        for start in ("", "<|im_end|>\n<|im_start|>assistant ")
+    ),
+    ("vllm/FreedomIntelligence/openPangu-Embedded-7B", f"[unused11][{BOTH}][unused12]"),
+    ("vllm/FreedomIntelligence/openPangu-Embedded-7B", f"<|tool_call_start|>[{BOTH}]<|tool_call_end|>"),
+    *(
+        (model, f"<function=get{given}</function>")
+        for model in ("groq/llama-3.3-70b-versatile", "vllm/unheard-of")
+        for given in (ROME, f">{ROME}", f"{ROME}>", f">{ROME}>", f" {ROME}", f"({ROME})", f" [{ROME}]")
+    ),
+    *(
+        (model, f"<tool_call>get{between}{ROME}</tool_call>")
+        for model in ("zai/glm-4.6", "vllm/zai-org/GLM-4.6", "vllm/unheard-of")
+        for between in (">", "", " ", "\n")
+    ),
+]
+"""(model, block) of calls with two arguments."""
 SEEN = [
+    *((model, text, [("get", {"city": "Rome", "days": 2})]) for model, text in RECENT),
     ("minimax/MiniMax-M2.1", "<invoke><exec>\n<cmd>date +%H</cmd>\n</exec></invoke>", [("exec", {"cmd": "date +%H"})]),
     ("minimax/MiniMax-M2.1", "<exec><cmd>ls -l</cmd></exec>", [("exec", {"cmd": "ls -l"})]),
     ("minimax/MiniMax-M2.1", '<tool_call><name>get</name><arguments>{"city":"Rome"}</arguments></tool_call>', GET),
@@ -202,6 +242,19 @@ def test_a_spelling_is_a_call(model: str, text: str, calls: list[Any]) -> None:
     assert (called(found), found.text) == (calls, "So.\n")
 
 
+@pytest.mark.share(2)
+@each("model, text", RECENT)
+def test_a_spelling_is_a_call_however_the_stream_is_cut(model: str, text: str) -> None:
+    calls, rest, _ = seen_however_cut(model, f"So.\n{text}\nDone.", TOOLS)
+    assert (calls, rest) == ([("get", {"city": "Rome", "days": 2})], "So.\nDone.")
+
+
+@each("model, text", RECENT)
+def test_a_spelling_in_code_is_text(model: str, text: str) -> None:
+    for said in (f"So:\n```\n{text}\n```\nThat is how.", f"It is `{text}` in code.".replace("\n", " ")):
+        assert seen_however_cut(model, said, TOOLS) == ([], said, [])
+
+
 @each("model, text, calls", SEEN)
 def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
@@ -249,6 +302,15 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
             for model in ("vllm/pfnet/plamo-3-nict-31b", "vllm/unheard-of")
         ),
         ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
+        *(
+            (model, opening, closing)
+            for model in ("upstage/solar-pro4", "vllm/upstage/Solar-Open2-250B", "vllm/unheard-of")
+            for opening, closing in (
+                ("<|think:start|>", "<|think:end|>"),
+                ("<|think|>", "<|end|><|begin|>assistant<|content|>"),
+            )
+        ),
+        ("vllm/FreedomIntelligence/openPangu-Embedded-7B", "[unused16]", "[unused17]"),
     ],
 )
 def test_the_thinking_of_open_weights_is_no_text(model: str, opening: str, closing: str) -> None:

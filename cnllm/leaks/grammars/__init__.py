@@ -81,8 +81,8 @@ _GRAMMARS: dict[str, _Grammar] = {
     "recipient": recipient,
 }
 _CERTAIN = {"invoke": invoke.is_certain, "function": invoke.is_certain, "arg-pairs": arg_pairs.is_certain}
-_WORDS = {"arg-pairs": 2, "channels": 3, "braces": 1, "named-json": 2, "recipient": 1}
-"""The number of words that a rule must name for a grammar."""
+_WORDS = {"arg-pairs": (2, 3), "channels": (3,), "braces": (1,), "named-json": (2,), "recipient": (1,)}
+"""The numbers of words that a rule may name for a grammar: it must name as many."""
 
 
 # What names the tool of the first call of an answer. A key that no call has matches, too, with no name.
@@ -270,7 +270,7 @@ def may_begin(leak: Markup, opener: str, body: str) -> bool | None:
 def _may_begin(leak: Markup, name: str, opener: str, body: str) -> bool | None:
     """Whether a text begins as one grammar does; None if more text is needed."""
     parts = _parts(leak, name)
-    if len(parts) != _WORDS.get(name, len(parts)):
+    if len(parts) not in _WORDS.get(name, (len(parts),)):
         return False  # without its words it has no markers
     return _GRAMMARS[name].may_begin(opener, body, parts)
 

@@ -3,8 +3,9 @@
     NAME
     <KEY>city</KEY><VALUE>Paris</VALUE>
 
-KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own. In place of all pairs the arguments
-may be one JSON object.
+KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own. Three parts are tokens instead, that
+before a key, that before its value and that behind it. In place of all pairs the arguments may be one JSON object. It
+may stand in brackets, and the tag of the name may end before it or behind it.
 
 A tag may stand between the name and the first key, and tags around a call or around several. Between a key and its
 value an element may name the type of the value; the schema of the tool takes precedence.
@@ -31,44 +32,55 @@ from cnllm.leaks.grammars.base import (
     value_end,
 )
 from cnllm.leaks.grammars.json_calls import ends_in_string
+from cnllm.leaks.markers import BARS, spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
 __all__ = ["ends_inside_value", "is_certain", "is_open", "may_begin", "read"]
 
 _WORD = r"(?!\|)[\w.:|-]{1,64}"
+_BEFORE_OBJECT = r"(?:>\s{0,8})?(?:[(\[]\s{0,8})?"
+_AFTER_OBJECT = re.compile(r"\s*[)\]]?\s*>?\s*(?=<|\Z)")
 
 
 class _PairPatterns(ValuePatterns):
     """The patterns of one pair of words."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
-        key, value = (rf"{re.escape(word)}\s{{0,2}}" for word in words)
-        between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
+        if len(words) == 2:
+            key, value = (rf"{re.escape(word)}\s{{0,2}}" for word in words)
+            open_key, open_value, close_value, closer = f"<{key}>", f"<{value}>", f"</{value}>", r"<\s{0,2}/"
+            type_name = rf"(?:(?!{open_value})<{_WORD}>\s*([^<>]{{1,64}})</{_WORD}>\s*)?"
+            close_key = rf"</{key}>\s*{type_name}"
+        else:
+            open_key, open_value, close_value = map(spelling_pattern, words)
+            close_key, closer = "()", rf"<\s{{0,2}}[{re.escape(BARS)}]"
+        after_name = close_key.replace("([", "(?:[")
+        between = rf"\s*(?:(?!{open_key})<{_WORD}>\s*)?"
         openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
-        typed = rf"(?:<(?!{value}>){_WORD}>\s*([^<>]{{1,64}})</{_WORD}>\s*)?"
-        untyped = typed.replace("([", "(?:[")
-        pair = rf"<{key}>[^<>]{{1,256}}</{key}>\s*{untyped}<{value}>"
+        pair = rf"{open_key}[^<>]{{1,256}}{after_name}{open_value}"
 
         def compiled(pattern: str) -> re.Pattern[str]:
             return re.compile(pattern, re.IGNORECASE)
 
-        self.open_key = compiled(rf"\s*<{key}>")
-        self.close_key = compiled(rf"</{key}>\s*{typed}<{value}>")
-        self.values = compiled(rf"((<{key}>[^<>]{{1,256}}</{key}>\s*{untyped})?<{value}>)|</{value}>")
-        next_call = rf"<(?!{key}>|{value}>){_WORD}>\s*{NAME}{between}{pair}"
-        self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|{next_call}|\Z)")
-        self.wrapper = compiled(rf"\s*<(?!{key}>)({_WORD})>")
+        self.open_key = compiled(rf"\s*{open_key}")
+        self.close_key = compiled(close_key + open_value)
+        self.values = compiled(rf"(({open_key}[^<>]{{1,256}}{after_name})?{open_value})|{close_value}")
+        next_call = rf"(?!{open_key}|{open_value})<{_WORD}>\s*{NAME}{between}{pair}"
+        self.value_end = compiled(rf"\s*(?:{open_key}|(?!{close_value})</{_WORD}>|{next_call}|\Z)")
+        self.wrapper = compiled(rf"\s*(?!{open_key})<({_WORD})>")
         self.close = compiled(rf"\s*</({_WORD})>")
-        self.call_end = compiled(rf"</(?!{value}>){_WORD}>\s*\Z")
+        self.call_end = compiled(rf"(?!{close_value})</{_WORD}>\s*\Z")
         self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
-        self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\{{|\Z)")
-        self.json = compiled(rf"{openers}{NAME}{between}\{{\s{{0,64}}[\"}}]")
-        self.begins = compiled(rf"{self.json.pattern}|{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
+        self.name = compiled(rf"\s*({NAME})\s*(?:(?!{open_key})<{_WORD}>\s*)?(?:(?=<|\Z)|{_BEFORE_OBJECT}(?=\{{))")
+        self.json = compiled(rf"{openers}{NAME}{between}{_BEFORE_OBJECT}\{{\s{{0,64}}[\"}}]")
+        self.pair = compiled(rf"{openers}{NAME}{between}{pair}")
+        self.begins = compiled(rf"{self.json.pattern}|{openers}{NAME}{between}(?:{closer}|{pair})")
         tag = r"<(?:/?[\w.:|-]{0,64}\s{0,2})"
         after_type = rf"(?:</[\w.:|-]{{0,64}}(?:>\s*(?:{tag})?)?|<)?"
         value_tag = rf"{tag}(?:>[^<>]{{0,64}}{after_type})?"
-        after_key = rf"<{key}>[^<>]{{0,256}}(?:</[\w.:|-]{{0,64}}\s{{0,2}}(?:>\s*(?:{value_tag})?)?|<)?"
-        self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key}|\{{\s{{0,64}})?)?\Z")
+        after_key = rf"{open_key}[^<>]{{0,256}}(?:</[\w.:|-]{{0,64}}\s{{0,2}}(?:>\s*(?:{value_tag})?)?|<)?"
+        object_start = rf"{_BEFORE_OBJECT}(?:\{{\s{{0,64}})?"
+        self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key}|{object_start})?)?\Z")
 
 
 _tags = lru_cache(maxsize=16)(_PairPatterns)
@@ -126,9 +138,10 @@ def _object(text: str, position: int) -> tuple[dict[str, Any], int]:
         value, end = decode_json(text, position)
     except ValueError as error:
         raise NotACall(f"its arguments are not JSON: {error}") from None
-    if type(value) is not dict or text[end:].lstrip()[:1] not in ("", "<"):
+    after = _AFTER_OBJECT.match(text, end)
+    if type(value) is not dict or after is None:
         raise NotACall("its arguments are not one object")
-    return value, end
+    return value, after.end()
 
 
 def _pairs(
@@ -176,8 +189,7 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
 
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
     """Whether a name and a pair stand at the start of a body."""
-    match = _tags(words).begins.match(body)
-    return match is not None and f"<{words[0]}" in match[0]
+    return _tags(words).pair.match(body) is not None
 
 
 def is_open(body: str, words: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ BEGIN functions.NAME:0 SEP {…} END
 BEGIN 0 SEP {…} END
 BEGIN functions.NAME <|word|>json SEP {…} END
 BEGIN functions.NAME<|word|>word json SEP {…} END
+BEGIN ID<|word:word|>NAME SEP {…} END
 BEGIN function SEP NAME ⏎ ```json ⏎ {…} ⏎ ``` END
 BEGIN function SEP <invoke name="NAME">…</invoke> END
 """
@@ -43,8 +44,9 @@ _LINE = re.compile(rf"\s*{NAME}[ \t]{{0,8}}\n\s*(?=<)")
 _MARK = rf"\s{{0,8}}<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}"
 _FORMAT = rf"(?:{_MARK}){{0,2}}(?:\s{{1,8}}[a-z]{{1,16}})?\s{{0,8}}"
 _FORMAT_TAIL = re.compile(rf"{_FORMAT}\Z")
-_MARK_SO_FAR = rf"<(?:[{re.escape(BARS)}](?:\w{{1,32}}[{re.escape(BARS)}]?)?)?"
-_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME}{_FORMAT})?(?:{_MARK_SO_FAR})?\Z")
+_MARK_SO_FAR = rf"<(?:[{re.escape(BARS)}](?:[\w:]{{1,32}}[{re.escape(BARS)}]?)?)?"
+_ID = re.compile(rf"\A\s{{0,8}}[\w-]{{0,64}}<[{re.escape(BARS)}]\w{{1,32}}:\w{{1,32}}[{re.escape(BARS)}]>")
+_HEAD = re.compile(rf"(?:{_ID.pattern})?\s{{0,8}}(?:{NAME}{_FORMAT})?(?:{_MARK_SO_FAR})?\Z")
 _UNFENCE = re.compile(r"\s*(?:`{3}\s*)?")
 
 
@@ -84,7 +86,8 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if _invoke_start(text, opening[1]) is not None:
             name, start = _NO_NAME, opening[1]
         elif (separator_match := separator.find(text, opening[1])) is not None and separator_match[0] < stop:
-            name, start = _FORMAT_TAIL.sub("", text[opening[1] : separator_match[0]]).strip(), separator_match[1]
+            head = _ID.sub("", text[opening[1] : separator_match[0]], count=1)
+            name, start = _FORMAT_TAIL.sub("", head).strip(), separator_match[1]
         else:
             position = opening[0]
             break

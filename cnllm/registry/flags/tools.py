@@ -223,9 +223,10 @@ class Leak(Base, frozen=True):
     """
     parts: list[str] | dict[str, list[str]] | None = None
     """The keywords of the grammar: for invoke and function where they differ, for arg-pairs those of a key and a value,
-    for sections begin, separator and end, for channels the tokens that open, close and separate, for braces the quote,
-    for named-json those before the arguments and the id, for recipient the one between the tool and its arguments; a
-    table has them by grammar. Why: Families that share a grammar use different keywords in it.
+    or the tokens before a key, before its value and behind it, for sections begin, separator and end, for channels the
+    tokens that open, close and separate, for braces the quote, for named-json those before the arguments and the id,
+    for recipient the one between the tool and its arguments; a table has them by grammar. Why:
+    Families that share a grammar use different keywords in it.
     """
     then: TextCalls = "recover"
     """What happens to a block: it becomes a call, is removed, or stays text. It is not named `otherwise`, because it
