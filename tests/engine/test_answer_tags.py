@@ -234,3 +234,41 @@ def test_a_thought_and_an_answer_in_channels_are_told_apart_where_the_id_says_no
     choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
     reply = engine.parse_response(model, 200, {}, json.dumps({"choices": [choice]}).encode())
     assert (reply.text, reply.reasoning) == ("It is <|return|> here.", "Hm.")
+
+
+PLAIN = [
+    ("vllm/baidu/ERNIE-4.5-21B-A3B-Thinking", "response"),
+    ("sglang/tencent/Hunyuan-A13B-Instruct", "answer"),
+]
+
+
+def told(model: str, text: str) -> set[tuple[str, str]]:
+    """(text, reasoning) of an answer, as a whole and in any two pieces of a stream."""
+    found = cnllm.Registry.load().resolve(model)
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    reply = engine.parse_response(found, 200, {}, json.dumps({"choices": [choice]}).encode())
+    seen = {(reply.text, reply.reasoning)}
+    for at in range(len(text)):
+        parser = engine.StreamParser(found)
+        for piece in filter(None, (text[:at], text[at:])):
+            parser.feed(sse(delta(content=piece), done=False))
+        parser.feed(sse(finish()))
+        parser.end()
+        reply = parser.close()
+        seen.add((reply.text, reply.reasoning))
+    return seen
+
+
+@each("model, word", PLAIN)
+def test_tags_in_plain_words_go_behind_reasoning_in_the_text(model: str, word: str) -> None:
+    answer = f"<{word}>\nIt is 4.\n</{word}>"
+    assert told(model, f"<think>\nHm.\n</think>\n{answer}\n") == {("\nIt is 4.\n", "\nHm.\n")}
+    assert told(model, f"Hm.\n</think>\n\n{answer}") == {("Hm.\n\nIt is 4.\n", "")}  # the template wrote the first tag
+
+
+@each("model, word", [*PLAIN, ("vllm/unheard-of", "answer")])
+def test_tags_in_plain_words_are_what_the_caller_asked_for_elsewhere(model: str, word: str) -> None:
+    for text in (f"<{word}>4</{word}>", f"It is <{word}>4</{word}>", f"```xml\n<{word}>4</{word}>\n```"):
+        assert told(model, text) == {(text, "")}
+    thought = f"<think>Hm.</think><{word}>4</{word}>"
+    assert told("vllm/unheard-of", thought) == {(f"<{word}>4</{word}>", "Hm.")}

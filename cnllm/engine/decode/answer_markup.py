@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from cnllm.engine.decode.collector import Collector
@@ -23,19 +23,21 @@ class AnswerTags(Stage):
     """The stage that removes an opening tag at the start of an answer, and closing tags at its end.
 
     `tags` are the opening tag, then the closing ones; behind an empty text those of a further form. A closing tag
-    before more text is text itself. Where the stage before notices every tag, plain text without one may pass by:
-    `lets_text`.
+    before more text is text itself. Tags in plain words, such as `<answer>`, may be what the caller asked for: they
+    count only behind reasoning in the text (`has_thought`), or behind a tag that ended it. Where the stage before
+    notices every tag, plain text without one may pass by: `lets_text`.
     """
 
     __slots__ = (
-        *("_closers", "_firsts", "_has_begun", "_has_ended", "_opener", "_openers"),
+        *("_closers", "_firsts", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
         *("is_idle", "lets_text", "pending"),
     )
 
-    def __init__(self, tags: list[str]) -> None:
+    def __init__(self, tags: list[str], has_thought: Callable[[], bool] | None = None) -> None:
         self._openers = [tag for before, tag in pairwise(["", *tags]) if not before]
         self._closers = [tag for before, tag in pairwise(tags) if before and tag]
         self._firsts = {tag[0] for tag in self._closers}
+        self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
         self._begin()
 
@@ -52,10 +54,11 @@ class AnswerTags(Stage):
         if type(item) is Restart and item.text:
             self._begin()
         if type(item) is Note and item.code in _NEW_ANSWER:
+            self._has_thought = None
             out = self.release()
             self._begin()
             return [*out, item]
-        if type(item) is not TextPiece:
+        if type(item) is not TextPiece or (self._has_thought is not None and not self._has_thought()):
             return [item]
         has_begun = self._has_begun
         text = self._certain(item.text)

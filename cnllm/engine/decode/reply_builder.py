@@ -93,7 +93,7 @@ class ReplyBuilder:
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
-        around = AnswerTags(answer_tags) if answer_tags else None
+        around = AnswerTags(answer_tags, self._has_tagged) if answer_tags else None
         self._stops = StopTexts(plan.stops, self.collected) if plan.stops else None
         behind = tuple(filter(None, (around, self._stops)))
         calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
@@ -283,10 +283,14 @@ class ReplyBuilder:
                 out += parts.put_run([text], in_reasoning=in_reasoning)
         return out
 
+    def _has_tagged(self) -> bool:
+        """Whether reasoning stood between tags at the head of the answer."""
+        return self._tags is not None and bool(self._tags.raw)
+
     @property
     def _is_text_changed(self) -> bool:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
-        has_block = self._tags is not None and bool(self._tags.raw)
+        has_block = self._has_tagged()
         has_answer = self._answer is not None and self._answer.has_begun
         is_shorter = self.is_idle and self._row_input != self._row_output
         return has_block or has_answer or is_shorter or (self._calls is not None and self._calls.has_found)

@@ -110,8 +110,8 @@ class ReasoningFlags(Base, frozen=True):
     """
     answer_tags: Annotated[list[str] | None, EVERY_WIRE] = None
     """The opening tag of the answer, then its closing tags; behind an empty text those of a further form. They are
-    removed at both ends of the answer. Why: Some models write their answer between tags, too, and servers without a
-    parser for them pass them on.
+    removed at both ends of the answer, those in plain words such as `<answer>` only behind tags of reasoning. Why: Some
+    models write their answer between tags, too, and servers without a parser for them pass them on.
     """
     replay: Literal["unknown", "never", "tool-turns", "since-user", "always"] | None = None
     """The earlier turns of the same model that are sent back with their reasoning. Under unknown none is, and a note
