@@ -51,7 +51,7 @@ _WRAPPED_ERRORS = ("error", "errors", "exception", "fault")
 CODES = tuple(name for name in NUMBERS if name not in ("status", "httpstatus"))
 """Names of fields that may hold the code of an error, also as a word."""
 _NO_FAILURE = frozenset(["", "0", "200", "ok", "success"])
-"""Codes of an object that reports success, in lower case."""
+"""Codes and sentences of an object that reports success, in lower case."""
 _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
@@ -164,15 +164,15 @@ def _has_failed(data: dict[str, Any]) -> bool:
     Such are `{"code": "InvalidParameter", "message": …}` (Alibaba), `{"header": {"code": 10013, "message": …}}`
     (iFLYTEK) and `{"base_resp": {"status_code": 1004, "status_msg": …}}` (MiniMax).
     """
-    if "type" in data or not sentence_of(data):
+    if "type" in data or is_success(sentence_of(data)):
         return False
     codes = [value for key, value in data.items() if key_name(key) in CODES and type(value) in (str, int)]
     return not all(map(is_success, codes))
 
 
-def is_success(code: Any) -> bool:
-    """Whether a code is the one of success, or there is none."""
-    return code is None or f"{code}".lower() in _NO_FAILURE
+def is_success(word: Any) -> bool:
+    """Whether a code or a sentence is that of success, or there is none."""
+    return word is None or f"{word}".lower() in _NO_FAILURE
 
 
 def sentence_of(data: dict[str, Any]) -> Any:

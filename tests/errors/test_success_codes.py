@@ -77,3 +77,15 @@ def test_a_chunk_is_an_error_by_the_places_that_the_registry_names(event: Any, t
     with pytest.raises(cnllm.EndpointError) as caught:
         parser.close()
     assert caught.value.message == "no"
+
+
+@each("report", [{"code": 20000, "msg": "success"}, {"header": {"code": "A0", "message": "OK"}}])
+@each("protocol", BODIES)
+def test_a_code_beside_the_word_of_success_is_no_error(protocol: str, report: Any) -> None:
+    name, body = BODIES[protocol]
+    model = REGISTRY.resolve(name, protocol=protocol)
+    parser = engine.StreamParser(model)
+    parser.feed(f"data: {json.dumps(report)}\n\n".encode())
+    with pytest.raises(cnllm.StreamCut):  # it had nothing else
+        parser.close()
+    assert engine.parse_response(model, 200, {}, json.dumps({**report, **body}).encode()).finish == "stop"

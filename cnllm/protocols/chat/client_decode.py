@@ -433,7 +433,8 @@ def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
     fault = find_fault(data, flags, reply)
     if fault is not None or reply or paths is None or is_success(get_first(data, paths.code)):
         return fault
-    return data if type(get_first(data, paths.message)) is str else None
+    message = get_first(data, paths.message)
+    return data if type(message) is str and not is_success(message) else None
 
 
 # ── custom tools ──────────────────────────────────────────────────────────────
