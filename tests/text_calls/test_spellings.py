@@ -255,6 +255,17 @@ def test_a_spelling_in_code_is_text(model: str, text: str) -> None:
         assert seen_however_cut(model, said, TOOLS) == ([], said, [])
 
 
+@each("model", ["vllm/microsoft/Phi-4-mini-instruct", "vllm/unheard-of"])
+def test_the_closer_that_not_every_server_leaves_behind_a_list_is_no_text(model: str) -> None:
+    for given in (f"[{BOTH}]", BOTH):
+        block = f"<|tool_call|>{given}<|/tool_call|>"
+        calls, rest, _ = seen_however_cut(model, f"So.\n{block}\nDone.", TOOLS)
+        assert (calls, rest) == ([("get", {"city": "Rome", "days": 2})], "So.\nDone.")
+        said = f"So:\n```\n{block}\n```\nThat is how."
+        assert seen_however_cut(model, said, TOOLS) == ([], said, [])
+        assert seen_however_cut(model, f"So.\n{block}\n", [tool("other", x="string")])[:2] == ([], "So.\n")
+
+
 @each("model, text, calls", SEEN)
 def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
@@ -301,7 +312,10 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
             (model, "<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>")
             for model in ("vllm/pfnet/plamo-3-nict-31b", "vllm/unheard-of")
         ),
-        ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
+        *(
+            (model, " to=self<|message|>", "<|eom|>")
+            for model in ("openrouter/meta/muse-glimmer-30b", "vllm/meta-models/Muse-Glimmer-30B", "vllm/unheard-of")
+        ),
         *(
             (model, opening, closing)
             for model in ("upstage/solar-pro4", "vllm/upstage/Solar-Open2-250B", "vllm/unheard-of")
