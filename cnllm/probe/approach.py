@@ -15,15 +15,14 @@ from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Ask, ProbeAnswer, on_one_line
 from cnllm.probe.facts import FlagFact
 from cnllm.probe.place import KEY_HEADERS, EndpointPlace, ProbeTarget, model_at, places
+from cnllm.probe.question import HELLO
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
-from cnllm.types import Message
 
 __all__ = ["ProbedEndpoint", "approach"]
 
 _FINAL = ("quota", "rate", "busy", "network")
 """What another path of the same host will not change."""
-_HELLO = [Message("user", "Say hello in one short sentence.")]
 _SELF_PATHS = ("/props", "/version")
 """Paths below the root of a host where self-hosted servers describe themselves."""
 
@@ -105,7 +104,7 @@ class _FirstRequests:
         headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
         place = replace(place, auth=next(headers))
         for _ in range(8):
-            ask = Ask(body=bodies.build(_HELLO, stream=stream), why="a first request", stream=stream, control=True)
+            ask = Ask(body=bodies.build([HELLO], stream=stream), why="a first request", stream=stream, control=True)
             answer = self.exchange(ask, place, id)
             self.seen.append((place, answer))
             if answer.passed and not (answer.text or answer.reasoning):
@@ -113,7 +112,7 @@ class _FirstRequests:
                 return None
             if answer.passed:
                 if stream:
-                    whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
+                    whole = Ask(body=bodies.build([HELLO]), why="a first request again, whole")
                     again = self.exchange(whole, place, id)
                     if again.refused:
                         facts.append(FlagFact("stream.required", True, "refused", quote=again.message))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 
-__all__ = ["ProvenBound", "find_bound", "numbers"]
+__all__ = ["BoundSearch", "ProvenBound", "find_bound", "numbers"]
 
 _NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d,_]*(?:\.\d+)?(?![\w])")
 _MOST_TRIES = 3
@@ -24,6 +24,10 @@ class ProvenBound(Struct, frozen=True):
     value: Number
     open: bool = False
     quote: str = ""
+
+
+BoundSearch = ProvenBound | ProbeAnswer | None
+"""What a search found: a bound, the refusal of the wild value where none was found, None where that value passes."""
 
 
 def numbers(text: str) -> list[Number]:
@@ -47,7 +51,7 @@ def find_bound(
     known: Iterable[Number] = (),
     hint: Number | None = None,
     least: Number | None = None,
-) -> Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None]:
+) -> Asking[BoundSearch]:
     """Find the bound between the accepted values and a wild one.
 
     `step` is the least distance that counts, `known` are bounds that endpoints have, and a number below `least` in the

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +30,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply, Usage
 
-__all__ = ["Ask", "ProbeAnswer", "ProbeExchange", "RawResponse", "on_one_line", "read_answer", "reads_more"]
+__all__ = ["Ask", "Asking", "ProbeAnswer", "ProbeExchange", "RawResponse", "on_one_line", "read_answer", "reads_more"]
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -119,6 +119,11 @@ class ProbeAnswer(Struct, frozen=True, kw_only=True):
         if self.reply is None:
             return []
         return [c.name for c in (*self.reply.tool_calls, *self.reply.incomplete) if c.via == "wire"]
+
+
+T = TypeVar("T")
+Asking = Generator[Ask, ProbeAnswer, T]
+"""It yields requests, receives their answers, and returns what they show."""
 
 
 class ProbeExchange(Struct, frozen=True):

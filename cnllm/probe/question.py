@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from cnllm.jsonpath import leaves
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import Candidates
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import Learnt
 from cnllm.protocols import wire
@@ -44,8 +44,8 @@ HELLO = Message("user", "Say hello in one short sentence.")
 SUM = Message("user", "What is 17 times 23? Answer with the number.")
 ASK_WEATHER = Message("user", "What is the weather in Bern? Use the tool.")
 
-Steps = Generator[Ask, ProbeAnswer, list[Finding]]
-"""A run of a question: it yields requests, receives their answers, and returns what they prove.
+Steps = Asking[list[Finding]]
+"""A run of a question: it asks, and returns what the answers prove.
 
 Each answer took its request or refused it: a run ends with a request that gets neither.
 """

@@ -5,14 +5,14 @@ Where the endpoint takes no tools, the call is made up, and stands beside the re
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, nest, set_value
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import message_of
 from cnllm.probe.question import (
@@ -151,7 +151,7 @@ class Earlier:
         return nest(self.field, _THOUGHT)
 
 
-def earlier(context: ProbeContext, patch: Mapping[str, Any] | None = None) -> Generator[Ask, ProbeAnswer, Earlier]:
+def earlier(context: ProbeContext, patch: Mapping[str, Any] | None = None) -> Asking[Earlier]:
     """Return the builder of conversations that go on from a call. It needs the model to make one, where it may.
 
     Without tools the text of the answer is left out: only the made-up call stands beside its reasoning.

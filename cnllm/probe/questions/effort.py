@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cnllm.jsonpath import leaves
-from cnllm.probe.bounds import ProvenBound, find_bound, numbers
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.bounds import BoundSearch, ProvenBound, find_bound, numbers
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import (
     SUM,
@@ -77,7 +77,7 @@ def effort(context: ProbeContext) -> Steps:
 
 def _with_effect(
     context: ProbeContext, places: tuple[str, ...], tries: Sequence[dict[str, Any]]
-) -> Generator[Ask, ProbeAnswer, tuple[str, ...]]:
+) -> Asking[tuple[str, ...]]:
     """Return the paths of which some may have an effect, tried all at once: those first that a refusal names.
 
     There is none where each request passes and the last ones have reasoning of the same length. A single path,
@@ -100,9 +100,7 @@ def _is_ordered(levels: Sequence[str], listing: Sequence[str], words: dict[str, 
     return places in (sorted(places), sorted(places, reverse=True))
 
 
-def _accepted(
-    context: ProbeContext, at: str, words: dict[str, str], *, unlike: int | None = None
-) -> Generator[Ask, ProbeAnswer, list[str]]:
+def _accepted(context: ProbeContext, at: str, words: dict[str, str], *, unlike: int | None = None) -> Asking[list[str]]:
     """Return the levels whose words are taken; with `unlike` those alone whose reasoning has another length."""
     found: list[str] = []
     for level, word in words.items():
@@ -179,7 +177,7 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
 
     found: list[Finding] = []
     quote = ""
-    upper: ProvenBound | ProbeAnswer | None = None
+    upper: BoundSearch = None
     if not hints or "reasoning.budget.max" in hints:
         upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
         if isinstance(upper, ProvenBound) and upper.value > 1 and _names(upper.quote, at, "budget"):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.probe.bounds import ProvenBound, find_bound
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.bounds import BoundSearch, ProvenBound, find_bound
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.joint import is_named
 from cnllm.probe.question import (
@@ -117,7 +117,7 @@ def max_tokens(context: ProbeContext) -> Steps:
     return []
 
 
-def _is_cut(context: ProbeContext, answer: ProbeAnswer) -> Generator[Ask, ProbeAnswer, bool]:
+def _is_cut(context: ProbeContext, answer: ProbeAnswer) -> Asking[bool]:
     is_cut = answer.reply is not None and answer.reply.finish == "length"
     if is_cut or answer.usage.output is not None:
         return is_cut or answer.usage.output == _LENGTH
@@ -319,7 +319,7 @@ def _range_question(values: _Range, *, reasons: bool = False) -> Question:
     return run
 
 
-def _is_same(context: ProbeContext, values: _Range, ask: Callable[[float], Ask]) -> Generator[Ask, ProbeAnswer, bool]:
+def _is_same(context: ProbeContext, values: _Range, ask: Callable[[float], Ask]) -> Asking[bool]:
     """Whether a mode takes an ordinary value and refuses what is beyond the upper bound, as the plain one does."""
     known, flag = context.known, f"params.{values.name}"
     inside = yield ask(values.inside)
@@ -336,21 +336,21 @@ def _is_same(context: ProbeContext, values: _Range, ask: Callable[[float], Ask])
 
 def _range(
     context: ProbeContext, flag: str, path: str, values: _Range, ask: Callable[[float], Ask]
-) -> Generator[Ask, ProbeAnswer, list[Finding] | ProbeAnswer]:
+) -> Asking[list[Finding] | ProbeAnswer]:
     """Return the findings on a range, or a refusal where no value passes."""
     hints = context.hints
     if flag in hints:  # ignored or refused in the first run, or taken under another name
         answer = yield ask(values.inside)
         return answer if answer.refused else []
     fixed = hints.get(f"{flag}.fixed")
-    upper: ProvenBound | ProbeAnswer | None = None
+    upper: BoundSearch = None
     if high := fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below"):
         upper = yield from find_bound(ask, values.high, values.step, hint=high.value)
     elif not hints:
         upper = yield from _first_bound(ask, values)
     if isinstance(upper, ProbeAnswer):
         return upper
-    lower: ProvenBound | ProbeAnswer | None = None
+    lower: BoundSearch = None
     low = fixed or hints.get(f"{flag}.min") or hints.get(f"{flag}.above")
     if low or not hints:
         lower = yield from find_bound(
@@ -365,9 +365,7 @@ def _range(
     return [Finding(f"{flag}.as", path, "works"), *found] if found else []
 
 
-def _first_bound(
-    ask: Callable[[float], Ask], values: _Range
-) -> Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None]:
+def _first_bound(ask: Callable[[float], Ask], values: _Range) -> Asking[BoundSearch]:
     """Find the upper bound; the refusal where not even an ordinary value passes and no bound is named."""
     bound = yield from find_bound(ask, values.high, values.step)
     if not isinstance(bound, ProbeAnswer):

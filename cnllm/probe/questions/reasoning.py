@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, merge_patch, nest
-from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.joint import group_items, is_named
 from cnllm.probe.observed import THINKING, find_tags, message_of
@@ -168,7 +168,7 @@ def switch_on(context: ProbeContext) -> Steps:
 
 Switched = tuple[dict[str, Any], ProbeAnswer]
 """A change of the body, and the answer to a request with it."""
-_Search = Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]
+_Search = Asking[tuple[Switched | None, list[Switched]]]
 
 
 def _search_switch(context: ProbeContext, side: str, works: Callable[[ProbeAnswer], bool]) -> _Search:
@@ -187,13 +187,13 @@ def _search(
     """
     refusals: list[Switched] = []
 
-    def single(patch: dict[str, Any]) -> Generator[Ask, ProbeAnswer, Switched | None]:
+    def single(patch: dict[str, Any]) -> Asking[Switched | None]:
         answer = yield ask(patch)
         if answer.refused:
             refusals.append((patch, answer))
         return (patch, answer) if answer.passed and works(answer) else None
 
-    def within(group: list[dict[str, Any]], *, is_known: bool = False) -> Generator[Ask, ProbeAnswer, Switched | None]:
+    def within(group: list[dict[str, Any]], *, is_known: bool = False) -> Asking[Switched | None]:
         if len(group) == 1:
             return (yield from single(group[0]))
         if not is_known:
@@ -209,7 +209,7 @@ def _search(
         found = yield from within(group[:half])
         return found or (yield from within(group[half:], is_known=True))
 
-    def one_by_one(group: list[dict[str, Any]], every: ProbeAnswer) -> Generator[Ask, ProbeAnswer, Switched | None]:
+    def one_by_one(group: list[dict[str, Any]], every: ProbeAnswer) -> Asking[Switched | None]:
         is_only = True
         for number, patch in enumerate(group):
             count = len(refusals)
@@ -254,7 +254,7 @@ def _bare(refusal: ProbeAnswer, patches: list[dict[str, Any]]) -> set[str]:
     return set(re.findall(r"\w+", refusal.message)) - keys
 
 
-def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAnswer | None]:
+def _with_own_keys(context: ProbeContext) -> Asking[ProbeAnswer | None]:
     """Return the answer to a request with what only one with reasoning may have; None where the wire has no such keys.
 
     A model that does not reason refuses it.
