@@ -161,9 +161,9 @@ def _outcome(entry: Entry) -> str:
     """Return how a request ended."""
     if entry.outcome in ("the client has gone", "the server stopped"):
         return entry.outcome.removeprefix("the ").replace(" ", "-")
-    if entry.status >= 400 or entry.error or entry.outcome or not entry.status:
-        return "failed"
-    return "cut" if entry.finish in ("cut", "error") else "ok"
+    if 0 < entry.status < 400 and entry.finish in ("cut", "error"):
+        return "cut"
+    return "failed" if entry.status >= 400 or entry.error or entry.outcome or not entry.status else "ok"
 
 
 def model_label(model: Model) -> str:
