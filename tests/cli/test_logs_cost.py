@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,12 @@ def report(machine: Machine, *args: str) -> dict[str, Any]:
     assert done.status == 0, done.err
     result: dict[str, Any] = done.json()
     return result
+
+
+def in_csv(machine: Machine) -> dict[str, str]:
+    """Return the counts of the only line of the CSV."""
+    (row,) = csv.DictReader(io.StringIO(machine.run("logs", "cost", "--csv").out))
+    return {name: row[name] for name in ("input", "cached", "output", "uncounted", "uncounted_cached")}
 
 
 def test_sums_by_model_day_and_conversation(machine: Machine) -> None:
@@ -119,8 +127,16 @@ def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
         machine.overlay(peer.url, PRICE)
         machine.run(*CALL, "one")
         assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "unknown"
+        assert in_csv(machine) == {
+            "input": "12",
+            "cached": "",
+            "output": "34",
+            "uncounted": "0",
+            "uncounted_cached": "1",
+        }
         machine.run(*CALL, "two", "--no-stream")
     assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "≥5"
+    assert (in_csv(machine)["cached"], in_csv(machine)["uncounted_cached"]) == ("5", "1")
 
 
 def test_a_prompt_of_zero_tokens_was_not_counted(machine: Machine) -> None:

@@ -284,7 +284,8 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
 
 _HEADS = {"model": "MODEL", "provider": "PROVIDER", "key": "KEY", "day": "DAY", "tag": "TAG"}
 _HEADS["conversation"] = "CONVERSATION"
-_CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "missing", "unknown")
+_COUNTS = ("turns", "input", "cached", "output")
+_CSV = (*_COUNTS, "currency", "amount", "at_most", "missing", "unknown", "uncounted", "uncounted_cached")
 
 
 @logs.command()
@@ -366,15 +367,21 @@ def cost(ctx: click.Context, /, ident: str | None, by: str, plot: str | None, **
 
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
-    """Print the rows, one line for each currency; `at_most` is empty where nothing bounds the cost."""
+    """Print the rows, one line for each currency.
+
+    `at_most` is empty where nothing bounds the cost, and `cached` where no turn has such a count. Tokens are lower
+    bounds where turns are `uncounted`.
+    """
     lines: list[Sequence[object]] = [(by, *_CSV)]
     for row in rows:
-        counts = (row.label, row.turns, row.input, row.cached, row.output)
+        cached = row.cached if row.uncounted_cached < row.turns else ""
+        counts = (row.label, row.turns, row.input, cached, row.output)
+        unknown = (row.unknown, row.uncounted, row.uncounted_cached)
         for cost in row.cost:
             most = "" if cost.at_most is None else f"{cost.at_most:f}"
-            lines.append((*counts, cost.currency, f"{cost.amount:f}", most, " ".join(cost.missing), row.unknown))
+            lines.append((*counts, cost.currency, f"{cost.amount:f}", most, " ".join(cost.missing), *unknown))
         if not row.cost:
-            lines.append((*counts, "", "", "", "", row.unknown))
+            lines.append((*counts, "", "", "", "", *unknown))
     stdout.print_csv(lines)
 
 
