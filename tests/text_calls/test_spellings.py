@@ -63,8 +63,11 @@ RECENT = [
     ),
     *(
         (model, f"{start}-> tool/function_call\n[{BOTH}]")
-        for model in ("vllm/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "vllm/unheard-of")
-        for start in ("", "<|im_end|>\n<|im_start|>assistant ")
+        for model, start in (
+            ("vllm/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", ""),
+            ("vllm/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "<|im_end|>\n<|im_start|>assistant "),
+            ("vllm/unheard-of", "<|im_end|>\n<|im_start|>assistant "),
+        )
     ),
     ("vllm/FreedomIntelligence/openPangu-Embedded-7B", f"[unused11][{BOTH}][unused12]"),
     ("vllm/FreedomIntelligence/openPangu-Embedded-7B", f"<|tool_call_start|>[{BOTH}]<|tool_call_end|>"),
@@ -314,7 +317,7 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
         ),
         *(
             (model, " to=self<|message|>", "<|eom|>")
-            for model in ("openrouter/meta/muse-glimmer-30b", "vllm/meta-models/Muse-Glimmer-30B", "vllm/unheard-of")
+            for model in ("openrouter/meta/muse-glimmer-30b", "vllm/meta-models/Muse-Glimmer-30B")
         ),
         *(
             (model, opening, closing)
