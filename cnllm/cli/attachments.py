@@ -198,8 +198,9 @@ def encoding_hint(data: bytes, name: str) -> str:
 def require_readable(registry: Registry, model: Model, messages: Sequence[Message], options: dict[str, Any]) -> None:
     """Raise `UsageError` for a medium that the model does not read, and name models that read it.
 
-    `on_unsupported` says that the caller wants something else.
+    `on_unsupported`, also as a default of the model, says that the user wants something else.
     """
+    options = {**(model.flags.call or {}), **options}
     if "on_unsupported" in options:
         return
     media = [part for message in messages for part in message.parts if type(part) is Media]

@@ -176,6 +176,16 @@ def test_a_medium_that_is_not_read_is_an_error(machine: Machine) -> None:
         assert "left out" in done.err
 
 
+def test_a_default_of_the_users_file_decides_what_becomes_of_a_medium_that_is_not_read(machine: Machine) -> None:
+    for command, stdin in ((("call", "-m", "home/m", "x"), None), (("chat", "-m", "home/m"), "x\n")):
+        with Server(ANSWER, ANSWER) as peer:
+            machine.overlay(peer.url, 'input = ["text"]\ncall = { on_unsupported = "adjust" }')
+            picture = machine.file("p", PNG)
+            done = machine.run(*command, "-a", picture, stdin=stdin)
+            assert (done.status, len(peer.received)) == (0, 1), done.err
+            machine.run(*command, "-a", picture, "-p", "on_unsupported=error", stdin=stdin).fails(2)
+
+
 def test_an_older_picture_does_not_stop_a_conversation(machine: Machine) -> None:
     with Server(ANSWER) as peer:
         machine.overlay(peer.url, 'input = ["text", "image"]')
