@@ -287,6 +287,15 @@ def test_an_answer_that_does_not_fit_the_schema_goes_back_once(machine: Machine)
         assert len(peer.received) == 2
 
 
+@pytest.mark.parametrize("options", [(), ("-p", "if_cut=again-whole")])
+def test_reasoning_and_answer_in_one_file_are_on_lines_of_their_own(machine: Machine, options: tuple[str, ...]) -> None:
+    with Server([HEAD, chunk(reasoning_content="hm"), texts("Hello"), chunk(finish="stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        command = machine.command(*CALL, *options, "hi")
+        out = subprocess.check_output(command, env=machine.env, stderr=subprocess.STDOUT, timeout=60)
+    assert out.splitlines()[:2] == [b"hm", b"Hello"]
+
+
 # ── nothing came ─────────────────────────────────────────────────────────────
 def test_the_endpoints_own_words_and_1(machine: Machine) -> None:
     body = json.dumps({"error": {"message": f"Wrong key {KEY}\nprovided \x1b[31m", "code": "bad"}}).encode()

@@ -174,6 +174,7 @@ class TextView(View):
     def end(self, reply: Reply | None) -> None:
         """End the lines, then print incomplete calls, notes and usage of the reply."""
         if self._pending:
+            self._err.end_line()
             self._out.write("".join(self._pending))
         self.end_lines()
         if reply is None:
