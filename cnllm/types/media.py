@@ -58,7 +58,11 @@ _MIME_BY_ENDING = {
     "md": "text/markdown",
     "csv": "text/csv",
     "html": "text/html",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
+_ENDING_BY_MIME = {mime: ending for ending, mime in _MIME_BY_ENDING.items()}
 NAME_KEYS = ("filename", "title")
 """Further keys of a medium that hold its name."""
 _UNKNOWN_MIME = ("", "application/octet-stream", "binary/octet-stream")
@@ -110,7 +114,12 @@ def url_name(media: Media) -> str | None:
 def upload_name(media: Media) -> str:
     """Return the name for an upload: the file's own, with an ending, from which endpoints infer its type."""
     name = file_name(media) or "document"
-    return name if "." in name else f"{name}.pdf"
+    if "." in name:
+        return name
+    mime = plain_mime(media)
+    major, _, subtype = mime.partition("/")
+    ending = subtype if subtype in _KIND_BY_ENDING else "txt" if major == "text" else "pdf"
+    return f"{name}.{_ENDING_BY_MIME.get(mime, ending)}"
 
 
 def is_pdf(media: Media) -> bool:

@@ -171,6 +171,27 @@ def test_a_pdf_goes_in_the_form_of_each_endpoint(registry: Registry) -> None:
         assert sent(forms[1][0], part)["file"]["file_data"] == url
 
 
+def test_a_file_without_a_name_is_named_by_its_type(registry: Registry) -> None:
+    """OpenAI reads a file by the ending of its name: text that is called a PDF is refused."""
+    responses = registry.resolve("openai/gpt-5.5", protocol="openai-responses")
+    endings = {
+        "text/plain": "txt",
+        "text/plain; charset=utf-8": "txt",
+        "text/markdown": "md",
+        "text/csv": "csv",
+        "text/x-python": "txt",
+        "application/json": "json",
+        "application/pdf": "pdf",
+        OFFICE: "docx",
+        "application/octet-stream": "pdf",
+    }
+    for mime, ending in endings.items():
+        out = sent(responses, {"type": "input_file", "file_data": f"data:{mime};base64,{PDF}"})
+        assert (out["type"], out["filename"]) == ("input_file", f"document.{ending}")
+    source = {"type": "text", "media_type": "text/plain", "data": "x"}
+    assert sent(responses, {"type": "document", "title": "Notes", "source": source})["filename"] == "Notes.txt"
+
+
 def test_a_file_that_an_endpoint_keeps_goes_to_its_own_wire_alone(registry: Registry) -> None:
     own = [
         (registry.resolve("openai/gpt-5.5"), "file"),
