@@ -156,8 +156,8 @@ def worst_cost(
 def requested_service(plan: Plan) -> str | None:
     """Return the tier of the service that a request asks for; None for the usual one."""
     usage = plan.flags.usage
-    word = get_first(plan.body, None if usage is None else usage.service)
-    if type(word) is not str or not word or word.lower() in ((usage and usage.standard) or ()):
+    word = get_first(plan.body, usage.service)
+    if type(word) is not str or not word or word.lower() in (usage.standard or ()):
         return None
     return word.lower()
 

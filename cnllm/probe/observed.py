@@ -239,7 +239,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
                 tags = [*learnt.tags, *(reasoning.tags or ())]
                 reasoning = replace(reasoning, tags=tags, tags_at="start-open" if is_open else reasoning.tags_at)
         usage = flags.usage
-        if learnt.usage is not None and usage is not None:
+        if learnt.usage is not None:
             at, input, output = learnt.usage
             usage = replace(usage, at=[at, *(usage.at or ())], input=[input], output=[output])
         stream = flags.stream
@@ -300,8 +300,6 @@ def _kind(exchange: ProbeExchange, limit: str) -> str | None:
 def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Iterator[FlagFact]:
     """Yield the paths of token counts at which replies have numbers."""
     rules = flags.usage
-    if rules is None:
-        return
     own = [learnt.usage[0]] if learnt.usage is not None else []
     found = [(e, at, usage) for e in exchanges for at, usage in [_counts_at([*own, *(rules.at or ())], e.answer.data)]]
     found.sort(key=lambda each: isinstance(each[0].answer.data, list))  # whole replies before streams
@@ -353,7 +351,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
         is_total = any(all(n[input] == n[p] + n[output] for *_, n in rows) for p in paths if p not in (input, output))
         at = _common(input, output)
         if not is_total and at:
-            known = [path for name in _COUNTS for path in (getattr(flags.usage, name, None) or ())]
+            known = [path for name in _COUNTS for path in (getattr(flags.usage, name) or ())]
             outer = [".".join(at.split(".")[:depth]) for depth in range(at.count(".") + 1, 0, -1)]
             # the object that has other counts too
             at = next((o for o in outer if any(f"{o}.{path}" in paths for path in known)), at)

@@ -56,7 +56,6 @@ _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
-_NONE = UsagePaths()
 _NO_ERROR = ErrorPaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
@@ -312,7 +311,7 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
 
 def _has_bill(data: dict[str, Any], flags: Flags) -> bool:
     """Whether a usage object has the endpoint's own bill, which is for all output before it."""
-    bill = None if flags.usage is None else flags.usage.cost
+    bill = flags.usage.cost
     return bill is not None and bill.path is not None and get(data, bill.path) is not None
 
 
@@ -322,7 +321,7 @@ def known_keys(flags: Flags) -> frozenset[str]:
 
     The hourly writes and the tokens of tools are not among them: a gateway passes such counts on as they came.
     """
-    paths = flags.usage or _NONE
+    paths = flags.usage
     lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
     declared = [path for names in lists for path in names or ()]
     return frozenset([*declared, *(path.partition(".")[0] for path in declared)])
@@ -356,7 +355,7 @@ def as_count(value: Any) -> int | None:
 @lru_cache(maxsize=256)
 def counts_reader(flags: Flags) -> CountsReader:
     """Return the reader of counts for these flags."""
-    paths = flags.usage or _NONE
+    paths = flags.usage
     places = _places(paths)
     excluded = frozenset(paths.excluded_from_totals or ())
 
@@ -420,7 +419,7 @@ def add_counts(
 
     Without counts in it there is nothing to yield. `left_out` are keys of them that say nothing.
     """
-    addition = get_first(data, flags.usage.at if flags.usage else None)
+    addition = get_first(data, flags.usage.at)
     if type(addition) is not dict:
         return
     if left_out:

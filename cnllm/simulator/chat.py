@@ -155,9 +155,9 @@ def _tagged_text(rules: ReasoningFlags, reply: SimulatedReply) -> str:
 # ── ending ───────────────────────────────────────────────────────────────────
 def _put_usage(target: dict[str, Any], flags: Flags, reply: SimulatedReply, *, in_choice: bool = False) -> None:
     """Write the token counts into a body or a chunk, or into its choice."""
-    paths = (flags.usage or UsagePaths()).at or ()
+    paths = flags.usage.at or ()
     path = next((p for p in paths if p.startswith("choices.") is in_choice), "usage")
-    counts = _usage(flags.usage or _USUAL_USAGE, reply)
+    counts = _usage(_USUAL_USAGE if flags.usage == UsagePaths() else flags.usage, reply)
     if path == ".":
         target.update(counts)
     else:

@@ -104,8 +104,8 @@ def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> Non
         assert texts(choice["message"], flags_of(model, False, "tools" in body)) == (text, thought), model
         assert [c["function"]["arguments"] for c in calls] == arguments, model
         assert choice["finish_reason"] == finish, model
-        usage = get_first(whole, (flags.usage and flags.usage.at) or ["usage"])
-        assert get_first(usage, (flags.usage and flags.usage.output) or ["completion_tokens"]) > 0, model
+        usage = get_first(whole, flags.usage.at or ["usage"])
+        assert get_first(usage, flags.usage.output or ["completion_tokens"]) > 0, model
 
 
 @each("provider", PROVIDERS)

@@ -49,16 +49,16 @@ class Meter:
         self._price = price
         self._always = flags.web_search is not None and flags.web_search.always is True
         self._shows_searches = flags.web_search is None or flags.web_search.item is not None
-        self._tools = (usage and usage.tool_input) or ()
+        self._tools = usage.tool_input or ()
         self._calls = paid_calls(flags)
         self.counts_calls = any(rule.at for rule in self._calls.values())
         """Whether bodies and chunks hold numbers of paid calls."""
         self._factors = (price and price.factors) or {}
-        self._service = tuple((usage and usage.service) or ())
-        self._standard = frozenset((usage and usage.standard) or ())
-        self._marks = leaves((usage and usage.cache_mark) or {})
-        self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
-        self._iterations = usage.iterations if usage is not None and usage.iterations is not None else None
+        self._service = tuple(usage.service or ())
+        self._standard = frozenset(usage.standard or ())
+        self._marks = leaves(usage.cache_mark or {})
+        self._reported = usage.cost if usage.cost is not None and usage.cost.path else None
+        self._iterations = usage.iterations
         self._read_counts = counts_reader(flags)
         sounds = _declared_paths(usage, ("input_audio", "cached_audio"))
         self._media = {name: paths for name, paths in sounds.items() if getattr(price, name, None) is not None}
@@ -275,9 +275,9 @@ class Meter:
         return found
 
 
-def _declared_paths(usage: UsagePaths | None, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _declared_paths(usage: UsagePaths, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the paths of counts, by the name of each that has any."""
-    return {name: tuple(paths) for name in names if (paths := getattr(usage, name, None))}
+    return {name: tuple(paths) for name in names if (paths := getattr(usage, name))}
 
 
 def _charged_counts(usage: Usage) -> list[int]:

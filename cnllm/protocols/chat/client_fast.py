@@ -36,7 +36,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     if chunk_reader(flags) is not None:
         return None
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
-    usage_at = (flags.usage.at if flags.usage else None) or ()
+    usage_at = flags.usage.at or ()
     read_usage = counts_reader(flags)
     citations_at = (flags.citations.at if flags.citations else None) or ()
     known = known_keys(flags)

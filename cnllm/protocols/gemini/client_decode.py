@@ -84,7 +84,7 @@ class GeminiDecoder(Decoder):
         candidates = data.get("candidates")
         if (fault := find_fault(data, self._flags, candidates)) is not None:
             yield Fault(fault)
-        usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
+        usage = get_first(data, self._flags.usage.at)
         if type(usage) is dict:
             yield from self._merge_usage(usage)
         for key in ("modelStatus", "promptFeedback"):

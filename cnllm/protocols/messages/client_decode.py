@@ -104,7 +104,7 @@ class MessagesDecoder(Decoder):
                 yield from self._finish(message)
                 yield from _about(message)
                 # The output of the start is a token or two of the first answer, whatever follows: it says nothing.
-                outputs = (self._flags.usage and self._flags.usage.output) or ()
+                outputs = self._flags.usage.output or ()
                 yield from add_counts(self._counts, message, self._flags, outputs)
         elif kind in _BLOCK_EVENTS:
             if not self._waits(data):
@@ -416,7 +416,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 
     None where counts or errors may stand at another place of an event than the usual ones.
     """
-    places = (*((flags.usage and flags.usage.at) or ()), *((flags.error and flags.error.at) or ()))
+    places = (*(flags.usage.at or ()), *((flags.error and flags.error.at) or ()))
     if not {path.partition(".")[0] for path in places} <= {"usage", "error"}:
         return None
 

@@ -259,7 +259,7 @@ class Flags(Base, frozen=True):
     """The paths of the sources of an answer. Why: The wire has a place for them in the message, and some endpoints use
     another one.
     """
-    usage: UsagePaths | None = None
+    usage: UsagePaths = UsagePaths()
     """The paths of token counts. Why: Each wire, and many an endpoint, has names of its own for them."""
     stream: StreamFlags = StreamFlags()
     """The behaviour of its streams. Why: Servers end, cut and repeat streams in different ways."""
