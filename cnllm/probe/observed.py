@@ -389,8 +389,6 @@ def _common(first: str, second: str) -> str:
 def _errors(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[FlagFact]:
     """Yield where the sentence of a refusal stands, if that is no place of the wire."""
     rules = flags.error
-    if rules is None:
-        return
     places: dict[str, list[int]] = {}
     for exchange in exchanges:
         data, message = exchange.answer.data, exchange.answer.message

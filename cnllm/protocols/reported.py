@@ -11,7 +11,7 @@ import msgspec
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
-from cnllm.registry.flags import ErrorPaths, Flags, UsagePaths
+from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
@@ -56,7 +56,6 @@ _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
-_NO_ERROR = ErrorPaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _MOST_VALUES = 500  # of the usage of one reply
 _VALUE_LENGTH = 100  # characters that count as one value
@@ -115,7 +114,7 @@ def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: b
     sentence, or a list of them, is no failure beside a reply, except where an object beside it has it as its error. The
     names say nothing beside a reply, and in an event of a known type (`is_event`).
     """
-    paths = flags.error or _NO_ERROR
+    paths = flags.error
     for path in paths.at or ():
         error = get(data, path)
         if not error:

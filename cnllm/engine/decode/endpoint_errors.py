@@ -237,9 +237,9 @@ def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> ReportedE
     while type(data) is list and data and type(data[0]) is dict:
         data = data[0]
     paths = flags.error
-    messages = tuple((paths.message if paths else None) or ["message"])
-    codes = (paths.code if paths else None) or ["code"]
-    inner = next((value for p in (paths.at if paths else None) or () if (value := get(data, p))), data)
+    messages = tuple(paths.message or ["message"])
+    codes = paths.code or ["code"]
+    inner = next((value for p in paths.at or () if (value := get(data, p))), data)
     if type(inner) is not dict:
         inner = data if type(data) is dict else {"message": inner}
     facts = error_body.collect_facts(data)

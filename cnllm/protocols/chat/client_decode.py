@@ -431,7 +431,7 @@ def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in a body or chunk, or None. The error object may be the body itself."""
     reply, paths = data.get("choices"), flags.error
     fault = find_fault(data, flags, reply)
-    if fault is not None or reply or paths is None or is_success(get_first(data, paths.code)):
+    if fault is not None or reply or is_success(get_first(data, paths.code)):
         return fault
     message = get_first(data, paths.message)
     return data if type(message) is str and not is_success(message) else None

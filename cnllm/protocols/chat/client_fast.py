@@ -41,7 +41,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     citations_at = (flags.citations.at if flags.citations else None) or ()
     known = known_keys(flags)
     plain_keys = frozenset(["role", "content", "tool_calls", *fields])
-    fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
+    fault_keys = tuple({path.partition(".")[0] for path in flags.error.at or ()})
 
     def read(data: dict[str, Any]) -> UsualMessage | None:
         choices = data.get("choices")

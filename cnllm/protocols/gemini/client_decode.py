@@ -378,7 +378,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 
     Counts are left to the last chunk, which has the finish reason. None where an error may be the chunk itself.
     """
-    places = (flags.error.at if flags.error else None) or ()
+    places = flags.error.at or ()
     if "." in places:
         return None
     try:

@@ -416,7 +416,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 
     None where counts or errors may stand at another place of an event than the usual ones.
     """
-    places = (*(flags.usage.at or ()), *((flags.error and flags.error.at) or ()))
+    places = (*(flags.usage.at or ()), *(flags.error.at or ()))
     if not {path.partition(".")[0] for path in places} <= {"usage", "error"}:
         return None
 

@@ -263,7 +263,7 @@ class Flags(Base, frozen=True):
     """The paths of token counts. Why: Each wire, and many an endpoint, has names of its own for them."""
     stream: StreamFlags = StreamFlags()
     """The behaviour of its streams. Why: Servers end, cut and repeat streams in different ways."""
-    error: ErrorPaths | None = None
+    error: ErrorPaths = ErrorPaths()
     """The paths of an error's message and code. Why: Endpoints and the gateways before them wrap errors differently."""
     errors: Annotated[list[ErrorRule] | None, EVERY_WIRE] = None
     """Rules that map an error to its kind; a rule about the sentence goes before one about the status, the nearest
