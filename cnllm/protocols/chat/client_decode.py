@@ -122,7 +122,7 @@ class ChatDecoder(Decoder):
         else:
             found, others = self._candidates.pick(choices, _is_empty, whole=whole)
         self._choices(found, others, out, whole=whole)
-        if has_more and flags.citations is not None:
+        if has_more and flags.citations.at:
             out += _sources(data, flags)
         return out
 
@@ -362,10 +362,8 @@ def _faults(data: dict[str, Any]) -> Iterator[Piece]:
 def _sources(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
     """Give the sources that stand beside the choices."""
     paths = flags.citations
-    items = None if paths is None else get_first(data, paths.at)
-    if paths is None or type(items) is not list:
-        return
-    for item in items:
+    items = get_first(data, paths.at)
+    for item in items if type(items) is list else ():
         if type(item) is str:
             yield CitationPiece(item, item, None)
         elif type(item) is dict:
@@ -419,7 +417,7 @@ def _detail_text(item: Any) -> str:
 @lru_cache(maxsize=256)
 def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
     """Return the keys of a chunk that say nothing beside an answer, and those of a choice that do say more."""
-    places = [paths.at for paths in (flags.usage, flags.error, flags.citations) if paths is not None]
+    places = (flags.usage.at, flags.error.at, flags.citations.at)
     paths = [path.split(".") for at in places for path in at or ()]
     inner = [keys for keys in paths if keys[:2] == ["choices", "0"] and len(keys) > 2]
     heads = {keys[0] for keys in paths if keys not in inner}

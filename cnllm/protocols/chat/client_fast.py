@@ -38,7 +38,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     usage_at = flags.usage.at or ()
     read_usage = counts_reader(flags)
-    citations_at = (flags.citations.at if flags.citations else None) or ()
+    citations_at = flags.citations.at or ()
     known = known_keys(flags)
     plain_keys = frozenset(["role", "content", "tool_calls", *fields])
     fault_keys = tuple({path.partition(".")[0] for path in flags.error.at or ()})
@@ -139,8 +139,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
     """Return a function that makes fast decoders; None where the endpoint has paths or names of its own."""
     reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
-    groups = (flags.usage, flags.error, flags.citations)
-    paths = [path for group in groups if group is not None for path in group.at or ()]
+    paths = [*(flags.usage.at or ()), *(flags.error.at or ()), *(flags.citations.at or ())]
     paths += (flags.web_search.uses if flags.web_search else None) or ()
     if "." in paths or chunk_reader(flags) is not None:
         return None

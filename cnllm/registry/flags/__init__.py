@@ -255,7 +255,7 @@ class Flags(Base, frozen=True):
     """The paths of the choices, the message, the delta and the finish reason. Why: Servers that copy a wire wrap its
     replies in objects of their own.
     """
-    citations: CitationPaths | None = None
+    citations: CitationPaths = CitationPaths()
     """The paths of the sources of an answer. Why: The wire has a place for them in the message, and some endpoints use
     another one.
     """
