@@ -82,7 +82,6 @@ class Runner:
         self._interrupted: list[Job] = []
         self._ready: deque[Job] = deque()
         self._in_flight = 0
-
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
         self._wake_at = 0.0  # kept here: a loop may return a handle without `when()` for a short time, as uvloop does
