@@ -270,12 +270,16 @@ def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
 def logged_call(
     entry: Entry, conversation: str, prefix: PrefixRecord | None, price: object, *, is_simulated: bool
 ) -> LoggedCall:
-    """Return the record of a call for the store. Without a tag of the client's it has the name of the key."""
+    """Return the record of a call for the store. Without a tag of the client's it has the name of the key.
+
+    It has no words of an endpoint's error, which may quote the prompt.
+    """
     from cnllm.store.call_log import LoggedCall
     from cnllm.store.records import TurnError
 
     began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
     failure = entry.error or ("Interrupted" if entry.outcome and not entry.finish else "")
+    message = f"HTTP {entry.status}" if entry.status >= 400 else "" if entry.error else entry.outcome
     return LoggedCall(
         conversation=conversation,
         began=began.isoformat(timespec="milliseconds"),
@@ -283,7 +287,7 @@ def logged_call(
         client=entry.protocol,
         origin="simulated" if is_simulated else "endpoint",
         tag=entry.tag or entry.key,
-        error=TurnError(failure, entry.outcome, entry.charged) if failure else None,
+        error=TurnError(failure, message, entry.charged) if failure else None,
         prefix=prefix,
         price=price,
         **{name: getattr(entry, name) for name in _LOGGED},

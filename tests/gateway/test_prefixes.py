@@ -28,7 +28,7 @@ from cnllm.store.call_log import CallLog
 from cnllm.store.prefix import fingerprint, first_break, first_loss
 from cnllm.types import Cost
 
-from .support import KEY, THOUGHT, call, say
+from .support import KEY, THOUGHT, call, error, say
 from .test_ends import until
 from .test_http import serving
 from .test_keys_http import requests, setting
@@ -216,6 +216,20 @@ def test_calls_of_clients_stand_in_the_logs_without_a_word(tmp_path: Path) -> No
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"secret" not in content
     assert key.encode() not in content
+
+
+def test_an_endpoint_that_quotes_the_prompt_brings_no_word_into_the_logs(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "conversations.db"
+    refusal = error(400, "cannot process 'a secret question'")
+    with setting(tmp_path, refusal, call_log=CallLog(str(path))) as here:
+        headers = {"authorization": f"Bearer {here.key('agent')}"}
+        body = {"model": "here/priced", "messages": turns("a secret question")}
+        assert "secret" in here.http.post("/v1/chat/completions", json=body, headers=headers).text
+        (record,) = rows_of(path, 1)
+    failure = record.turns[0].error
+    assert failure is not None
+    assert (failure.type, failure.message) == ("BadRequest", "HTTP 400")
+    assert b"secret" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
 
 
 def test_a_client_gives_its_calls_a_tag(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ SECRET = "a-secret-word-of-the-client"
 
 
 def test_a_request_and_its_calls_are_one_trace(tmp_path: Path) -> None:
-    upstream = Upstream(error(500, "busy"), call("Paris"), say("Good day"), Answer([{"content": "a"}], cut=True))
+    cut, refusal = Answer([{"content": "a"}], cut=True), error(400, f"cannot process '{SECRET}'")
+    upstream = Upstream(error(500, "busy"), call("Paris"), say("Good day"), cut, refusal)
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -81,7 +82,13 @@ def test_a_request_and_its_calls_are_one_trace(tmp_path: Path) -> None:
         ask(stream=True)
         *_, outer = finished(2)
         assert dict(outer.attributes or {})["cnllm.cut"] is True
+        assert dict(outer.attributes or {})["cnllm.outcome"] == "cut"
         assert outer.status.status_code is StatusCode.ERROR
+
+        assert SECRET in ask().text
+        spans_of_refusal = finished(2)
+        assert SECRET not in "".join(span.to_json() for span in spans_of_refusal)
+        assert dict(spans_of_refusal[-1].attributes or {})["cnllm.outcome"] == "failed"
 
         assert ask(model="no-such-model").status_code == 404
         (outer,) = finished(1)

@@ -15,6 +15,7 @@ from cnllm.client.otel import Spans
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.updates import outcome_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -74,7 +75,7 @@ def _attributes(entry: Entry) -> dict[str, Any]:
         "cnllm.protocol": entry.protocol,
         "cnllm.upstream_protocol": entry.upstream_protocol,
         "cnllm.key": entry.key,
-        "cnllm.outcome": entry.outcome,
+        "cnllm.outcome": outcome_of(entry),  # the words of an error may quote a prompt
         "cnllm.first_token_seconds": entry.first,
         "cnllm.cut": entry.cut,
         "cnllm.tool_calls": entry.tool_calls,

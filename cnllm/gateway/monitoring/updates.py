@@ -13,7 +13,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types.note_codes import NoteCode
 
-__all__ = ["METRICS", "Metric", "Update", "flag_label", "model_label", "updates"]
+__all__ = ["METRICS", "Metric", "Update", "flag_label", "model_label", "outcome_of", "updates"]
 
 Kind = Literal["counter", "histogram", "gauge"]
 _SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0)
@@ -104,7 +104,7 @@ METRICS: dict[str, Metric] = {
 def updates(entry: Entry, model: str) -> Iterator[Update]:
     """Yield the changes that a finished request makes. `model` is the label of its model, empty for none."""
     status = str(entry.status or 0)
-    yield "cnllm_requests_total", (entry.verb, entry.protocol, model, status, _outcome(entry)), 1.0
+    yield "cnllm_requests_total", (entry.verb, entry.protocol, model, status, outcome_of(entry)), 1.0
     if entry.key:
         yield "cnllm_key_requests_total", (entry.key, status), 1.0
         if entry.cost is not None:
@@ -153,11 +153,11 @@ def _of_reply(entry: Entry, model: str) -> Iterator[Update]:
 
 def _may_cost(entry: Entry) -> bool:
     """Whether a call of unknown cost may be charged: it has a reply, or was sent and is not known to be free."""
-    is_left = entry.charged is None and _outcome(entry) in _LEFT
+    is_left = entry.charged is None and outcome_of(entry) in _LEFT
     return bool(entry.finish or entry.charged or is_left)
 
 
-def _outcome(entry: Entry) -> str:
+def outcome_of(entry: Entry) -> str:
     """Return how a request ended."""
     if entry.outcome in ("the client has gone", "the server stopped"):
         return entry.outcome.removeprefix("the ").replace(" ", "-")
