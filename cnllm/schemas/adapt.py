@@ -5,16 +5,17 @@ The caller's schema does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
-from cnllm.schemas.subschemas import json_type, map_children, resolve
+from cnllm.schemas.subschemas import json_type, map_children, resolve, schemas_in
 
-__all__ = ["adapt_schema", "adapt_schema_if_needed", "make_strict", "remove_nulls"]
+__all__ = ["adapt_schema", "adapt_schema_if_needed", "closing_obstacles", "is_recursive", "make_strict", "remove_nulls"]
 
 Schema = dict[str, Any]
 _SAME_VALUE = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")  # they apply to the same value as the node
@@ -31,6 +32,7 @@ _MAX_NODES = 20_000  # schemas in the replaced references; a further schema beco
 _CONDITIONS = ("if", "then", "else", "dependentSchemas")
 """Keywords whose schemas mean something else in strict form: an object that lacks a property no longer fits."""
 _MAX_HOPS = 20  # references in a row
+_OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 
 
 def adapt_schema_if_needed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
@@ -60,7 +62,7 @@ def _adapt_encoded(encoded: bytes, rules: tuple[str, ...], drop: tuple[str, ...]
 
 
 def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema:
-    """Return `schema` adapted by the rules of `tools.schema`, without the keywords in `tools.schema_drop`.
+    """Return `schema` adapted by the rules of `tools.schema` or `schema.rules`, without some keywords.
 
     An endpoint that refuses one tool's schema refuses the whole request, so unsupported parts are left out: the
     model then knows less, and the arguments are still checked against the caller's own schema.
@@ -234,12 +236,20 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
         _remove_tuple(out)
     if "typed" in rules and not {"type", "anyOf", "oneOf", "allOf", "$ref"} & out.keys():
         out = _add_type(out, parent_type)
+    if "closed" in rules and _is_object(out):
+        out["additionalProperties"] = False
     own_type = out.get("type") if type(out.get("type")) is str else parent_type
     adapted: Schema = {}
     for key, value in out.items():
         kind = own_type if key in _SAME_VALUE else None
         adapted |= map_children({key: value}, partial(_adapt_node, rules=rules, drop=drop, parent_type=kind))
     return adapted
+
+
+def _is_object(node: Schema) -> bool:
+    """Whether the value of a schema may be an object, as far as its keywords say."""
+    kind = node.get("type")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in node
 
 
 def _any_of_only(node: Schema) -> Schema:
@@ -294,6 +304,30 @@ def _add_type(node: Schema, parent_type: str | None) -> Schema:
         return {"type": next(iter(groups)), **node}
     rest = {k: v for k, v in node.items() if k not in ("enum", "const")}
     return {**rest, "anyOf": [{"type": kind, "enum": members} for kind, members in groups.items()]}
+
+
+# ── closed objects ────────────────────────────────────────────────────────────
+
+
+def closing_obstacles(schema: Schema) -> Iterator[str]:
+    """Yield the reasons why the objects of a schema cannot be closed."""
+    for node in schemas_in(schema):
+        if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
+            yield "an object in it has names that the schema does not list"
+        elif _is_object(node) and not node.get("properties") and node.get("additionalProperties") is not False:
+            yield "an object in it has no list of properties"
+
+
+def is_recursive(schema: Schema) -> bool:
+    """Whether a reference in a schema leads back to a schema around it."""
+    below: dict[int, list[Any]] = {}
+    for node in schemas_in(schema):
+        map_children(node, below.setdefault(id(node), [resolve(node.get("$ref"), schema)]).append)
+    try:
+        TopologicalSorter({node: map(id, nodes) for node, nodes in below.items()}).prepare()
+    except CycleError:
+        return True
+    return False
 
 
 # ── strict mode ───────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ from cnllm.engine.encode.plan import CallRules, Plan
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.encode.tools import (
-    adapt_schema,
+    adapt_answer_schema,
     adapt_tools,
     apply_strict,
     drop_unsupported,
@@ -264,10 +264,7 @@ def _structured_output(
         request = replace(request.with_options(options), tools=options.tools)
         ledger.mode = request.mode
     elif output is not None and output.method == "json_schema":
-        rules = request.flags.tools
-        changes = [rule for rule in rules.schema or () if rule != "root-object"]  # its root is an object already
-        rules = replace(rules, schema=changes)
-        schema = adapt_schema(output.wire_schema, rules, ledger.for_option("schema"), "the schema of the answer")
+        schema = adapt_answer_schema(output.wire_schema, request.flags, ledger.for_option("schema"))
         output = replace(output, wire_schema=schema)
     return request, output
 

@@ -13,6 +13,7 @@ from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import DEFAULT_NAME, RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
+from cnllm.schemas.adapt import closing_obstacles, is_recursive
 from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
@@ -112,6 +113,9 @@ def _first_method(
 ) -> Literal["json_schema", "json_object", "tool", "prompt"]:
     """Return the first declared method that this call can use."""
     for method in flags.schema.methods or ["json_schema"]:
+        if method == "json_schema" and (obstacle := _obstacle(options.schema or {}, flags)) is not None:
+            ledger.note("schema-method", "schema.rules", "json_schema", f"skipped: {obstacle}")
+            continue
         if method != "tool":
             return method
         if flags.tools.supported is False:
@@ -121,6 +125,15 @@ def _first_method(
         else:
             return method
     return "prompt"
+
+
+def _obstacle(schema: dict[str, Any], flags: Flags) -> str | None:
+    """Return why an endpoint that takes closed objects alone cannot take a schema; None where it can."""
+    if "closed" not in (flags.schema.rules or ()):
+        return None
+    if is_recursive(schema):
+        return "the schema is recursive"
+    return next(closing_obstacles(schema), None)
 
 
 def _force_tool(answer: OutputMethod, request: Draft, ledger: Ledger) -> OutputMethod:

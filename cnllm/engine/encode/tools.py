@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from cnllm.protocols import wire
 from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
-from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
 __all__ = [
-    "adapt_schema",
+    "adapt_answer_schema",
     "adapt_tools",
     "apply_strict",
     "drop_unsupported",
@@ -41,7 +39,6 @@ _SEARCH = "tool_search"
 _DEFERRED = "defer_loading"
 """The key of a tool that a search has to find first."""
 Schema = dict[str, Any]
-_OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 _LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
@@ -180,13 +177,24 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     return tuple(_adapt_tool(t, rules, ledger) for t in tools) if rules.schema or rules.schema_drop else tools
 
 
-def adapt_schema(schema: Schema, rules: Tools, ledger: Ledger, subject: str) -> Schema:
-    """Return a schema in the subset that the endpoint supports; `subject` names it in the note."""
+def adapt_answer_schema(schema: Schema, flags: Flags, ledger: Ledger) -> Schema:
+    """Return the schema of an answer in the subset that the endpoint supports. Its root is an object already."""
+    own, tools = flags.schema, flags.tools
+    rules = replace(
+        tools,
+        schema=[*(rule for rule in tools.schema or () if rule != "root-object"), *(own.rules or ())],
+        schema_drop=[*(tools.schema_drop or ()), *(own.drop or ())],
+    )
+    return _adapt_schema(schema, rules, ledger, "the schema of the answer", "schema.rules" if own.rules else None)
+
+
+def _adapt_schema(schema: Schema, rules: Tools, ledger: Ledger, subject: str, flag: str | None = None) -> Schema:
+    """Return a schema in the subset that the endpoint supports; `subject` names it in the note, and `flag` the rule."""
     new = adapt.adapt_schema_if_needed(schema, rules.schema or (), rules.schema_drop or ())
     if new is None:
         return schema
     did = "put into the subset of JSON Schema that the endpoint takes"
-    flag = "tools.schema" if rules.schema else "tools.schema_drop"
+    flag = flag or ("tools.schema" if rules.schema else "tools.schema_drop")
     return new if ledger.may_change("schema-adapted", flag, subject, did) else schema
 
 
@@ -228,7 +236,7 @@ def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     """Return a tool whose schema is in the subset that the endpoint supports."""
     if not tool.parameters:
         return tool
-    schema = adapt_schema(tool.parameters, rules, ledger, f"the parameters of {tool.name}")
+    schema = _adapt_schema(tool.parameters, rules, ledger, f"the parameters of {tool.name}")
     return tool if schema is tool.parameters else replace(tool, parameters=schema)
 
 
@@ -308,15 +316,4 @@ def _strict_obstacle(schema: Schema | None) -> str | None:
         return "its parameters are not a plain object"
     if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
         return None  # it takes no arguments
-    return next(_faults(schema), None)
-
-
-def _faults(schema: Schema) -> Iterator[str]:
-    """Yield the reasons why a schema has no strict form."""
-    for node in schemas_in(schema):
-        kind = node.get("type")
-        is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
-        if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
-            yield "an object in it has names that the schema does not list"
-        elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
-            yield "an object in it has no list of properties"
+    return next(adapt.closing_obstacles(schema), None)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import field
 
-from cnllm.registry.flags.describe import WRITE_PATH, Base, formerly
+from cnllm.registry.flags.describe import EVERY_WIRE, WRITE_PATH, Base, formerly
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = [
@@ -140,6 +140,16 @@ class Schema(Base, frozen=True):
     methods: list[Literal["json_schema", "json_object", "tool", "prompt"]] | None = None
     """The ways to request an answer that follows a JSON Schema, best first; tool: as a tool's arguments. Why: Endpoints
     refuse or ignore a response_format that they do not have.
+    """
+    rules: Annotated[list[Literal["any-of-only", "no-tuples", "closed"]] | None, EVERY_WIRE] = None
+    """Changes that put the schema of an answer into the subset of JSON Schema that `json_schema` takes, beside those of
+    `tools.schema`; closed: `additionalProperties` of every object is false, and a schema that is recursive, or has
+    objects without a list of properties, is asked for by the next method. Why: Claude takes any schema for a tool, and
+    refuses most of them for an answer, on every host that serves it.
+    """
+    drop: Annotated[list[str] | None, EVERY_WIRE] = None
+    """The keywords of JSON Schema that `json_schema` refuses, beside those of `tools.schema_drop`. Why: Claude refuses
+    bounds in the schema of an answer, on every host that serves it.
     """
 
 
