@@ -128,7 +128,7 @@ def report_lines(report: Report) -> Iterator[str]:
     if report.unsure:
         yield f"unanswered since an earlier run: {report.unsure:,}; they count as paid"
     if report.unanswered:
-        yield f"sent and not answered: {report.unanswered:,}; they count at the most that they can cost"
+        yield f"perhaps sent, and not answered: {report.unanswered:,}; they count at the most that they can cost"
     if report.requests:
         share = report.refused / report.requests
         rate = report.asked / report.seconds if report.seconds else 0.0
