@@ -135,10 +135,10 @@ def _if_tools(find: Callable[[Model], CapabilityState]) -> Callable[[Model], Cap
 
 def _tools(model: Model) -> CapabilityState:
     """Read `tools.supported`; without it, a model with a tool choice (`tool_choice.allowed`) takes tools."""
-    tools, choice = model.flags.tools, model.flags.tool_choice
-    if tools.supported is not None:
-        return CapabilityState(tools.supported, "tools.supported")
-    if choice is not None and choice.allowed and set(choice.allowed) != {"none"}:
+    supported, allowed = model.flags.tools.supported, model.flags.tool_choice.allowed
+    if supported is not None:
+        return CapabilityState(supported, "tools.supported")
+    if allowed and set(allowed) != {"none"}:
         return CapabilityState(True, "tool_choice.allowed")
     return CapabilityState()
 
@@ -146,10 +146,10 @@ def _tools(model: Model) -> CapabilityState:
 def _can_force(model: Model, *, reasoning: bool | None) -> CapabilityState:
     """Whether `tool_choice.allowed` holds required or named, in one state of reasoning."""
     mode = conditions(reasoning=reasoning, tools=True, forced=True)
-    choice = model.flags_for(mode).tool_choice
-    if choice is None or choice.allowed is None:
+    allowed = model.flags_for(mode).tool_choice.allowed
+    if allowed is None:
         return CapabilityState()
-    return CapabilityState("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
+    return CapabilityState("required" in allowed or "named" in allowed, "tool_choice.allowed", mode)
 
 
 @_if_tools

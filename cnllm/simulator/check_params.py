@@ -228,7 +228,7 @@ def _choice(context: RequestContext) -> Iterator[Violation]:
     choice = context.request.choice
     if choice is None:
         return
-    allowed: list[str] = list((context.flags.tool_choice and context.flags.tool_choice.allowed) or _CHOICES)
+    allowed = context.flags.tool_choice.allowed or _CHOICES
     if choice not in allowed:
         message = f"tool_choice {choice} is not supported."
         yield Violation("tool-choice", message, param="tool_choice", value=choice, choice=choice)

@@ -134,7 +134,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     if messages.consecutive_roles == "join":
         yield "alternation", told(user(), user()), True
     yield "content", told({"role": "user", "content": None}), True
-    if flags.tool_choice is not None and flags.tool_choice.allowed and "none" not in flags.tool_choice.allowed:
+    if flags.tool_choice.allowed and "none" not in flags.tool_choice.allowed:
         yield "tool-choice", ask(tools=[tool()], tool_choice="none"), True
     if flags.tools.parameters:
         yield "parameters", ask(tools=[{"type": "function", "function": {"name": "f"}}]), True

@@ -257,7 +257,7 @@ def of_tools(model: Model, request: Plan) -> Iterator[Violation]:
     for keyword in rules.schema_drop or ():
         yield from sent("tools.schema_drop", tools=[tool(parameters=around({"type": "string", keyword: 1}))])
     choice = plan(model, "hi", tools=[tool()])
-    allowed = choice.flags.tool_choice.allowed if choice is not None and choice.flags.tool_choice is not None else None
+    allowed = choice.flags.tool_choice.allowed if choice is not None else None
     for word in {"auto", "none", "required", "named"} - set(allowed or ("auto", "none", "required", "named")):
         yield from sent("tool_choice.allowed", tools=[tool()], tool_choice="search" if word == "named" else word)
 

@@ -142,8 +142,7 @@ def _force_tool(answer: OutputMethod, request: Draft, ledger: Ledger) -> OutputM
     supported = ""
     for choice in _FORCED_CHOICES:
         options = add_answer_tool(request.options, msgspec.structs.replace(answer, choice=choice))
-        rules = request.with_options(options).flags.tool_choice
-        allowed = rules.allowed if rules else None
+        allowed = request.with_options(options).flags.tool_choice.allowed
         if allowed is None or choice in allowed:
             ledger.note("schema-as-tool", "schema.methods", "a JSON Schema", f"{tool}, which must be called ({choice})")
             return msgspec.structs.replace(answer, choice=choice)

@@ -105,7 +105,7 @@ def resolve_tool_choice(
 ) -> tuple[RequestOptions, tuple[Function, ...]]:
     """Return the options with a choice that the endpoint supports, and the tools to offer with it."""
     rules = flags.tool_choice
-    allowed = rules.allowed if rules else None
+    allowed = rules.allowed
     if options.choice is None or allowed is None or options.choice in allowed:
         return options, options.tools
     subject = options.tool_name or options.choice
@@ -114,7 +114,7 @@ def resolve_tool_choice(
     ledger = ledger.for_option("tool_choice")
     selection = tuple(tool for tool in options.tools if tool.name == options.tool_name)
     auto: Literal["auto"] | None = "auto" if "auto" in allowed else None
-    otherwise = (rules.otherwise if rules else None) or "auto"
+    otherwise = rules.otherwise or "auto"
     choice: Literal["auto", "required"] | None
     tools: tuple[Function, ...]
     if options.choice == "none":

@@ -142,8 +142,8 @@ def _is_forced(options: RequestOptions) -> bool:
 
 def _may_force(request: Draft) -> bool:
     """Whether the endpoint accepts a choice that names a tool, in this mode."""
-    rules = request.flags.tool_choice
-    return rules is None or rules.allowed is None or "named" in rules.allowed
+    allowed = request.flags.tool_choice.allowed
+    return allowed is None or "named" in allowed
 
 
 def _without_choice(options: RequestOptions, flag: str, ledger: Ledger) -> RequestOptions:

@@ -222,7 +222,7 @@ class Flags(Base, frozen=True):
     """How reasoning is requested, how it arrives and how it is sent back. Why: Only the newest wire defines it, so each
     vendor chose its own way.
     """
-    tool_choice: ToolChoice | None = None
+    tool_choice: ToolChoice = ToolChoice()
     """The values of tool_choice that the endpoint accepts. Why: Many endpoints take only some, and fewer while they
     reason.
     """

@@ -98,7 +98,6 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
     status = flags.status
     since = f" since {status.since}" if status and status.since else ""
     use = f"; use {status.use}" if status and status.use else ""
-    choice = flags.tool_choice
     others = [wire for wire in wires if wire != model.protocol]
     can, cannot, unknown = _capabilities(model)
     pairs = [
@@ -111,7 +110,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
         ("output", format_count(limits.output if limits else None)),
         ("input", join_localized(map(localize_word, flags.input or [UNKNOWN]))),
         ("reasoning", _reasoning(model)),
-        ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
+        ("tool choice", ", ".join(flags.tool_choice.allowed or [UNKNOWN])),
         ("refused", _parameters(states := parameters(model), "refused")),
         ("ignored", _parameters(states, "ignored")),
         ("price", localize(_price(flags.price))),
