@@ -402,6 +402,7 @@ def test_a_plot_is_valid(intervals: list[Interval]) -> None:
     ticks = [node.text for node in root.iter() if node.attrib.get("class") == "tick"]
     assert ticks.count("0") == 2, "both axes begin at zero"
     assert "0 s" in ticks
+    assert draw_plot([Interval(answers=1, latency=1.0)] * 3, 20.0).count(">60 s<") == 2, "both axes of time end there"
     assert len([node for node in root.iter() if node.tag.endswith("polyline")]) == 2
     drawn = [node for node in root.iter() if node.tag.rpartition("}")[2] in {"rect", "line", "polyline"}]
     light, dark = draw_plot(intervals, 0.5).split("</style>")[0].split("prefers-color-scheme: dark")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 from cases import each
 from examples import changes
 from hypothesis import given
@@ -855,6 +856,31 @@ def test_texts_of_a_question_stay_apart_in_one_string_and_those_of_an_answer_are
     two = [turns[0], {"role": "system", "content": "In French."}, *turns[1:]]
     [first, *_] = build(home('messages = { content = "string", system = "first" }'), two).body["messages"]
     assert first["content"] == "Be brief.\n\nRhyme.\n\nIn French."
+
+
+@each("form, value", [("text", "Hm."), ("texts", ["Hm."]), ("parts", [{"type": "text", "text": "Hm."}])])
+def test_reasoning_that_another_wire_brought_is_written_as_the_parts_of_this_one(
+    home: Home, form: str, value: Any
+) -> None:
+    flags = f'shape = "content-parts", part = "musing", part_form = "{form}", mode = "always", replay = "always"'
+    said = Message("assistant", (Reasoning("Hm."), Text("Yes.")), by="home/m")
+    turns = [Message.user("Is it?"), said, Message.user("Sure?")]
+    _, second, _ = build(home(f"reasoning = {{ {flags} }}"), turns).body["messages"]
+    assert second["content"][0] == {"type": "musing", "musing": value}
+
+
+@each(
+    "name, did, header",
+    [
+        ("anthropic/claude", "sent as `authorization: Basic`", "Basic " + base64.b64encode(b"ann:pa ss").decode()),
+        ("openai/gpt", "left out: the key goes into the same header", "Bearer {key}"),
+    ],
+)
+def test_a_password_in_the_address_is_sent_where_no_key_takes_its_place(name: str, did: str, header: str) -> None:
+    plan = build(BUILTIN.resolve(name, base_url="https://ann:pa%20ss@api.home.example/v1"))
+    assert plan.headers["authorization"] == header
+    assert [(n.did, n.flag) for n in plan.notes if n.code == "address-password"] == [(did, "base_url")]
+    assert plan.url.startswith("https://api.home.example/")
 
 
 def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:

@@ -364,6 +364,21 @@ def test_only_the_last_round_of_a_conversation_counts() -> None:
         assert last_round([Message.from_dict(message) for message in messages]) == wanted, messages
 
 
+def test_a_call_with_unusable_arguments_and_a_result_with_an_error_are_two_errors(tmp_path: Path) -> None:
+    head = {"index": 0, "id": "call_2", "type": "function", "function": {"name": "weather", "arguments": "[1"}}
+    failed = {"type": "tool_result", "tool_use_id": "call_1", "content": "no", "is_error": True}
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "weather", "input": {}}]},
+        {"role": "user", "content": [failed]},
+    ]
+    tool = {"name": "weather", "input_schema": {"type": "object", "properties": {}}}
+    with gateway(tmp_path, Answer([{"tool_calls": [head]}], "tool_calls")) as (http, _):
+        http.post("/v1/messages", json={"model": MODEL, "max_tokens": 9, "messages": turns, "tools": [tool]})
+        samples = scrape(http, 1).samples["cnllm_tool_errors_total"]
+    assert [value for _, value in samples] == [2.0]
+
+
 # ── alerts and the table ──────────────────────────────────────────────────────
 def test_the_alert_rules_name_metrics_that_exist_with_their_labels() -> None:
     file = Path(__file__).parents[2] / "docs" / "how-to" / "alerts.yml"

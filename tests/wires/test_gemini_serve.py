@@ -434,3 +434,9 @@ def test_tokens_of_tools_are_no_tokens_of_the_prompt() -> None:
         body = engine.encode_reply("gemini", reply)
         assert body["usageMetadata"]["promptTokenCount"] == prompt, by_tools
         assert body["usageMetadata"].get("toolUsePromptTokenCount") == by_tools
+
+
+def test_a_reply_without_parts_has_the_role_alone() -> None:
+    reply = engine.parse_response(model(), 200, {}, dumps({"candidates": [{"finishReason": "SAFETY"}]}))
+    [candidate] = engine.encode_reply("gemini", reply)["candidates"]
+    assert candidate["content"] == {"role": "model"}

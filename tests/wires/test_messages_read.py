@@ -51,6 +51,12 @@ def test_thinking_is_sealed_with_its_signature() -> None:
     assert (seal.protocol, seal.provider, seal.model) == (MESSAGES, "anthropic", "claude-haiku-4-5")
 
 
+def test_a_signature_that_comes_in_pieces_and_once_more_is_one() -> None:
+    signs = [{"type": "signature_delta", "signature": piece} for piece in ("c2", "ln", "c2ln")]
+    _, reply = read(blocks_streamed((THOUGHT, [thought("Let me."), *signs]), (TEXT, [said("Yes.")])))
+    assert parts(reply) == [("Reasoning", {"signature": "c2ln"}), ("Text", None)]
+
+
 def test_thinking_that_is_hidden_is_kept_whole() -> None:
     hidden = {"type": "redacted_thinking", "data": "AAAA"}
     _, reply = read(blocks_streamed((hidden, []), (TEXT, [said("Yes.")])))
