@@ -146,7 +146,8 @@ def failure_of(
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, models or _one(model))
-    return Failure(status, message, code, error.retry_after, retryable=error.retryable, final=source is not error)
+    is_final = source is not error or not error.meaning.again
+    return Failure(status, message, code, error.retry_after, retryable=error.retryable, final=is_final)
 
 
 def _unreadable(part: Part, note: Note, body: Mapping[str, Any], model: Model | None) -> str:

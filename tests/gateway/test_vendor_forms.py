@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from gateway.support import KEY, Answer, Upstream, gateway_for, say
+from gateway.support import KEY, Answer, Upstream, error, gateway_for, say
 
 MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -73,6 +73,32 @@ def test_a_call_without_arguments_has_an_empty_object_on_every_wire(tmp_path: Pa
             else:
                 reply = messages.create(model=MODEL, messages=turns, **own)
             assert [block.input for block in reply.content if block.type == "tool_use"] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "requests"),
+    [
+        (error(401, "Incorrect API key provided"), 1),
+        (error(402, "Insufficient Balance"), 1),
+        (Answer(status=429, body={"error": {"message": "Pay first", "code": "insufficient_quota"}}), 1),
+        (Answer(status=302, body={}, headers={"location": "/login"}), 1),
+        (error(503, "busy"), 1),  # the gateway repeats it itself, where it may
+        (Answer(), 3),  # an empty reply: another may have a text
+    ],
+)
+def test_an_sdk_does_not_repeat_what_cannot_succeed(tmp_path: Path, answer: Answer, requests: int) -> None:
+    upstream = Upstream(answer)
+    turns: Any = [{"role": "user", "content": "Hi"}]
+    with sdks(upstream, tmp_path) as (openai_client, anthropic_client):
+        messages = anthropic_client.with_options(max_retries=2).messages
+        for call in (
+            lambda: openai_client.with_options(max_retries=2).chat.completions.create(model=MODEL, messages=turns),
+            lambda: messages.create(model=MODEL, messages=turns, max_tokens=9),
+        ):
+            upstream.bodies.clear()
+            with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)):
+                call()
+            assert len(upstream.bodies) == requests
 
 
 def test_the_input_of_a_response_is_read_page_by_page_in_either_order(tmp_path: Path) -> None:
