@@ -215,9 +215,9 @@ class SdkRequest:
         """Return the answer to an error of `FAILURES` before anything went out."""
         failure = self._failure(error)
         self._log_notes()
-        headers: Headers = [_JSON, *failure_headers(replace(failure, retryable=False, final=False)), *self._own_headers()]
-        if self._service.retries or not failure.retryable:  # cnllm has repeated what may succeed
-            headers.append((b"x-should-retry", b"false"))
+        is_final = self._service.retries or not failure.retryable  # cnllm has repeated what may succeed
+        failure = replace(failure, retryable=False, final=is_final)
+        headers: Headers = [_JSON, *failure_headers(failure), *self._own_headers()]
         return SdkAnswer(failure.status, headers, error_body(self._protocol, failure))
 
     def _failure(self, error: Exception) -> Failure:
