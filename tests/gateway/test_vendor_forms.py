@@ -168,3 +168,31 @@ def test_a_gemini_stream_without_alt_sse_is_one_json_array(tmp_path: Path) -> No
                 if len(pieces) > 3:
                     waits.set()  # signs of life came while the model said nothing
             assert json.loads("".join(pieces))[-1]["candidates"][0]["finishReason"] == "STOP"
+
+
+def test_sources_and_pictures_of_a_stream_are_those_of_a_whole_reply(tmp_path: Path) -> None:
+    """OpenAI's SDK joins the lists of deltas by the `index` of their entries, and refuses a second list without any."""
+    sources = [
+        {
+            "type": "url_citation",
+            "url_citation": {"url": f"https://x.test/{n}", "title": f"{n}", "start_index": n, "end_index": n + 1},
+        }
+        for n in range(3)
+    ]
+    images = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,iVBORw0KGgo{n}"}} for n in "AE"]
+    deltas: list[Any] = [
+        {"content": "It "},
+        {"annotations": sources[:1]},
+        {"images": images[:1]},
+        {"content": "rains."},
+    ]
+    deltas += [{"annotations": [source]} for source in sources[1:]] + [{"images": images[1:]}]
+    turns: Any = [{"role": "user", "content": "Weather?"}]
+    with (
+        sdks(Upstream(Answer(deltas)), tmp_path) as (openai_client, _),
+        openai_client.chat.completions.stream(model=MODEL, messages=turns) as stream,
+    ):
+        message = stream.get_final_completion().choices[0].message.to_dict()
+    assert message["content"] == "It rains."
+    assert message["annotations"] == sources
+    assert [image["image_url"] for image in message["images"]] == [image["image_url"] for image in images]  # type: ignore[attr-defined]

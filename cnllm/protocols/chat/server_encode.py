@@ -188,6 +188,8 @@ class StreamEncoder(ServerStream):
         self._before, self._after = self._around_delta()
         self._custom = custom_tools(request)
         self._is_older = offers_functions(request)
+        self._annotations: list[Any] = []  # for one chunk: clients join lists by `index`, which sources do not have
+        self._images = 0
         self._readers: dict[int, InputReader | ArgumentReader] = {}  # of custom tools, and functions without arguments
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
@@ -209,15 +211,15 @@ class StreamEncoder(ServerStream):
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({DETAILS: _details(part)})]
             case BlockEnd(part=Media() as part):
-                return [self._chunk(keys)] if (keys := media_keys([part])) else []
+                return [self._chunk(keys)] if (keys := self._media_keys(part)) else []
             case ExtraAdded(extra=extra):
                 self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
-                delta = select_keys(extra, ("annotations",))
+                self._annotations += extra.get("annotations", ())
                 logprobs = _logprobs(extra, _field(self.extra))
-                return [self._chunk(delta, logprobs=logprobs)] if delta or logprobs is not None else []
+                return [self._chunk({}, logprobs=logprobs)] if logprobs is not None else []
             case CitationAdded():
-                return [self._chunk({"annotations": [_annotation(event.citation)]})]
+                self._annotations.append(_annotation(event.citation))
             case ToolCallStart():
                 return [self._begin_call(event)]
             case ToolCallDelta():
@@ -225,6 +227,14 @@ class StreamEncoder(ServerStream):
             case ToolCallEnd():
                 return self._end_call(event.index, event.call)
         return []
+
+    def _media_keys(self, part: Media) -> dict[str, Any]:
+        """Return the keys of a delta with an image, which has its place among the images, or a sound."""
+        keys = media_keys([part])
+        for image in keys.get("images", ()):
+            image["index"] = self._images
+            self._images += 1
+        return keys
 
     def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
         """Return the frame that begins a call."""
@@ -266,7 +276,8 @@ class StreamEncoder(ServerStream):
 
     def end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
-        out = [self._chunk({}, _reason(event.finish, event.raw, self.extra, is_older=self._is_older))]
+        out = [self._chunk({"annotations": self._annotations})] if self._annotations else []
+        out.append(self._chunk({}, _reason(event.finish, event.raw, self.extra, is_older=self._is_older)))
         if self._sends_usage and (usage := _usage(self.usage, self.extra)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
