@@ -229,8 +229,8 @@ def compare(
 
 def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = False) -> TaskChoice:
     """Return the settings of a run. All hosts are asked the same tasks: texts fit the shortest window."""
-    limits = [host.model.flags.limits for host in hosts]
-    shortest = min((limit.most_input for limit in limits if limit is not None and limit.most_input), default=None)
+    limits = [host.model.flags.limits.most_input for host in hosts]
+    shortest = min((limit for limit in limits if limit), default=None)
     return TaskChoice(seed, turns, shortest, early)
 
 

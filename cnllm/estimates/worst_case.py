@@ -209,8 +209,7 @@ def input_bound(plan: Plan, added: int | None = None) -> int | None:
 
     `added` is the most input that its endpoint has added to such requests (`added_input`), None where that is unknown.
     """
-    limits = plan.flags.limits
-    window = limits.context if limits is not None else None
+    window = plan.flags.limits.context
     if _names_more(plan):
         return window
     media = [medium for medium in _media(plan.messages) if file_text(medium) is None]
@@ -236,7 +235,7 @@ def added_input(plan: Plan, counted: int) -> int:
 def output_bound(plan: Plan) -> int | None:
     """Return the most tokens of one reply: those that the request allows, else the model's limit, else its window."""
     limits = plan.flags.limits
-    bounds = (plan.most_output, *((limits.output, limits.context) if limits is not None else ()))
+    bounds = (plan.most_output, limits.output, limits.context)
     return next((max(0, bound) for bound in bounds if bound is not None), None)
 
 

@@ -231,8 +231,7 @@ def _overflow(
     The endpoint's own numbers count; where it gives none, the registry's limit and an estimate do.
     """
     numbers = sorted({int(number) for number in _NUMBER.findall(error.message.replace(",", ""))})
-    limits = model.flags.limits if model is not None else None
-    limit = (limits.most_input if limits is not None else None) or 0
+    limit = (model.flags.limits.most_input if model is not None else None) or 0
     if len(numbers) > 1:
         limit, tokens = numbers[0], numbers[-1]
     elif numbers and not limit:

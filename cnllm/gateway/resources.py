@@ -99,10 +99,4 @@ def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None =
     flags = model.flags
     if listed and flags.status is not None and flags.status.is_ == "retired":
         return None
-    limits = flags.limits
-    return ModelCard(
-        name,
-        model.provider,
-        limits.context if limits is not None else None,
-        limits.output if limits is not None else None,
-    )
+    return ModelCard(name, model.provider, flags.limits.context, flags.limits.output)

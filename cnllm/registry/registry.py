@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
+from cnllm.registry.flags import LimitFlags
 from cnllm.registry.layers import Layers
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, load_documents, overlay_paths, read
@@ -383,11 +384,11 @@ class Registry:
             return True  # the catalogue leaves these out
         if model.name not in self._layers.names("models"):
             return False
-        price = model.flags.price
+        has_limits, price = model.flags.limits != LimitFlags(), model.flags.price
         has_price = price is not None and price.input is not None  # a provider may have rules for prices alone
         if model.provider in builtin.get("providers", {}):  # the catalogue may have what the user's file lacks
-            return model.flags.limits is not None and has_price
-        return model.flags.limits is not None or has_price
+            return has_limits and has_price
+        return has_limits or has_price
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""

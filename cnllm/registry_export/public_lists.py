@@ -96,12 +96,11 @@ def _litellm_entry(model: Model) -> Iterator[tuple[str, Any]]:
     for above, tier in tiers.items():
         if above % _ABOVE == 0:
             yield from ((f"{key}_above_{above // _ABOVE}k_tokens", _per_token(value)) for key, value in tier.items())
-    if flags.limits is not None:
-        if flags.limits.most_input is not None:
-            yield "max_input_tokens", flags.limits.most_input
-        if flags.limits.output is not None:
-            yield "max_output_tokens", flags.limits.output
-            yield "max_tokens", flags.limits.output
+    if flags.limits.most_input is not None:
+        yield "max_input_tokens", flags.limits.most_input
+    if flags.limits.output is not None:
+        yield "max_output_tokens", flags.limits.output
+        yield "max_tokens", flags.limits.output
     for key, name in _CAPABILITIES.items():
         if can[name] is not None:
             yield key, can[name]
@@ -185,7 +184,7 @@ def _model_file(model: Model) -> bytes:
         ),
         (
             "limit",
-            [(key, getattr(limits, key, None), facts.get(f"limits.{key}")) for key in ("context", "input", "output")],
+            [(key, getattr(limits, key), facts.get(f"limits.{key}")) for key in ("context", "input", "output")],
         ),
         ("modalities", [("input", kinds and [_PDF.get(kind, kind) for kind in kinds], facts.get("input"))]),
     ]

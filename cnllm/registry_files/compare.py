@@ -210,7 +210,7 @@ def _limits(flags: Flags, match: PublishedModel) -> Iterator[_ValuePair]:
         if ours is None or theirs is None:
             continue
         state = _state(is_near(ours, theirs))
-        if flag == "limits.context" and match.input_only and flags.limits is not None:
+        if flag == "limits.context" and match.input_only:
             output = max(flags.limits.output or 0, match.values.get("limits.output", 0))
             state = "same" if theirs <= ours <= theirs + output else state
         if state == "different" and is_rounded(ours, theirs):

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
-from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, LimitFlags, Param, ReasoningFlags, Tools
+from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, Param, ReasoningFlags, Tools
 from cnllm.schemas.patterns import matches_whole
 from cnllm.schemas.subschemas import schemas_in
 from cnllm.simulator.request import ParsedTool, input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
@@ -90,7 +90,7 @@ def _output_limit(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation of the limit of output tokens."""
     path = param_path(context.flags, "max_tokens") or "max_tokens"
     tokens = get(context.body, path)
-    maximum = (context.flags.limits or LimitFlags()).output
+    maximum = context.flags.limits.output
     if tokens is not None and (type(tokens) is not int or tokens < 1):
         yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=tokens)
     elif tokens is not None and maximum is not None and tokens > maximum:
@@ -100,7 +100,7 @@ def _output_limit(context: RequestContext) -> Iterator[Violation]:
 
 def context_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation if the prompt is longer than the window. Tokens are estimated, as in the usage."""
-    window = (context.flags.limits or LimitFlags()).most_input
+    window = context.flags.limits.most_input
     if window is None:
         return
     tokens = input_tokens(context.request)

@@ -84,8 +84,8 @@ def _row(model: Model) -> list[str]:
     return [
         code(model.id),
         ", ".join(map(code, _short_names().get(model.name, ()))),
-        format_count(flags.limits.context if flags.limits else None),
-        format_count(flags.limits.output if flags.limits else None),
+        format_count(flags.limits.context),
+        format_count(flags.limits.output),
         ", ".join(flags.input or ["?"]),
         (flags.reasoning.mode if flags.reasoning else None) or "?",
         format_price(to_plain(flags.price)),

@@ -189,8 +189,8 @@ def _row(model: Model) -> list[str]:
     mode = flags.reasoning.mode if flags.reasoning else None
     return [
         code(model.id),
-        format_count(flags.limits.context if flags.limits else None),
-        format_count(flags.limits.output if flags.limits else None),
+        format_count(flags.limits.context),
+        format_count(flags.limits.output),
         "、".join(_INPUT.get(kind, kind) for kind in flags.input or ["?"]),
         _REASONING.get(mode, mode) if mode else "?",
         format_price(to_plain(flags.price)),

@@ -183,7 +183,7 @@ def _theirs(claim: Claim, model: Model, entry: PublishedModel) -> Any:
     if value is not None and claim.flag.startswith("price.") and currency != entry.currency:
         return f"{value:g} {entry.currency}"
     if claim.flag == "limits.context" and entry.input_only and value is not None and isinstance(claim.value, int):
-        output = max(entry.values.get("limits.output", 0), (model.flags.limits and model.flags.limits.output) or 0)
+        output = max(entry.values.get("limits.output", 0), model.flags.limits.output or 0)
         return claim.value if value <= claim.value <= value + output else value
     return value
 

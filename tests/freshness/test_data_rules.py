@@ -94,7 +94,6 @@ def test_files_that_a_program_names_stand_without_the_data_files() -> None:
     write_data(f'[models."{NAME}"]\nlimits.context = 5\n')
     own = write_own("")
     limits = Registry.load(own).resolve(NAME).flags.limits
-    assert limits is not None
     assert limits.context != 5
 
 
@@ -103,5 +102,4 @@ def test_a_watching_registry_takes_up_an_update() -> None:
     registry.resolve(NAME)
     write_data(f'[models."{NAME}"]\nlimits.context = 5\n')
     limits = registry.resolve(NAME).flags.limits
-    assert limits is not None
     assert limits.context == 5

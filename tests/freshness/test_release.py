@@ -59,9 +59,7 @@ def refused(content: bytes, words: str) -> None:
 
 
 def context() -> int | None:
-    limits = Registry.load().resolve(NAME).flags.limits
-    assert limits is not None
-    return limits.context
+    return Registry.load().resolve(NAME).flags.limits.context
 
 
 @pytest.mark.usefixtures("small_builtin")

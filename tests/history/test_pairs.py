@@ -57,7 +57,7 @@ def test_a_history_of_all_kinds_of_models_goes_to_every_kind(provider: str) -> N
     for target in of(provider):
         sources = distinct()
         sources = sources[sources.index(target) % SHARE :: SHARE]  # all of them, over all targets
-        window = (target.flags.limits and target.flags.limits.context) or LONG
+        window = target.flags.limits.context or LONG
         few = len(sources) if window >= LONG else 4  # a small window takes them in parts
         for at in range(0, len(sources), few):
             legal(plan(target, goes_on(*sources[at : at + few])))

@@ -179,8 +179,6 @@ def test_prices_are_positive_and_say_their_currency(registry: Registry) -> None:
 def test_limits_are_sane(registry: Registry) -> None:
     for name in registry.names():
         limits = registry.resolve(name).flags.limits
-        if limits is None:
-            continue
         assert limits.context is None or 1_000 <= limits.context <= 20_000_000, name
         assert limits.output is None or 256 <= limits.output <= 20_000_000, name
         if limits.context is not None and limits.output is not None:

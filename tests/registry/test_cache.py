@@ -38,7 +38,7 @@ def entries() -> list[Path]:
 
 def output(path: Path) -> int | None:
     limits = Registry.load(path).resolve("home/x").flags.limits
-    return limits.output if limits else None
+    return limits.output
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from .support import BUILTIN, HOME, Files, told
 
 def output(registry: Registry) -> int | None:
     limits = registry.resolve("home/x").flags.limits
-    return limits.output if limits else None
+    return limits.output
 
 
 def limit(value: int) -> str:
@@ -72,7 +72,6 @@ def test_the_repr_has_the_number_of_providers_and_the_files(files: Files) -> Non
 def test_a_file_may_have_windows_line_ends_and_no_last_one(files: Files) -> None:
     path = files.write(limit(4).replace("\n", "\r\n").rstrip().encode())
     model = Registry.load(path).resolve("home/x")
-    assert model.flags.limits is not None
     assert model.flags.limits.output == 4
     assert model.where("limits.output") == f"{path}:7"
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, LimitFlags
 from cnllm.registry.model import conditions
 from cnllm.registry_files.check import check
 
@@ -46,7 +46,7 @@ def limit(header: str, value: int) -> str:
 
 def context(model: Model, mode: frozenset[str] = frozenset()) -> int | None:
     limits = model.flags_for(mode).limits
-    return limits.output if limits else None
+    return limits.output
 
 
 # ── the order ────────────────────────────────────────────────────────────────
@@ -155,8 +155,8 @@ def test_models_of_a_provider_share_what_none_of_them_changes(files: Files) -> N
     registry = files.load(f"{BASE}{home}{own}")
     first, second, third = (registry.resolve(f"home/{id}").flags for id in "abc")
     assert first.reasoning is second.reasoning
-    assert (third.limits, third.reasoning) == (None, None)
-    limits = [(flags.limits.context, flags.limits.output) for flags in (first, second) if flags.limits is not None]
+    assert (third.limits, third.reasoning) == (LimitFlags(), None)
+    limits = [(flags.limits.context, flags.limits.output) for flags in (first, second)]
     assert limits == [(8, None), (8, 2)]
 
 
@@ -247,7 +247,6 @@ def test_a_model_may_extend_one_that_extends_another(files: Files) -> None:
         '[models."home/c"]\nextends = "home/b"\nsame_weights = true\nbody.set.c = 3\n'
     )
     flags = files.load(HOME, said).resolve("home/c").flags
-    assert flags.limits is not None
     assert (flags.limits.context, flags.limits.output) == (1, 2)
     assert flags.body.set == {"a": 1, "b": 2, "c": 3}
 
@@ -280,7 +279,7 @@ PARENT = (
 
 def test_a_model_has_only_the_behaviour_of_the_one_it_extends(files: Files) -> None:
     flags = files.load(HOME, PARENT).resolve("home/b").flags
-    assert (flags.price, flags.status, flags.limits, flags.input) == (None, None, None, None)
+    assert (flags.price, flags.status, flags.limits, flags.input) == (None, None, LimitFlags(), None)
     assert flags.body.set == {"a": 1}
     assert files.load(HOME, PARENT).resolve("home/b").flags_for(conditions(tools=True)).price is None
 
@@ -288,14 +287,13 @@ def test_a_model_has_only_the_behaviour_of_the_one_it_extends(files: Files) -> N
 def test_a_model_with_the_same_weights_has_their_limits_and_input_but_no_price(files: Files) -> None:
     flags = files.load(HOME, PARENT + "same_weights = true\n").resolve("home/b").flags
     assert (flags.price, flags.status, flags.input) == (None, None, ["text"])
-    assert flags.limits is not None
     assert (flags.limits.context, flags.limits.output) == (1, 2)
 
 
 def test_a_link_between_other_weights_ends_what_is_inherited(files: Files) -> None:
     said = PARENT + '[models."home/c"]\nextends = "home/b"\nsame_weights = true\n'
     model = files.load(HOME, said).resolve("home/c")
-    assert model.flags.limits is None
+    assert model.flags.limits == LimitFlags()
     assert model.flags.input is None
     assert [fact for fact in model.explain() if fact.flag.split(".")[0] in ("price", "limits", "input", "status")] == []
 

@@ -12,6 +12,7 @@ import pytest
 from builtin import modes
 
 from cnllm import Registry, RegistryError, UnknownModel
+from cnllm.registry.flags import LimitFlags
 
 from .support import HOME, Files, at, builtin, told
 
@@ -118,7 +119,7 @@ def test_an_unknown_id_has_its_providers_facts_and_a_note(registry: Registry) ->
     assert (model.provider, model.id) == ("zai", "glm-99-nobody-knows")
     assert model.flags.base_url == known.flags.base_url
     assert model.flags.keys == known.flags.keys
-    assert model.flags.limits is None
+    assert model.flags.limits == LimitFlags()
     assert model.flags.reasoning is not None
     assert model.flags.reasoning.mode == "unknown"
     assert model.flags.reasoning.tags == ["<think>", "</think>"]  # of its family

@@ -89,10 +89,8 @@ def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
     assert flags.reasoning is not None
     assert (flags.reasoning.mode, flags.reasoning.default, flags.reasoning.tags) == ("toggle", "on", None)
     assert flags.tools.supported is False
-    assert flags.limits is not None
     assert flags.limits.context == 90
     under = model.flags_for(conditions(reasoning=True))
-    assert under.limits is not None
     assert under.limits.output == 10
     assert (under.params or {}).get("temperature") is None
 
@@ -194,7 +192,6 @@ def test_flags_of_the_wire_before_are_none_of_a_wire_that_nobody_described(files
     own = TWO + 'params.max_tokens = "max_completion_tokens"\nlimits.context = 100\n'
     model = files.load(own, f'[{table}]\nprotocol = "second"\n').resolve("alone/m")
     assert (model.flags.params or {})["max_tokens"] == "most"
-    assert model.flags.limits is not None
     assert model.flags.limits.context == 100
 
 

@@ -141,7 +141,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     for name, rule in (flags.params or {}).items():
         if isinstance(rule, Param) and (rule.max is not None or rule.fixed is not None):
             yield "param", ask() | {rule.as_ or name: 1e12}, True
-    if flags.limits is not None and flags.limits.output is not None:
+    if flags.limits.output is not None:
         said = (flags.params or {}).get("max_tokens", "max_tokens")
         place = said.as_ if isinstance(said, Param) else said
         yield "max-tokens", ask() | {str(place): flags.limits.output + 1}, True

@@ -184,7 +184,7 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
             body = copy.deepcopy(request.body)
             body.pop(path, None)
             yield "params.default", request, body
-    most = flags.limits.output if flags.limits is not None else None
+    most = flags.limits.output
     room = (flags.params or {}).get("max_tokens")
     room = room.as_ if isinstance(room, Param) else room
     if most is not None and isinstance(room, str):

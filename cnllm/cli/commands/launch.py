@@ -70,6 +70,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     from cnllm.gateway.server import address_url, listen, run, running
     from cnllm.launch.setup import ANY, Values, build_setup, find_client, write_files
     from cnllm.registry import Registry
+    from cnllm.registry.flags import LimitFlags
 
     name, entry = find_client(client)
     program = shutil.which(client)
@@ -77,7 +78,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
         raise _not_installed(client, name, entry)
     registry = Registry.load()
     resolved = _resolve(registry, model, needs_key=not (simulate or as_script))
-    limits = resolved.flags.limits if resolved is not None else None
+    limits = resolved.flags.limits if resolved is not None else LimitFlags()
     key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
     folder = paths.data_dir() / "launch" / name
     with listen("127.0.0.1", 0) as listener:
@@ -87,8 +88,8 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             key=key,
             model=model,
             folder=str(folder),
-            context=limits.context if limits is not None else None,
-            output=limits.output if limits is not None else None,
+            context=limits.context,
+            output=limits.output,
         )
         setup = build_setup(entry, client, args, values, os.environ)
         if as_script:

@@ -336,8 +336,7 @@ def most_output(plan: Plan, *, is_partial: bool) -> int | None:
 
     `is_partial`: not all of them are counted, so that each of several replies may have had as many.
     """
-    limits = plan.flags.limits
-    limit = plan.most_output or (None if limits is None else limits.output)
+    limit = plan.most_output or plan.flags.limits.output
     return limit * plan.reply_count if limit is not None and is_partial else limit
 
 

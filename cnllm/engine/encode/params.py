@@ -103,7 +103,7 @@ def _default(default: Any, flags: Flags) -> Any:
         for key in candidate.split(".") if type(candidate) is str else ():
             result = getattr(flags if result is candidate else result, key, None)
         if result is not None:
-            window = flags.limits.context if flags.limits and candidate == "limits.output" else None
+            window = flags.limits.context if candidate == "limits.output" else None
             return result if window is None else min(result, window // 2)
     return None
 
@@ -128,7 +128,7 @@ def _apply_param(body: dict[str, Any], name: str, value: Any, rule: Rule, flags:
             value = [text for text in value if text.strip()]
             if not value:
                 return
-    ceiling = flags.limits.output if flags.limits and name == "max_tokens" else None
+    ceiling = flags.limits.output if name == "max_tokens" else None
     is_above = ceiling is not None and _is_number(value) and value > ceiling
     if is_above and ledger.may_change("param-clamped", "limits.output", f"{name}={value}", f"{ceiling}"):
         value = ceiling

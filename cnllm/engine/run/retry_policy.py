@@ -97,7 +97,7 @@ def target_obstacle(model: Model, messages: Sequence[Message], options: Mapping[
     reason = obstacle(model, messages, options)
     if reason is not None:
         return reason
-    room = model.flags.limits.most_input if model.flags.limits else None
+    room = model.flags.limits.most_input
     if room is not None and (least := _least_tokens(messages)) > room:
         return f"its window of {room:,} tokens is too small for at least {least:,}"
     return None
@@ -105,8 +105,8 @@ def target_obstacle(model: Model, messages: Sequence[Message], options: Mapping[
 
 def context_obstacle(model: Model, failed: Model) -> str | None:
     """Return why a target cannot hold what was too long for another one; None where it has more room, or may have."""
-    room = model.flags.limits.most_input if model.flags.limits else None
-    other = failed.flags.limits.most_input if failed.flags.limits else None
+    room = model.flags.limits.most_input
+    other = failed.flags.limits.most_input
     if room is None or other is None or room > other:
         return None
     return f"its window of {room:,} tokens is no larger than that of {failed.name}"

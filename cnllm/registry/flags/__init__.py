@@ -201,7 +201,7 @@ class Flags(Base, frozen=True):
     """Whether the model is current, in preview or retired. Why: Calls of a retired model fail, mostly without naming
     its successor.
     """
-    limits: Annotated[LimitFlags | None, EVERY_WIRE] = None
+    limits: Annotated[LimitFlags, EVERY_WIRE] = LimitFlags()
     """The limits of tokens. Why: Endpoints refuse a request that asks for more."""
     rates: Annotated[Rates | None, EVERY_WIRE] = None
     """How much the endpoint takes in a time. Why: A batch that sends more is refused."""

@@ -107,7 +107,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chos
         ("sites", _sites(model.provider, sites)),
         ("your key", "" if chosen is None else localize("; ".join(n.did for n in chosen.notes if n.code == "site"))),
         ("context", localize(_context(limits))),
-        ("output", format_count(limits.output if limits else None)),
+        ("output", format_count(limits.output)),
         ("input", join_localized(map(localize_word, flags.input or [UNKNOWN]))),
         ("reasoning", _reasoning(model)),
         ("tool choice", ", ".join(flags.tool_choice.allowed or [UNKNOWN])),
@@ -190,9 +190,9 @@ def _sites(provider: str, sites: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def _context(limits: LimitFlags | None) -> str:
-    of_input = f"; input at most {format_count(limits.input)}" if limits and limits.input is not None else ""
-    return format_count(limits.context if limits else None) + of_input
+def _context(limits: LimitFlags) -> str:
+    of_input = f"; input at most {format_count(limits.input)}" if limits.input is not None else ""
+    return format_count(limits.context) + of_input
 
 
 def _price(price: Price | None) -> str:
