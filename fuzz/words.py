@@ -35,7 +35,7 @@ def marks() -> tuple[str, ...]:
         for rule in flags.leaks or ():
             for word in (*rule.open, *rule.close, *(rule.parts or ())):
                 found[word] = None
-        for word in (flags.reasoning.tags if flags.reasoning else None) or ():
+        for word in flags.reasoning.tags or ():
             found[word] = None
     grammar = (
         *('<invoke name="search">', "</invoke>", '<parameter name="q">', "</parameter>", "<arg_key>q</arg_key>"),

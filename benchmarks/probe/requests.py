@@ -312,8 +312,6 @@ def _switches(registry: Registry, protocol: str) -> list[Json]:
     out: list[Json] = []
     for flags in _tables(registry, protocol):
         reasoning = flags.reasoning
-        if reasoning is None:
-            continue
         patches = [leaves(p.set) for p in (reasoning.on, reasoning.off) if p is not None and p.set]
         if reasoning.effort is not None and reasoning.effort.at:
             patches += [
@@ -344,7 +342,7 @@ def _budgets(registry: Registry, protocol: str) -> list[tuple[str, Json]]:
     """Return the paths of budgets, with the values of `under` that let them through."""
     out: list[tuple[str, Json]] = []
     for flags in _tables(registry, protocol):
-        budget = flags.reasoning.budget if flags.reasoning is not None else None
+        budget = flags.reasoning.budget
         if budget is not None and budget.at:
             for low in ({}, {"max_tokens": 4096}, {"max_tokens": 64_000}):
                 if (budget.at, low) not in out:

@@ -63,8 +63,7 @@ class RequestPrice(Struct):
 
     def output_with_room(self, plan: Plan, room: int) -> int:
         """Return the `max_tokens` with which a request costs no more than `room`; 0 where none has this effect."""
-        rules = plan.flags.reasoning
-        if rules is not None and not rules.is_in_limit:
+        if not plan.flags.reasoning.is_in_limit:
             return 0
         plan = replace(plan, content=plan.content + b" " * _OPTION)
         output, cost, least = output_bound(plan), self.cost_of(plan), self.cost_of(replace(plan, most_output=0))

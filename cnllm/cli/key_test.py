@@ -158,7 +158,7 @@ def _test_site(name: str, variable: str, model: Model, registry: Registry) -> Si
     from cnllm.client.sync_client import Client
 
     options: dict[str, Any] = {"max_tokens": _MAX_TOKENS}
-    if model.flags.reasoning is not None and model.flags.reasoning.mode == "toggle":
+    if model.flags.reasoning.mode == "toggle":
         options["reasoning"] = "off"
     begin = perf_counter()
     with Client(registry, api_key=_key(name, variable, model, registry), retry=Retry(attempts=1)) as client:

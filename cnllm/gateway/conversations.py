@@ -66,8 +66,7 @@ class Conversations:
 def _loss(conversation: Conversation, loss: PrefixLoss, plan: Plan) -> tuple[PrefixRecord, Note]:
     """Return the record and the note on a request that does not begin like the one before it."""
     tokens = lost_tokens(conversation.parts.size, conversation.tokens, loss.share)
-    rules = plan.flags.reasoning
-    is_thought = rules is not None and rules.replay == "since-user" and loss.where.endswith("(assistant)")
+    is_thought = plan.flags.reasoning.replay == "since-user" and loss.where.endswith("(assistant)")
     cause = _THOUGHTS if is_thought else loss.cause
     cost = loss_cost(tokens, plan.model.flags.price, time.time())  # a simulated request has no price of its own
     broken = PrefixBreak(loss.where, cause, None, None)

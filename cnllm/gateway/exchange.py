@@ -472,4 +472,4 @@ def _is_plain(model: Model) -> bool:
     Seals of reasoning and of calls come at the end of a stream, after the calls that they should stand before.
     """
     rules = model.flags.reasoning
-    return rules is not None and is_replayed(rules) and form(rules) not in ("details", BOTH, "seal")
+    return is_replayed(rules) and form(rules) not in ("details", BOTH, "seal")

@@ -252,7 +252,7 @@ class Authors:
 def _wanted_turns(messages: Sequence[Message], model: Model) -> range:
     """Return the indexes of the turns whose reasoning the model may want back."""
     rules = model.flags.reasoning
-    if rules is None or not is_replayed(rules):
+    if not is_replayed(rules):
         return range(0)
     if rules.replay == "since-user" and form(rules) != "seal":
         last_user = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)

@@ -113,7 +113,7 @@ def _tool_wire(model: Model) -> str | None:
 
 def _reasoning_states(model: Model) -> list[bool | None]:
     """List the possible states of reasoning, without it first; None where they are unknown."""
-    mode = model.flags.reasoning.mode if model.flags.reasoning else None
+    mode = model.flags.reasoning.mode
     states: dict[str | None, list[bool | None]] = {"never": [False], "always": [True], "toggle": [False, True]}
     return states.get(mode, [None])
 
@@ -197,13 +197,9 @@ def _reasoning_off(model: Model) -> CapabilityState:
     states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1:
         return CapabilityState(None if states == [None] else states == [False], "reasoning.mode")
-    if flags is not None and flags.off is not None:
+    if flags.off is not None:
         return CapabilityState(True, "reasoning.off")
-    return (
-        CapabilityState(True, "reasoning.default")
-        if flags is not None and flags.default == "off"
-        else CapabilityState()
-    )
+    return CapabilityState(True, "reasoning.default") if flags.default == "off" else CapabilityState()
 
 
 def _reasoning_default(model: Model) -> CapabilityState:
@@ -211,26 +207,24 @@ def _reasoning_default(model: Model) -> CapabilityState:
     states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1 and states != [None]:
         return CapabilityState(states == [True], "reasoning.mode")
-    default = flags.default if flags is not None else None
-    return CapabilityState(None if default is None else default == "on", "reasoning.default")
+    return CapabilityState(None if flags.default is None else flags.default == "on", "reasoning.default")
 
 
 def _levels(model: Model) -> CapabilityState:
     """Read `reasoning.effort` with a path and at least two levels; no where `reasoning.mode` is never."""
-    flags = model.flags.reasoning
+    effort = model.flags.reasoning.effort
     if _reasoning_states(model) == [False]:
         return CapabilityState(False, "reasoning.mode")
-    effort = flags.effort if flags is not None else None
     has_levels = effort is not None and effort.at and sum(getattr(effort, level) is not None for level in LEVELS) > 1
     return CapabilityState(True, "reasoning.effort") if has_levels else CapabilityState()
 
 
 def _budget(model: Model) -> CapabilityState:
     """Read `reasoning.budget.at`; no where `reasoning.mode` is never."""
-    flags = model.flags.reasoning
+    budget = model.flags.reasoning.budget
     if _reasoning_states(model) == [False]:
         return CapabilityState(False, "reasoning.mode")
-    has_budget = flags is not None and flags.budget is not None and flags.budget.at
+    has_budget = budget is not None and budget.at
     return CapabilityState(True, "reasoning.budget.at") if has_budget else CapabilityState()
 
 

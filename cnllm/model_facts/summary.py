@@ -152,7 +152,7 @@ def row(model: Model, short: list[str]) -> dict[str, Any]:
         "input_limit": limits.input,
         "output": limits.output,
         "input": flags.input,
-        "reasoning": flags.reasoning.mode if flags.reasoning else None,
+        "reasoning": flags.reasoning.mode,
         "price": msgspec.to_builtins(flags.price) if flags.price else None,
         "status": status.is_ if status else None,
         "capabilities": {name: capability.value for name, capability in capabilities(model).items()},
@@ -177,7 +177,7 @@ def endpoint(model: Model) -> str:
 
 def levels(model: Model) -> list[str]:
     """Return the levels of reasoning that a call can choose, in order."""
-    effort = model.flags.reasoning.effort if model.flags.reasoning else None
+    effort = model.flags.reasoning.effort
     return [level for level in LEVELS if effort is not None and getattr(effort, level) is not None]
 
 

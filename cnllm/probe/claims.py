@@ -66,8 +66,7 @@ def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
 
     Facts about reasoning are those of a model that reasons; others were asked without it, where the model can do that.
     """
-    reasoning = model.flags.reasoning
-    kind = reasoning.mode if reasoning is not None else None
+    kind = model.flags.reasoning.mode
     if mode in ("reasoning", "no-reasoning"):
         return conditions(reasoning=mode == "reasoning")
     if mode:

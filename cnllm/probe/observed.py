@@ -170,7 +170,7 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
     """Return what is learnt with one more reply of the flat wire."""
     message = message_of(answer.data)
     content = message.get("content")
-    known = {*((flags.reasoning and flags.reasoning.fields) or ()), *learnt.fields}
+    known = {*(flags.reasoning.fields or ()), *learnt.fields}
     prompt = str(request)
     new = [
         path
@@ -183,7 +183,7 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
         part = next((k for p, k in zip(content, kinds, strict=False) if k != "text" and k in (p or ()) and p[k]), None)
         return learnt if not isinstance(part, str) or kinds[-1:] == [part] == kinds else replace(learnt, part=part)
     pair = find_tags(content) if isinstance(content, str) and not message.get("tool_calls") else None
-    tags = (flags.reasoning.tags if flags.reasoning is not None else None) or []
+    tags = flags.reasoning.tags or []
     pairs = list(zip(tags[::2], tags[1::2], strict=False))
     if pair is not None and (pair[2] or pair[:2] not in pairs):
         learnt = replace(learnt, tags=pair[:2], is_open=pair[2])
@@ -230,14 +230,12 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
         return model
 
     def change_flags(flags: Flags) -> Flags:
-        reasoning = flags.reasoning
-        if reasoning is not None:
-            reasoning = replace(reasoning, fields=[*(reasoning.fields or ()), *learnt.fields])
-            if learnt.part is not None:
-                reasoning = replace(reasoning, part=learnt.part)
-            if learnt.tags is not None:
-                tags = [*learnt.tags, *(reasoning.tags or ())]
-                reasoning = replace(reasoning, tags=tags, tags_at="start-open" if is_open else reasoning.tags_at)
+        reasoning = replace(flags.reasoning, fields=[*(flags.reasoning.fields or ()), *learnt.fields])
+        if learnt.part is not None:
+            reasoning = replace(reasoning, part=learnt.part)
+        if learnt.tags is not None:
+            tags = [*learnt.tags, *(reasoning.tags or ())]
+            reasoning = replace(reasoning, tags=tags, tags_at="start-open" if is_open else reasoning.tags_at)
         usage = flags.usage
         if learnt.usage is not None:
             at, input, output = learnt.usage

@@ -36,7 +36,7 @@ def obstacle(model: Model, messages: Sequence[Message], options: Mapping[str, An
         methods = flags.schema.methods
         if methods is not None and not {"json_schema", "json_object", "tool"} & set(methods):
             return "it has no structured output"
-    mode = flags.reasoning.mode if flags.reasoning else None
+    mode = flags.reasoning.mode
     reasoning = options.get("reasoning")
     if reasoning == "off" and mode == "always":
         return "its reasoning cannot be turned off"

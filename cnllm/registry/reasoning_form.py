@@ -9,9 +9,9 @@ __all__ = ["BOTH", "form", "is_replayed", "place", "text_place"]
 BOTH = "details-and-field"
 
 
-def is_replayed(rules: ReasoningFlags | None) -> bool:
+def is_replayed(rules: ReasoningFlags) -> bool:
     """Whether reasoning goes back at all. Where the endpoint's demand is unknown, none does."""
-    return rules is not None and rules.replay not in (None, "never", "unknown")
+    return rules.replay not in (None, "never", "unknown")
 
 
 def form(rules: ReasoningFlags) -> str:

@@ -390,7 +390,7 @@ class Resolver:
         if name not in self.layers.names("models"):
             meaning = f"; did you mean {near}?" if (near := nearest()) else ""
             family = self.layers.family(_split(name)[1])
-            if flags.reasoning is None or flags.reasoning.mode in (None, "unknown"):
+            if flags.reasoning.mode in (None, "unknown"):
                 meaning = f"; whether it reasons is unknown{meaning}"
             if family is None:
                 did = f"only the provider's flags apply{meaning}"

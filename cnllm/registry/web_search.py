@@ -16,8 +16,8 @@ def usable_search(flags: Flags) -> WebSearchFlags | None:
 
     A search that works only without reasoning is none for a model that always reasons.
     """
-    rules, reasoning = flags.web_search, flags.reasoning
-    if rules is None or (rules.reasoning is False and reasoning is not None and reasoning.mode == "always"):
+    rules = flags.web_search
+    if rules is None or (rules.reasoning is False and flags.reasoning.mode == "always"):
         return None
     return rules if rules.tool is not None or rules.set is not None or rules.always else None
 

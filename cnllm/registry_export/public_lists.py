@@ -198,8 +198,6 @@ def _rows(values: Mapping[str, Any]) -> list[_Row]:
 def _reasoning_options(flags: Flags) -> list[dict[str, Any]]:
     """Return how reasoning is chosen, in the words of models.dev."""
     rules, out = flags.reasoning, list[dict[str, Any]]()
-    if rules is None:
-        return out
     if rules.mode == "toggle" and (rules.off or rules.on):
         out.append({"type": "toggle"})
     words = [word for level in LEVELS if rules.effort and (word := getattr(rules.effort, level)) is not None]

@@ -147,7 +147,7 @@ def _effect_problems(document: Document, registry: Registry) -> Iterator[Problem
                     yield Problem(document.label, document.line(where), message)
                 model = _model(section, name, wire, registry)
                 protocol = wire or ("" if model is None else model.protocol)
-                rules = None if model is None else model.flags.reasoning or ReasoningFlags()
+                rules = None if model is None else model.flags.reasoning
                 for flag, reason in _no_effects(flags, rules, unread(protocol)):
                     where = [*path, *flag.split(".")]
                     message = f"{dotted_path(where)} has no effect on {protocol}: {reason}"

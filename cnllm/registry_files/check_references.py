@@ -157,7 +157,7 @@ class _ReferenceCheck:
                 message = f'models."{name}" has same_weights, but extends no model'
                 yield self._problem([*path, "same_weights"], message)
             reasoning = model.flags.reasoning
-            if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
+            if reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
                 message = f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it'
                 yield self._problem(path, message)
 

@@ -176,7 +176,7 @@ def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iter
         ours, theirs = frozenset(flags.input), match.input
         cause: Cause = "input-more" if theirs - ours else "input-less"
         yield _ValuePair("input", _words(ours), _words(theirs), _state(same_input(ours, theirs, flags)), cause)
-    mode = flags.reasoning.mode if flags.reasoning else None
+    mode = flags.reasoning.mode
     if mode is not None and mode != "unknown" and match.reasoning is not None:
         yield _ValuePair(
             "reasoning.mode", mode, match.reasoning, _state(match.reasoning == (mode != "never")), "reasoning"

@@ -38,7 +38,7 @@ _CREATED = 1_700_000_000  # fixed, so that the same request gets the same bytes
 
 def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> bytes:
     """Return the body of a reply that is not streamed."""
-    rules = flags.reasoning or ReasoningFlags()
+    rules = flags.reasoning
     content = _tagged_text(rules, reply) or (None if reply.calls else "")
     message: dict[str, Any] = {"role": "assistant", "content": content}
     if reply.reasoning:
@@ -92,7 +92,7 @@ def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
 
 # ── deltas ───────────────────────────────────────────────────────────────────
 def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
-    rules = flags.reasoning or ReasoningFlags()
+    rules = flags.reasoning
     stream, tools = flags.stream, flags.tools
     cumulative = stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}

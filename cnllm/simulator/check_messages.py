@@ -31,7 +31,7 @@ def message_violations(context: RequestContext) -> Iterator[Violation]:
 
 def _seals(context: RequestContext) -> Iterator[Violation]:
     """Yield seals that this endpoint did not issue: another's signature, or a changed one."""
-    missing = (context.flags.reasoning or ReasoningFlags()).if_missing
+    missing = context.flags.reasoning.if_missing
     substitute = missing.set if isinstance(missing, Patch) else None
     for index, turn in enumerate(context.request.turns):
         if not all(data == substitute or is_genuine_seal(context.model, data) for data in turn.seals):
@@ -205,7 +205,7 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
     """Yield unknown keys. An endpoint that refuses reasoning by the name of its field checks every name."""
     if not context.refuses("reasoning-sent"):
         return
-    messages, reasoning = context.flags.messages, context.flags.reasoning or ReasoningFlags()
+    messages, reasoning = context.flags.messages, context.flags.reasoning
     declared = [path.partition(".")[0] for path in (*(messages.fields or ()), *(reasoning.fields or ()))]
     allowed = {*_KEYS, *CONTENT_SUBSTITUTES, *declared}
     for index, turn in enumerate(context.request.turns):
@@ -216,8 +216,6 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
 
 def _reasoning(context: RequestContext) -> Iterator[Violation]:
     rules = context.flags.reasoning
-    if rules is None:
-        return
     turns = context.request.turns
     if _demands_reasoning(context, rules) and context.thinks:
         # If a missing earlier reasoning turns reasoning off, only the turns of the last answer are checked.

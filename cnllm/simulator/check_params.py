@@ -62,7 +62,7 @@ def _old_name(context: RequestContext, name: str, path: str | None) -> Iterator[
 def _first_keys(flags: Flags) -> set[str]:
     """Return the keys of a body under which some flag puts a value."""
     paths = [p for name in flags.params or {} if (p := param_path(flags, name)) is not None]
-    reasoning = flags.reasoning or ReasoningFlags()
+    reasoning = flags.reasoning
     paths += [place.at for place in (reasoning.effort, reasoning.budget) if place is not None and place.at]
     paths += [path for patch in (reasoning.on, reasoning.off, flags.body) if patch for path in patch.set or ()]
     return {path.partition(".")[0] for path in paths}
@@ -78,7 +78,7 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
 
 def _dropped_keys(context: RequestContext) -> Iterator[Violation]:
     """Yield the keys that the endpoint never takes. One that it takes in another mode is of no use, but not refused."""
-    body, reasoning = context.flags.body, context.flags.reasoning or ReasoningFlags()
+    body, reasoning = context.flags.body, context.flags.reasoning
     for path in body.drop or ():
         value = get(context.body, path)
         is_own = reasoning.mode != "never" and get(body.set or {}, path) is not None
@@ -117,8 +117,6 @@ def context_violations(context: RequestContext) -> Iterator[Violation]:
 def reasoning_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield violations in the parameters of reasoning."""
     reasoning = context.flags.reasoning
-    if reasoning is None:
-        return
     if reasoning.mode == "never" and context.refuses_by_name and turns_reasoning_on(reasoning, context.body):
         yield Violation("param", "This model does not reason.", param="reasoning")
     yield from _effort(context, reasoning)

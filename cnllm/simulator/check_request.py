@@ -163,7 +163,7 @@ def _schema_violations(context: RequestContext) -> Iterator[Violation]:
 
 def _mode_violations(context: RequestContext) -> Iterator[Violation]:
     reasoning = context.flags.reasoning
-    if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, context.body):
+    if reasoning.mode == "always" and turns_reasoning_off(reasoning, context.body):
         yield Violation("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
     if context.flags.stream.required and not context.request.stream:
         yield Violation("stream-required", "This model answers only when streaming.", param="stream", value=False)

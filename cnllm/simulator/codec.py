@@ -75,8 +75,7 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
         request = codec.read_request(body, path, stamp, read_turns)
     except (TypeError, ValueError) as error:
         return ParsedRequest(body=body, turns=(), broken=str(error))
-    fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None
-    return _parsed_request(codec, request, body, next(iter(fields or ()), "reasoning"))
+    return _parsed_request(codec, request, body, next(iter(model.flags.reasoning.fields or ()), "reasoning"))
 
 
 def _parsed_request(codec: ServerCodec, request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
@@ -183,7 +182,7 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
 
 def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
     parts: list[Part] = []
-    seals = flags.reasoning is not None and form(flags.reasoning) in ("seal", "content-parts")
+    seals = form(flags.reasoning) in ("seal", "content-parts")
     seal: Seal | None = None
     codec = server_codec(model.protocol)
     if reply.reasoning and seals and reply.reasoning_complete and codec.seal_example is not None:

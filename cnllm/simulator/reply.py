@@ -131,7 +131,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
     reasoning = ""
     if thinks:
         start = texts["think" + kind].format(**values)
-        reasoning = _reasoning_text(flags.reasoning or ReasoningFlags(), request.body, start, texts["step"])
+        reasoning = _reasoning_text(flags.reasoning, request.body, start, texts["step"])
     text = texts["result" if results else "say"].format(**values)
     if tools:
         text = ""

@@ -153,10 +153,8 @@ def flags_for(model: Model, request: ParsedRequest) -> tuple[Flags, bool | None]
     return model.flags_for(conditions(reasoning=thinks, **atoms)), thinks
 
 
-def is_thinking(reasoning: ReasoningFlags | None, body: dict[str, Any]) -> bool | None:
+def is_thinking(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool | None:
     """Whether the model thinks, by the body and the model's default. None if neither decides it."""
-    if reasoning is None:
-        return None
     if reasoning.mode in ("never", "always"):
         return reasoning.mode == "always"
     if turns_reasoning_off(reasoning, body):

@@ -87,7 +87,7 @@ def _row(model: Model) -> list[str]:
         format_count(flags.limits.context),
         format_count(flags.limits.output),
         ", ".join(flags.input or ["?"]),
-        (flags.reasoning.mode if flags.reasoning else None) or "?",
+        flags.reasoning.mode or "?",
         format_price(to_plain(flags.price)),
     ]
 

@@ -186,7 +186,7 @@ def _models(models: list[Model]) -> str:
 
 def _row(model: Model) -> list[str]:
     flags = model.flags
-    mode = flags.reasoning.mode if flags.reasoning else None
+    mode = flags.reasoning.mode
     return [
         code(model.id),
         format_count(flags.limits.context),

@@ -28,7 +28,7 @@ Told = tuple[str, str, list[Any], set[Any]]
 @cache
 def _models() -> tuple[tuple[Model, Flags], ...]:
     """Return models with something to look for; their deltas are what is new, so that pieces mean nothing else."""
-    chosen = [m for m in covering() if m.flags.leaks or (m.flags.reasoning and m.flags.reasoning.tags)]
+    chosen = [m for m in covering() if m.flags.leaks or m.flags.reasoning.tags]
     return tuple((m, _incremental(m.flags)) for m in chosen)
 
 
@@ -91,7 +91,7 @@ def _pieces(text: str, seed: int, most: int) -> list[str]:
 
 def _watched(model: Model) -> list[str]:
     """Return the beginnings of all that this model's filters look for: two characters, of any spelling of a bar."""
-    tags = (model.flags.reasoning.tags if model.flags.reasoning else None) or ()
+    tags = model.flags.reasoning.tags or ()
     openers = [mark for rule in model.flags.leaks or () for mark in rule.open]
     return [mark[:1] for mark in (*tags, *openers)]
 

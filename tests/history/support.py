@@ -44,10 +44,9 @@ def signature(model: Model) -> bytes:
         reasoning, tools = flags.reasoning, flags.tools
         said.append(
             [
-                reasoning and (reasoning.mode, reasoning.default, reasoning.fields, reasoning.shape, reasoning.part),
-                reasoning and (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
-                reasoning
-                and (reasoning.replay_field, reasoning.if_missing, reasoning.if_foreign, reasoning.replay_patch),
+                (reasoning.mode, reasoning.default, reasoning.fields, reasoning.shape, reasoning.part),
+                (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
+                (reasoning.replay_field, reasoning.if_missing, reasoning.if_foreign, reasoning.replay_patch),
                 (tools.call_id_pattern, tools.result_name, tools.supported),
                 flags.messages,
                 flags.input,

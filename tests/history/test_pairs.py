@@ -73,7 +73,7 @@ def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
             thoughts = [m.reasoning for m in conversation(source) if m.reasoning]
             if not target.is_author(source.name):
                 rules = request.flags.reasoning
-                if rules is None or rules.if_foreign != "text":
+                if rules.if_foreign != "text":
                     assert all(t not in request.content.decode() for t in thoughts), (source, target)
                 told = [n for n in request.notes if n.code == "reasoning-foreign"]
                 assert changes(told) == len(thoughts), (source, target)
@@ -97,7 +97,7 @@ def test_a_conversation_comes_back_to_who_began_it_with_its_own_reasoning_as_it_
         request = plan(model, goes_on(model, other))
         exchange(request)
         rules = request.flags.reasoning
-        if own and rules is not None and rules.replay == "always" and form(rules) == "field":
+        if own and rules.replay == "always" and form(rules) == "field":
             field = place(rules) or "reasoning"
             assert [m[field] for m in request.body["messages"] if (m.get(field) or "").strip()] == [
                 m.reasoning for m in own

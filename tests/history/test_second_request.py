@@ -18,7 +18,6 @@ from .support import PROVIDERS, USER, Json, exchange, of, plan, results
 def replayed(request: cnllm.Plan, message: Json) -> str | None:
     """The reasoning that a wire message carries, read by the declared form; None: none."""
     rules = request.flags.reasoning
-    assert rules is not None
     field = place(rules) or "reasoning"
     content: Any = message.get("content")
     match form(rules):
@@ -40,7 +39,6 @@ def replayed(request: cnllm.Plan, message: Json) -> str | None:
 def carried(request: cnllm.Plan, turns: list[tuple[Message, bool, bool]]) -> None:
     """Each of the model's turns has just the reasoning it is to have. A turn: message, has calls, since the user."""
     rules = request.flags.reasoning
-    assert rules is not None
     wire = [m for m in request.body["messages"] if m["role"] == "assistant"]
     assert len(wire) == len(turns), request.model
     for sent, (message, calls, recent) in zip(wire, turns, strict=True):
@@ -64,7 +62,7 @@ def carried(request: cnllm.Plan, turns: list[tuple[Message, bool, bool]]) -> Non
 def switched(request: cnllm.Plan) -> None:
     """The switch that makes the endpoint heed what goes back is set where something goes back."""
     rules = request.flags.reasoning
-    keep = rules.replay_patch.set if rules is not None and rules.replay_patch is not None else None
+    keep = rules.replay_patch.set if rules.replay_patch is not None else None
     goes = any((replayed(request, m) or "").strip() for m in request.body["messages"] if m["role"] == "assistant")
     if keep and goes:
         for key, value in keep.items():
@@ -104,13 +102,9 @@ def test_thinking_stays_on_though_a_turn_has_lost_its_reasoning(provider: str) -
         lost = plan(model, [*history, bare, *results(one)], reasoning="on")
         exchange(lost)
         rules = lost.flags.reasoning
-        switches = (
-            rules.replay_patch.set
-            if rules is not None and rules.replay_patch is not None and rules.replay_patch.set
-            else {}
-        )
+        switches = rules.replay_patch.set if rules.replay_patch is not None and rules.replay_patch.set else {}
         for key in kept.body.keys() - {"messages"} - switches.keys():
             assert lost.body[key] == kept.body[key], (model, key)
-        must = rules is not None and rules.replay not in (None, "never") and rules.if_missing in ("empty", "space")
+        must = rules.replay not in (None, "never") and rules.if_missing in ("empty", "space")
         if must and one.tool_calls:
             assert [n.flag for n in lost.notes if n.code == "reasoning-filled"] == ["reasoning.if_missing"], model

@@ -58,7 +58,6 @@ def test_each_fact_gets_its_verdict(endpoint: Endpoint, flag: str, value: Any, w
 def test_another_switch_that_does_the_same(registry: Registry) -> None:
     endpoint = Endpoint(registry, registry.resolve("alibaba/qwen3.8-max"))
     reasoning = endpoint.model.flags.reasoning
-    assert reasoning is not None
     assert reasoning.effort is not None
     for word, expected in (("none", "another"), ("high", "wrong")):
         said = fact(f"reasoning.off.set.{reasoning.effort.at}", word)

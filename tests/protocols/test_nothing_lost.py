@@ -152,8 +152,6 @@ ON: list[Any] = [{"type": "adaptive"}, {"includeThoughts": True}]
 def is_usual(model: Model, value: Any) -> bool:
     """Whether a value asks for what the model does anyway."""
     rules = model.flags.reasoning
-    if rules is None:
-        return False
     return (rules.mode == "never" and value in OFF) or (
         (rules.mode == "always" or rules.default == "on") and value in ON
     )

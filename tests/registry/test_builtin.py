@@ -195,7 +195,7 @@ def test_ranges_are_ranges(registry: Registry) -> None:
             high = [bound for bound in (param.max, param.below) if bound is not None]
             assert all(a <= b for a in low for b in high), name
             assert param.as_ is not None or param.fixed is not None, name
-        budget = flags.reasoning.budget if flags.reasoning else None
+        budget = flags.reasoning.budget
         if budget is not None and budget.min is not None and budget.max is not None:
             assert budget.min <= budget.max, name
 
@@ -218,7 +218,6 @@ def test_patterns_are_patterns_and_words_of_finish_are_ours(registry: Registry) 
 def test_reasoning_that_goes_back_has_a_way_to_go(registry: Registry) -> None:
     for name in registry.names():
         reasoning = registry.resolve(name).flags.reasoning
-        assert reasoning is not None
         if reasoning.replay not in (None, "never") and reasoning.mode != "never" and reasoning.replay_as == "field":
             assert reasoning.replay_field or reasoning.fields, name
         assert not reasoning.tags or (len(reasoning.tags) % 2 == 0 and all(reasoning.tags)), name

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
-from cnllm.registry.flags import Flags, LimitFlags
+from cnllm.registry.flags import Flags, LimitFlags, ReasoningFlags
 from cnllm.registry.model import conditions
 from cnllm.registry_files.check import check
 
@@ -155,7 +155,7 @@ def test_models_of_a_provider_share_what_none_of_them_changes(files: Files) -> N
     registry = files.load(f"{BASE}{home}{own}")
     first, second, third = (registry.resolve(f"home/{id}").flags for id in "abc")
     assert first.reasoning is second.reasoning
-    assert (third.limits, third.reasoning) == (LimitFlags(), None)
+    assert (third.limits, third.reasoning) == (LimitFlags(), ReasoningFlags())
     limits = [(flags.limits.context, flags.limits.output) for flags in (first, second)]
     assert limits == [(8, None), (8, 2)]
 
@@ -208,14 +208,12 @@ def test_unset_takes_away_what_is_below_and_not_what_stands_beside_or_above(file
     registry = files.load(BASE, below, unset)
     model = registry.resolve("home/mine-1")
     reasoning = model.flags.reasoning
-    assert reasoning is not None
     assert (reasoning.mode, reasoning.fields, reasoning.off) == ("toggle", ["r"], None)
     assert reasoning.on is not None
     assert reasoning.on.set == {"b": 2}
     assert model.flags.errors is None
     assert at(model.where("reasoning.off"))[1].startswith("unset = ")
     reasoning = files.load(BASE, below, unset, above).resolve("home/mine-1").flags.reasoning
-    assert reasoning is not None
     assert reasoning.off is not None
     assert reasoning.off.set == {"c": 3}
 
@@ -369,7 +367,6 @@ def test_who_adds_to_a_family_need_not_repeat_whom_it_matches(files: Files) -> N
     plain = files.load("").resolve("zai/glm-4.7").flags.reasoning
     model = files.load("[families.glm]\nlimits.output = 3\n").resolve("zai/glm-nobody-knows")
     assert plain is not None
-    assert model.flags.reasoning is not None
     assert plain.tags == model.flags.reasoning.tags
     assert context(model) == 3
 
@@ -435,7 +432,6 @@ def test_a_condition_may_move_the_endpoint_and_the_choice_of_tools(files: Files)
     assert model.flags.base_url == "http://127.0.0.1:9/v1"
     assert model.flags_for(conditions(strict=True)).base_url == "http://127.0.0.1:9/beta"
     reasoning = model.flags_for(conditions(forced=True)).reasoning
-    assert reasoning is not None
     assert reasoning.mode == "never"
 
 

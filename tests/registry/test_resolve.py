@@ -120,7 +120,6 @@ def test_an_unknown_id_has_its_providers_facts_and_a_note(registry: Registry) ->
     assert model.flags.base_url == known.flags.base_url
     assert model.flags.keys == known.flags.keys
     assert model.flags.limits == LimitFlags()
-    assert model.flags.reasoning is not None
     assert model.flags.reasoning.mode == "unknown"
     assert model.flags.reasoning.tags == ["<think>", "</think>"]  # of its family
     (note,) = model.notes
@@ -143,7 +142,7 @@ def test_an_unknown_id_says_whose_facts_it_has(files: Files, name: str, did: str
     [note] = model.notes
     assert note.did.partition("; did you mean")[0] == did
     rules = model.flags.reasoning
-    assert ("is unknown" in did) is (rules is None or rules.mode in (None, "unknown"))
+    assert ("is unknown" in did) is (rules.mode in (None, "unknown"))
 
 
 def test_a_model_that_is_named_and_no_more_is_known(files: Files) -> None:

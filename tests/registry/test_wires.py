@@ -55,7 +55,6 @@ def test_what_is_about_one_wire_stays_there(files: Files) -> None:
     assert (first.flags.params or {})["max_tokens"] == "max_completion_tokens"
     assert (second.flags.params or {})["max_tokens"] == "most"
     assert second.flags.messages.system == "first"
-    assert second.flags.reasoning is not None
     assert second.flags.reasoning.fields is None
     assert second.flags.reasoning.replay == "always"  # which only the first wire's tables took away
     assert second.flags.tools.parallel is None
@@ -77,7 +76,6 @@ extends = "home/other"
         assert (model.protocol, model.flags.path) == ("second", "/its/own")
         assert model.flags.base_url == "http://127.0.0.1:9/v1"
         assert model.flags.params == {"max_tokens": "most", "stop": "ends"}
-        assert model.flags.reasoning is not None
         assert (model.flags.reasoning.mode, model.flags.reasoning.replay) == ("toggle", "always")
         assert model.flags.reasoning.fields is None
 
@@ -86,7 +84,6 @@ def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
     model = files.load(TWO).resolve("home/m", protocol="second")
     flags = model.flags
     assert (flags.title, flags.base_url) == ("A server at home", "http://127.0.0.1:9/v1")
-    assert flags.reasoning is not None
     assert (flags.reasoning.mode, flags.reasoning.default, flags.reasoning.tags) == ("toggle", "on", None)
     assert flags.tools.supported is False
     assert flags.limits.context == 90

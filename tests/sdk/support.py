@@ -160,7 +160,7 @@ def lost(sim: Sim, reasoning: str) -> str:
     if codes:
         return f"{plan.model.name}: {codes}"
     rules = plan.model.flags.reasoning
-    if rules is None or rules.replay in (None, "never", "unknown"):
+    if rules.replay in (None, "never", "unknown"):
         return ""
     seal = {"anthropic-messages": '"signature":"', "gemini": '"thoughtSignature":"'}.get(plan.model.protocol)
     proof = msgspec.json.encode(reasoning).decode()[1:-1] if seal is None else seal

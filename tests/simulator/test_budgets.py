@@ -16,7 +16,7 @@ def test_no_thinking_is_no_budget_that_is_too_small() -> None:
     google = [BUILTIN.resolve(name, protocol="gemini") for name in BUILTIN.names() if name.startswith("google/")]
     for model in (*google, *map(BUILTIN.resolve, BUILTIN.names())):
         rules = model.flags.reasoning
-        if rules is None or rules.budget is None or not rules.budget.min or rules.mode != "toggle":
+        if rules.budget is None or not rules.budget.min or rules.mode != "toggle":
             continue
         for level in ("off", "on"):
             plan = engine.build_request(model, "hi", reasoning=level)

@@ -50,12 +50,12 @@ def texts(message: Json, flags: Flags) -> tuple[str, str]:
     """(content, reasoning) of a message or delta, read by the declared field."""
     reasoning = flags.reasoning
     content = message.get("content")
-    part = reasoning.part if reasoning is not None else None
+    part = reasoning.part
     thought = ""
     if isinstance(content, list):
         thought = "".join(t["text"] for p in content if p["type"] == part for t in p[str(part)])
         content = "".join(p["text"] for p in content if p["type"] == "text")
-    elif reasoning is not None and reasoning.fields:
+    elif reasoning.fields:
         found = get(message, reasoning.fields[0])
         thought = "".join(d["text"] for d in found) if isinstance(found, list) else found or ""
     return content or "", thought
@@ -112,7 +112,7 @@ def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> Non
 def test_a_thinking_model_shows_its_reasoning_where_it_can(provider: str) -> None:
     for model in models(provider):
         reasoning = flags_of(model, True, False).reasoning
-        if reasoning is None or reasoning.mode != "always" or not (reasoning.fields or reasoning.tags):
+        if reasoning.mode != "always" or not (reasoning.fields or reasoning.tags):
             continue
         _, content = send(model, ask("hi", stream=True), keyed(model))
         text, thought, _, _ = streamed(content, flags_of(model, True, False))
@@ -148,7 +148,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     if flags.stream.required:
         yield "stream-required", ask(stream=False), True
     reasoning = flags.reasoning
-    if reasoning is not None and reasoning.mode == "always":
+    if reasoning.mode == "always":
         if reasoning.off is not None and reasoning.off.set:
             yield "reasoning-off", ask(**reasoning.off.set), True
         if reasoning.replay in ("tool-turns", "always", "since-user"):

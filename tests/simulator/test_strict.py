@@ -195,8 +195,6 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
 
 def of_reasoning(model: Model, request: Plan) -> Iterator[Violation]:
     reasoning = request.flags.reasoning
-    if reasoning is None:
-        return
     effort, budget = reasoning.effort, reasoning.budget
     if effort is not None and effort.at and any(getattr(effort, level) for level in LEVELS):
         yield "reasoning.effort", request, changed(request, effort.at, "colossal")
@@ -215,7 +213,6 @@ def of_reasoning(model: Model, request: Plan) -> Iterator[Violation]:
     if (
         model.protocol == "openai-chat"
         and carried is not None
-        and carried.flags.reasoning is not None
         and carried.flags.reasoning.mode == "always"
         and carried.flags.reasoning.replay in ("tool-turns", "always", "since-user")
         and carried.flags.reasoning.replay_as in (None, "field")
@@ -509,9 +506,9 @@ def test_effort_and_budget_change_how_long_the_reasoning_is() -> None:
         lengths: dict[Any, int] = {}
         for level in ("low", "high"):
             request = plan(model, reasoning=level)
-            reasoning = request.flags.reasoning if request is not None else None
-            if request is None or reasoning is None or reasoning.mode == "never":
+            if request is None or request.flags.reasoning.mode == "never":
                 break
+            reasoning = request.flags.reasoning
             if request.flags.stream.required:
                 break
             effort = reasoning.effort

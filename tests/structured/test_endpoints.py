@@ -18,7 +18,7 @@ TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"q": {"t
 def signature(model: Model) -> Any:
     """What two models share that are asked for structured output in the same way."""
     flags = model.flags
-    thinks = flags.reasoning and (flags.reasoning.mode, flags.reasoning.default)
+    thinks = (flags.reasoning.mode, flags.reasoning.default)
     parts = (flags.schema, flags.tool_choice, flags.tools, flags.stream, flags.body)
     return msgspec.json.encode([thinks, *parts])
 

@@ -114,7 +114,7 @@ def test_C4_values_take_their_types_from_the_schema() -> None:
 
 @each("model", ["zai/glm-4.7", "vllm/zai-org/GLM-4.7", "openrouter/z-ai/glm-5"])
 def test_C4_a_call_at_the_end_of_the_reasoning_counts_when_nothing_else_was_said(model: str) -> None:
-    field = (REGISTRY.resolve(model).flags.reasoning.fields or [])[0]  # type: ignore[union-attr]
+    field = (REGISTRY.resolve(model).flags.reasoning.fields or [])[0]
     events, reply = stream(model, f"I should look it up.\n{PAIRS}\n", field=field)
     assert called(reply) == ASKED
     assert reply.reasoning.strip() == "I should look it up."

@@ -38,7 +38,7 @@ def markers(model: str) -> list[str]:
     """All markers of a model, as literals and with inner tags, but no fences: in them all is code."""
     flags = REGISTRY.resolve(model).flags
     found = [marker for leak in flags.leaks or () for marker in (*leak.open, *leak.close)]
-    found += (flags.reasoning and flags.reasoning.tags) or []
+    found += flags.reasoning.tags or []
     found += ['<invoke name="a">', "<function=f>", '<parameter name="p">', "<arg_key>", "</arg_value>", "</parameter>"]
     return [marker for marker in found if "`" not in marker and len(marker) > 1]
 

@@ -323,7 +323,7 @@ def _hint(kind: str, collector: Collector, plan: Plan | None) -> str | None:
 
 def _request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
-    rules = flags.reasoning or ReasoningFlags()
+    rules = flags.reasoning
     if "messages" not in body or form(rules) == "seal":
         return f"the request had about {size // 4} tokens"
     field = text_place(rules) or "reasoning"

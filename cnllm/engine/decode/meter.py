@@ -342,8 +342,7 @@ def most_output(plan: Plan, *, is_partial: bool) -> int | None:
 
 def limited_output(usage: Usage, flags: Flags, *, thought: bool) -> int | None:
     """Return the tokens that the limit of a request counts; None where that is unknown. `thought`: it reasoned."""
-    rules = flags.reasoning
-    if usage.output is None or not thought or rules is None or rules.is_in_limit:
+    if usage.output is None or not thought or flags.reasoning.is_in_limit:
         return usage.output
     return None if usage.reasoning is None else usage.output - usage.reasoning
 

@@ -303,7 +303,7 @@ class Parts:
 
     def _reasoning_seal(self, tagged: str, fragments: Fragments) -> Seal | None:
         """Return the seal of the reasoning, on a wire without an order of parts: structured items, or tagged text."""
-        part = self._flags.reasoning.part if self._flags.reasoning else None
+        part = self._flags.reasoning.part
         data: Any = self.details
         if data and fragments != "none":
             data = _join_fragments(data, part, snapshots=fragments == "snapshots")

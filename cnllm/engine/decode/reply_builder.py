@@ -86,13 +86,13 @@ class ReplyBuilder:
         self._parsed: Any = None
         reasoning = flags.reasoning
         mode = flags.stream.deltas
-        tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
+        tags, answer_tags = reasoning.tags, reasoning.answer_tags
         self._duplicates = Duplicates(self.collected)
         self._deltas = None if is_new or mode == "incremental" else Deltas(mode)
         self._undecided = set[bool]() if self._deltas is None else self._deltas.undecided
         surrogates = Surrogates()
         new_tagged = self._duplicates.new_tagged
-        self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
+        self._tags = ThinkTags(tags, reasoning.tags_at or "start", new_tagged) if tags else None
         around = AnswerTags(answer_tags, self._has_tagged) if answer_tags else None
         self._stops = StopTexts(plan.stops, self.collected) if plan.stops else None
         behind = tuple(filter(None, (around, self._stops)))

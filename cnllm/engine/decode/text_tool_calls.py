@@ -82,7 +82,7 @@ def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: b
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
-    tags = tuple((flags.reasoning and flags.reasoning.tags) or ())
+    tags = tuple(flags.reasoning.tags or ())
     declared = [Markup(*msgspec.structs.astuple(rule)) for rule in flags.leaks or ()]
     united = unite_rules([rule for rule in declared if not rule.whole])
     united = markup_rules(united) if prompted else united
@@ -93,7 +93,7 @@ def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: b
     recovers = offered and not prompted and then in (None, "recover")
     whole = [rule for rule in declared if rule.whole and rule.then == "recover"] if recovers else []
     markers = tuple(dict.fromkeys([*filter_markers(rules, tags), *(opener for rule in whole for opener in rule.open)]))
-    around = [*tags[1::2], *((flags.reasoning and flags.reasoning.answer_tags) or ())]
+    around = [*tags[1::2], *(flags.reasoning.answer_tags or ())]
     around += [closer for rule in rules for closer in rule.close if closer in markers]
     return _TextCallRules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
 

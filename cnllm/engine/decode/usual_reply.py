@@ -37,9 +37,9 @@ class _UsualFlags:
     def __init__(self, protocol: str, flags: Flags, then: Then | None, has_functions: bool) -> None:
         reasoning = flags.reasoning
         usual_reader = wire(protocol).usual_reader
-        is_open = reasoning is not None and (reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2])
+        is_open = reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2]
         self.read = None if usual_reader is None or is_open else usual_reader(flags)  # an open text begins as reasoning
-        self.tags = tuple(filter(None, (reasoning and reasoning.answer_tags) or ()))
+        self.tags = tuple(filter(None, reasoning.answer_tags or ()))
         self.finish = flags.finish or {}
         self.meter = meter_of(flags)
         self.may_hold_calls = marker_test(flags, then, has_functions=has_functions)

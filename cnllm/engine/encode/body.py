@@ -54,7 +54,7 @@ def add_patches(
         remove(body, path)
     rules = flags.reasoning
     patches = list(reasoning.patches)
-    if rules is not None and rules.replay_patch is not None and _has_reasoning(history):
+    if rules.replay_patch is not None and _has_reasoning(history):
         patches.append(rules.replay_patch)
     for patch in patches:
         merge_patch(body, patch.set or {})
@@ -108,7 +108,7 @@ def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
 def most_output(body: dict[str, Any], flags: Flags) -> int | None:
     """Return the most tokens of output, reasoning included, that the body allows; None where it sets no bound."""
     limit, rules = output_limit(body, flags), flags.reasoning
-    if limit is None or rules is None or rules.is_in_limit or _is_without_reasoning(body, rules):
+    if limit is None or rules.is_in_limit or _is_without_reasoning(body, rules):
         return limit
     path = rules.budget.at if rules.budget is not None else None
     budget = get(body, path) if path is not None and rules.bound == "budget" else None
@@ -144,9 +144,9 @@ def _has_reasoning(messages: list[Message]) -> bool:
     return any(type(p) is Reasoning and (p.text or p.seal) for m in messages if m.role == "assistant" for p in m.parts)
 
 
-def _patched_budget(body: dict[str, Any], patches: list[Patch], rules: ReasoningFlags | None) -> tuple[str, int] | None:
+def _patched_budget(body: dict[str, Any], patches: list[Patch], rules: ReasoningFlags) -> tuple[str, int] | None:
     """Return path and tokens of a budget that a patch has set."""
-    path = rules.budget.at if rules is not None and rules.budget is not None else None
+    path = rules.budget.at if rules.budget is not None else None
     tokens = get(body, path) if patches and path else None
     return (path, tokens) if path is not None and type(tokens) is int else None
 
@@ -154,14 +154,14 @@ def _patched_budget(body: dict[str, Any], patches: list[Patch], rules: Reasoning
 def _set_budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:
     """Set a token budget, below the parameter that it must stay below."""
     path, tokens = budget
-    rules = flags.reasoning.budget if flags.reasoning is not None else None
+    rules = flags.reasoning.budget
     limit = rules.under if rules is not None else None
     if limit is not None:
         ceiling = get(body, _param_path(limit, flags))
         if type(ceiling) is int and tokens >= ceiling:
             lower = max(ceiling - 1, 0)
             least = rules.min if rules is not None else None
-            off = flags.reasoning.off if flags.reasoning is not None else None
+            off = flags.reasoning.off
             if least is not None and lower < least and off is not None:
                 did = f"off: {limit} leaves no room for the {least} tokens that it takes at least"
                 if ledger.may_change("reasoning-budget", "reasoning.budget.min", tokens, did):

@@ -284,7 +284,7 @@ def _frame(entry: _CacheEntry, plan: Plan) -> _Frame | None:
         before=b"{%b%b%b:" % (head, b"," if head else b"", _encode(key)),
         after=b"%b%b}" % (b"," if tail else b"", tail),
         notes=tuple(ledger.notes),
-        without_reasoning=flags.reasoning is not None and flags.reasoning.replay_patch is not None,
+        without_reasoning=flags.reasoning.replay_patch is not None,
         joins=template.prompted is None and plan.answer is None and flags.tools.supported is not False,
         key=object(),
     )
@@ -376,7 +376,7 @@ def _build_joined(entry: _CacheEntry, turns: list[Message], memory: MessageMemor
         return None
     flags = frame.plan.flags
     ledger = _ledger(template, template.notes)
-    by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
+    by_user = flags.reasoning.replay == "since-user"
     target = _target(template, flags)
 
     def write(part: Sequence[Message], own: Ledger, *, before_user: bool) -> tuple[list[Message], list[dict[str, Any]]]:

@@ -58,15 +58,14 @@ def drop_refused_keys(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> Non
     paths: dict[str, str] = {}
     # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
     # unless the model has no other mode.
-    own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
+    own = {} if reasoning.mode == "never" else flags.body.set or {}
     paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
-    if reasoning is not None:
-        patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
-        if patch is not None and contains(keys, patch.set or {}):
-            paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
-        if reasoning.mode == "never":
-            places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
-            paths |= {_settings_of(path): "reasoning.mode" for path in places if path}
+    patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
+    if patch is not None and contains(keys, patch.set or {}):
+        paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
+    if reasoning.mode == "never":
+        places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
+        paths |= {_settings_of(path): "reasoning.mode" for path in places if path}
     for place, flag in paths.items():
         if (value := get(keys, place)) is not None and ledger.may_change(
             "param-dropped", flag, f"{place}={value}", "left out: the endpoint does not take it"
@@ -278,10 +277,9 @@ def _known_paths(flags: Flags) -> set[str]:
     paths: set[str] = set()
     for name, rule in (flags.params or {}).items():
         paths |= {name, param_rules.path(name, rule)}
-    patches = [flags.body.set or {}]
-    if (reasoning := flags.reasoning) is not None:
-        patches += [patch.set or {} for patch in (reasoning.on, reasoning.off) if patch is not None]
-        paths |= {place.at for place in (reasoning.effort, reasoning.budget) if place and place.at}
-    for patch in patches:
-        paths |= leaves(patch).keys()
+    reasoning = flags.reasoning
+    paths |= {place.at for place in (reasoning.effort, reasoning.budget) if place and place.at}
+    for patch in (flags.body, reasoning.on, reasoning.off):
+        if patch is not None:
+            paths |= leaves(patch.set or {}).keys()
     return paths

@@ -179,8 +179,7 @@ def address(request: Draft, flags: Flags, ledger: Ledger, *, streams: bool) -> t
 
 def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
     """Turn reasoning off where the turn that continues has none of this model's, and the endpoint refuses that."""
-    rules = request.flags.reasoning
-    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in request.mode:
+    if request.flags.reasoning.if_missing != "reasoning-off" or "reasoning" not in request.mode:
         return request
     request = replace(request, depends_on_messages=True)
     index = reasoning_gap(request.messages, request.model)

@@ -27,23 +27,20 @@ class ReasoningPlan(Struct, frozen=True):
 _NO_CHANGE = ReasoningPlan()
 
 
-def is_reasoning(option: str | int | None, reasoning: ReasoningFlags | None) -> bool | None:
+def is_reasoning(option: str | int | None, flags: ReasoningFlags) -> bool | None:
     """Whether the model will reason; None where it is unknown."""
-    mode = reasoning.mode if reasoning else None
-    if mode in ("always", "never"):
-        return mode == "always"
+    if flags.mode in ("always", "never"):
+        return flags.mode == "always"
     if option is None:
-        default = reasoning.default if reasoning else None
-        return None if default is None else default == "on"
+        return None if flags.default is None else flags.default == "on"
     return option not in ("off", 0)
 
 
-def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, ledger: Ledger) -> ReasoningPlan:
+def plan_reasoning(option: str | int | None, flags: ReasoningFlags, ledger: Ledger) -> ReasoningPlan:
     """Return the changes for the caller's option, with a note on each step that loses something.
 
     Raises `CannotSend` where the caller's policy forbids the change.
     """
-    flags = reasoning or ReasoningFlags()
     if option is None:
         return _NO_CHANGE
     if flags.effort is not None and (flags.effort.at is None or not _declared_levels(flags.effort)):

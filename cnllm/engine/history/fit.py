@@ -133,7 +133,7 @@ def _note_part(part: Text | Media, role: str, written: Collection[str], ledger: 
 def _filling(flags: Flags) -> registry_flags.ReasoningFlags | None:
     """Return the rules by which reasoning is added to an assistant's turn without it; None where none is added."""
     rules = flags.reasoning
-    return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
+    return rules if rules.replay == "always" and rules.if_missing not in (None, "omit") else None
 
 
 def _is_plain(messages: Sequence[Message]) -> bool:
@@ -168,8 +168,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
     turns = repair.drop_pending(turns, codec.block_link, ledger)
-    rules_of_reasoning = flags.reasoning or registry_flags.ReasoningFlags()
-    turns = reasoning.replay_reasoning(turns, model, rules_of_reasoning, ledger, before_user=before_user)
+    turns = reasoning.replay_reasoning(turns, model, flags.reasoning, ledger, before_user=before_user)
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)

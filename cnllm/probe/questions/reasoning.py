@@ -78,9 +78,8 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
     if not answer.reasoning:
         return
     if not context.is_flat:
-        own = context.bodies.model.flags.reasoning
         sealed = answer.reply is not None and any(getattr(p, "seal", None) for p in answer.reply.message.parts)
-        declared = own.shape if own is not None else None
+        declared = context.bodies.model.flags.reasoning.shape
         if declared in ("field", "content-parts"):
             yield Finding("reasoning.shape", "seal" if sealed and declared == "field" else declared, "works")
         return

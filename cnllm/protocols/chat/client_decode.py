@@ -74,7 +74,7 @@ class ChatDecoder(Decoder):
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
         self._plain_keys, self._choice_keys = _answer_keys(flags)
-        self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+        self._fields = tuple(flags.reasoning.fields or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
         self._candidates = Candidates("choice")
         self._is_answered = False  # a choice came
@@ -289,7 +289,7 @@ class ChatDecoder(Decoder):
 
     def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
-        part_type = self._flags.reasoning.part if self._flags.reasoning else None
+        part_type = self._flags.reasoning.part
         for part in map(number_text, parts):
             if type(part) is str:
                 if part:

@@ -94,7 +94,7 @@ def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str,
 
 def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, flags: Flags) -> Any:
     """Write reasoning in its declared form. Return the content, which may contain it."""
-    reasoning = flags.reasoning or ReasoningFlags()
+    reasoning = flags.reasoning
     text = "".join(t.text for t in thoughts)
     field = place(reasoning) or "reasoning"
     match form(reasoning):

@@ -35,7 +35,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     """Return the reader of usual bodies for these flags; None where the endpoint has paths of its own."""
     if chunk_reader(flags) is not None:
         return None
-    fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+    fields = tuple(flags.reasoning.fields or ())
     usage_at = flags.usage.at or ()
     read_usage = counts_reader(flags)
     citations_at = flags.citations.at or ()
@@ -138,7 +138,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
 @lru_cache(maxsize=256)
 def _make_decoder(flags: Flags) -> Callable[[], FastDecoder] | None:
     """Return a function that makes fast decoders; None where the endpoint has paths or names of its own."""
-    reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+    reasoning_fields = tuple(flags.reasoning.fields or ())
     paths = [*(flags.usage.at or ()), *(flags.error.at or ()), *(flags.citations.at or ())]
     paths += (flags.web_search.uses if flags.web_search else None) or ()
     if "." in paths or chunk_reader(flags) is not None:

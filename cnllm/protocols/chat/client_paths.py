@@ -72,10 +72,8 @@ def _paths(flags: Flags) -> _Paths | None:
     return None if paths == _USUAL else paths
 
 
-def _dotted_fields(reasoning: ReasoningFlags | None) -> tuple[str, ...]:
+def _dotted_fields(reasoning: ReasoningFlags) -> tuple[str, ...]:
     """Return the fields of reasoning that are paths of several keys."""
-    if reasoning is None:
-        return ()
     return tuple([field for field in (*(reasoning.fields or ()), reasoning.replay_field or "") if "." in field])
 
 
@@ -88,7 +86,7 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
     paths = _paths(flags)
     if paths is None:
         return None
-    fields = (flags.reasoning.fields if flags.reasoning else None) or ()
+    fields = flags.reasoning.fields or ()
     keys = (*_SAID, *fields, *paths.thoughts)
 
     def read(data: dict[str, Any], whole: bool) -> dict[str, Any]:

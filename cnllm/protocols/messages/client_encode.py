@@ -137,7 +137,7 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
     seal = thought.seal.data if thought.seal is not None and type(thought.seal.data) is dict else None
     if seal is not None and "type" in seal:
         return seal
-    if seal is None and flags.reasoning is not None and form(flags.reasoning) == "seal":
+    if seal is None and form(flags.reasoning) == "seal":
         return None
     return {"type": "thinking", "thinking": thought.text, **(seal or {"signature": ""})}
 

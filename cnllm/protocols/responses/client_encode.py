@@ -175,7 +175,7 @@ def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
     sealed = seal_data(part.seal)
     if sealed:
         return sealed
-    if flags.reasoning is None or form(flags.reasoning) != "content-parts":
+    if form(flags.reasoning) != "content-parts":
         return None
     return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": part.text}]}
 

@@ -358,7 +358,7 @@ def _reasoning_item(item: dict[str, Any], record: ItemRecord, records: OutputRec
 
 def _reasoning_text(item: dict[str, Any], flags: Flags) -> tuple[str, str]:
     """Return the text of a reasoning item and its field. Only one field counts: the other repeats the text."""
-    fields = (flags.reasoning.fields if flags.reasoning else None) or ()
+    fields = flags.reasoning.fields or ()
     for reasoning_field in fields:
         parts = get(item, reasoning_field)
         parts = parts if type(parts) is list else [parts]

@@ -218,7 +218,7 @@ class Flags(Base, frozen=True):
     """The kinds of input that the model reads: text, image, audio, video, file. Why: Endpoints refuse, or silently
     drop, what a model does not read.
     """
-    reasoning: ReasoningFlags | None = None
+    reasoning: ReasoningFlags = ReasoningFlags()
     """How reasoning is requested, how it arrives and how it is sent back. Why: Only the newest wire defines it, so each
     vendor chose its own way.
     """

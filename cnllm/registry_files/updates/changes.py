@@ -238,9 +238,9 @@ def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> It
     ours_is = flags.status.is_ if flags.status is not None else None
     if status and ours_is not in status.values():
         yield from _change(model, "status.is", ours_is, status)
-    mode = flags.reasoning.mode if flags.reasoning is not None else None
+    mode = flags.reasoning.mode
     modes = {name: entry.mode for name, entry in entries.items() if entry.mode is not None}
-    has_switch = flags.reasoning is not None and bool(flags.reasoning.on or flags.reasoning.off)
+    has_switch = bool(flags.reasoning.on or flags.reasoning.off)
     if mode not in (None, "unknown") and modes and mode not in modes.values():
         modes = {name: value for name, value in modes.items() if value != "toggle" or has_switch}
         yield from _change(model, "reasoning.mode", mode, modes)

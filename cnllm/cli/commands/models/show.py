@@ -131,7 +131,7 @@ def parameters(model: Model) -> dict[str, dict[str, State]]:
     from cnllm.registry.model import conditions
     from cnllm.registry.param_rules import state
 
-    reasoning = model.flags.reasoning.mode if model.flags.reasoning else None
+    reasoning = model.flags.reasoning.mode
     modes = {"always": ("reasoning",), "never": ("no-reasoning",), "toggle": ("no-reasoning", "reasoning")}
     rules_by_mode = {mode: model.flags_for(frozenset({mode})).params or {} for mode in modes.get(reasoning or "", ())}
     rules_by_mode = rules_by_mode or {"any": model.flags_for(conditions()).params or {}}
@@ -169,7 +169,7 @@ def _reasoning(model: Model) -> str:
     from cnllm.model_facts.summary import levels
 
     reasoning = model.flags.reasoning
-    if reasoning is None or reasoning.mode is None:
+    if reasoning.mode is None:
         return UNKNOWN
     words: list[str] = [localize_word(reasoning.mode)]
     if reasoning.default:
