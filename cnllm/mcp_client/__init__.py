@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from cnllm.mcp_client.server import (
+    HEADER_NAME,
+    HEADER_VALUE,
     VARIABLE,
     McpServer,
     environment_pairs,
@@ -55,6 +57,14 @@ def mcp(
     if key_env is not None and (not isinstance(key_env, str) or not VARIABLE.fullmatch(key_env)):
         raise ValueError("key_env is the name of the variable that holds the key, not the key")
     fields = dict(checks.as_headers("headers", {} if headers is None else headers))
+    for field, value in fields.items():
+        if not (HEADER_NAME.fullmatch(field) and HEADER_VALUE.fullmatch(value)):
+            raise ValueError(f"headers[{checks.short_text(field)}]: no header can have this name or this value")
+    if cwd is not None:
+        checks.require_path("cwd", cwd)
+    names = None if tools is None else checks.as_list("tools", tools, "a list of names")
+    for index, tool in enumerate(names or ()):
+        checks.require_text(f"tools[{index}]", tool)
     if key_env is not None and not any("{key}" in value for value in fields.values()):
         fields["Authorization"] = "Bearer {key}"
     label = label_of_url(url) if url is not None else label_of_command(command)
@@ -66,7 +76,7 @@ def mcp(
         cwd=None if cwd is None else os.path.expanduser(os.fspath(cwd)),
         headers=tuple(fields.items()),
         key_env=key_env,
-        tools=None if tools is None else tuple(map(str, checks.as_list("tools", tools, "a list of names"))),
+        tools=None if names is None else tuple(names),
         timeout=checks.seconds("timeout", timeout),
         start_timeout=checks.seconds("start_timeout", start_timeout),
         list_timeout=checks.seconds("list_timeout", list_timeout),

@@ -21,6 +21,8 @@ from cnllm.errors import McpError
 from cnllm.types import checks
 
 __all__ = [
+    "HEADER_NAME",
+    "HEADER_VALUE",
     "VARIABLE",
     "McpServer",
     "environment_pairs",
@@ -33,6 +35,8 @@ __all__ = [
 
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_VALUE = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
 _SECRET_OPTION = re.compile(r"--?[\w.-]+")
 _MAX_TEXT = 300  # characters of a command in a message
 _ENVIRONMENT = "a dict of variables, or a list of their names,"

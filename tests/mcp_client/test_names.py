@@ -62,6 +62,10 @@ def test_a_server_is_named_by_its_command_or_url(command: str, label: str) -> No
         ("x", {"timeout": 0}, "timeout=0"),
         ("x", {"start_timeout": "1"}, "start_timeout is str"),
         ("x", {"name": 3}, "name is int"),
+        ("x", {"tools": [1]}, "tools[0] is int"),
+        ("x", {"cwd": 3}, "cwd is int"),
+        ("http://x", {"headers": {"a b": "c"}}, "headers"),
+        ("http://x", {"headers": {"a": "b\r\nc: d"}}, "headers['a']"),
     ],
 )
 def test_a_wrong_argument_is_named(command: object, options: dict[str, object], error: str) -> None:
