@@ -131,7 +131,10 @@ def tool(
     if isinstance(function, Tool):
         if format is not None:
             raise TypeError("format: it makes a custom tool of a function, and this is a Tool already")
-        changes = {"name": name, "description": description, "strict": strict, "timeout": timeout}
+        changes: dict[str, Any] = {"name": name, "description": description, "strict": strict, "timeout": timeout}
+        if function.custom is not None and description is not None:
+            forms = custom_function(function.name, {**function.custom, "description": description})
+            changes.update(description=forms["function"]["description"], custom=forms["custom"])
         return replace(function, **{key: value for key, value in changes.items() if value is not None})
     if not callable(function):
         raise checks.wrong_type("function", function, "a function")

@@ -13,7 +13,7 @@ from client.support import Driver, ask, drained, folds
 import cnllm
 from cnllm import Model, Registry, engine
 
-from .support import BAD, GOOD, PATCH, READ, flat, nested
+from .support import BAD, GOOD, GRAMMAR, PATCH, READ, flat, nested
 
 Json = dict[str, Any]
 RESPONSES = "openai-responses"
@@ -55,6 +55,19 @@ def gives(verb: str, input: str) -> bytes:
     end = {"type": "response.output_item.done", "output_index": 0, "item": item(input)}
     last = {"type": "response.completed", "response": response(input)}
     return stream(*[frame(event) for event in (added, *deltas, done, end, last)])
+
+
+def test_a_copy_with_another_description_says_it_to_every_endpoint(tmp_path: Path) -> None:
+    def apply_patch(input: str) -> str:
+        """Edits files."""
+        return input
+
+    tool = cnllm.tool(cnllm.tool(apply_patch, format=PATCH), description="Changes files.")
+    (custom,) = engine.build_request(native(tmp_path), "Hi", tools=[tool]).body["tools"]
+    assert (custom["description"], custom["format"]) == ("Changes files.", PATCH)
+    (other,) = engine.build_request(Registry.load().resolve("glm-4.7"), "Hi", tools=[tool]).body["tools"]
+    assert other["function"]["description"].startswith("Changes files.")
+    assert GRAMMAR in other["function"]["description"]
 
 
 def test_an_input_that_comes_at_once_and_in_no_item_is_read(tmp_path: Path) -> None:
