@@ -44,9 +44,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(timeouts: float | Timeouts | None) -> Timeouts:
-        """Return the settings, also for a number of seconds, which stands for all four.
+        """Return the settings, also for a number of seconds, which stands for all four; `connect` is 10 at most.
 
-        Even so, a connection never waits longer than by default. Raises `TypeError` or `ValueError` for anything else.
+        Raises `TypeError` or `ValueError` for anything else.
         """
         if timeouts is None:
             return _TIMEOUTS

@@ -23,8 +23,9 @@ def page() -> str:
         [
             "# Options",
             "All are keywords and optional, for `call`, `stream`, `plan`, `run`, `run_stream`, `fit` and "
-            "`engine.build_request`. `None` is the same as left out.",
+            "`engine.build_request`.",
             "## Of a call",
+            "`None` is the same as left out.",
             table(["option", "values", "meaning"], _rows(CallOptions)),
             "Further parameters that the model's registry entry names under `params` are options of their own names. "
             "What only the endpoint knows goes into `extra_body`.",

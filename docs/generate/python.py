@@ -133,6 +133,9 @@ def _signature(name: str, member: Any, width: int | None = None) -> str:
     result = ""
     if isinstance(member, type) and issubclass(member, Struct):
         inside = [_field(field) for field in msgspec.structs.fields(member)]
+        kinds = [parameter.kind for parameter in inspect.signature(member).parameters.values()]
+        if inspect.Parameter.KEYWORD_ONLY in kinds:
+            inside.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     else:
         shown = inspect.signature(member)
         inside = _parameters(shown)

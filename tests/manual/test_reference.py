@@ -83,6 +83,15 @@ def test_the_page_of_a_provider_has_its_key_models_issues_and_sources() -> None:
     assert "docs.z.ai" in text.partition("## Sources")[2]
 
 
+def test_a_signature_shows_which_arguments_are_keywords() -> None:
+    text = page("python")
+    assert "Retry(*, attempts: int = 3" in text
+    assert "Timeouts(\n    *,\n    connect:" in text
+    assert "Text(text: str, seal:" in text
+    with pytest.raises(TypeError):
+        cnllm.Retry(3)  # type: ignore[misc]
+
+
 def test_every_option_of_a_call_is_described() -> None:
     known = (options.OPTION_NAMES - {"stream"}) | Registry.load().parameters()
     assert {*CallOptions.__annotations__} == known
