@@ -40,7 +40,10 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     _default_transport = staticmethod(default_async_transport)
 
     def with_registry(self, registry: Registry) -> Self:
-        """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
+        """Return a client of another registry with the same settings and connections.
+
+        `aclose` of one closes the connections of both. The other one stays open and makes new ones.
+        """
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         client = self._copy(
             registry=registry, _route_memory=[memory.for_registry() for memory in self._route_memory], _held_sets=None

@@ -229,7 +229,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
             self._opened.may_repeat = may_repeat
 
     def batches(self) -> AsyncGenerator[list[Event]]:
-        """Return the events in lists, each with those of one piece of the network, instead of one by one."""
+        """Return the events in lists, each with those of one piece of the network, whatever `by` says."""
         return self._batches
 
     async def complete(self) -> Reply[Answer_co]:
@@ -240,7 +240,7 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         return self.reply
 
     async def stop(self) -> Reply[Answer_co] | None:
-        """End the call and return the partial reply with finish `cut`, or None if nothing arrived.
+        """End the call and return what arrived: with finish `cut` unless it is the whole reply; None if nothing did.
 
         A task that reads it gets the error of `aclose`.
         """

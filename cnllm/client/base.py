@@ -154,7 +154,7 @@ class BaseClient(Generic[AnyTransport]):
         """Return a client with the same settings and connections that remembers long conversations in this memory.
 
         A client remembers them in a memory of its own; without one it remembers nothing of its calls. Closing one of
-        the two closes both.
+        the two closes the connections of both. The other one stays open and makes new ones.
         """
         return self._copy(_memory=memory, _call_starts={})
 

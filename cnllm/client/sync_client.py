@@ -74,7 +74,7 @@ class Client(BaseClient[HttpTransport], Closing):
     def stream(
         self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> Stream[Any]:
-        """Return a context manager over the reply's events. Nothing is sent before it is entered or iterated.
+        """Return a context manager over the reply's events. Nothing is sent before it is read.
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """

@@ -170,7 +170,7 @@ class Stream(Closing, Generic[Answer_co]):
         return self._runner.finished or self._runner.abandon()
 
     def stop(self) -> Reply[Answer_co] | None:
-        """End the call and return the partial reply with finish `cut`, or None if nothing arrived.
+        """End the call and return what arrived: with finish `cut` unless it is the whole reply; None if nothing did.
 
         Where another thread reads it, that thread has what arrived, and here a `CnllmError` says so.
         """
