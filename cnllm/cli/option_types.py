@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
-__all__ = ["FilePath", "NumberRange", "count", "file", "flag", "number", "output", "port", "repeated", "seconds"]
+__all__ = [
+    "FilePath",
+    "NumberRange",
+    "assume_price",
+    "count",
+    "file",
+    "flag",
+    "number",
+    "output",
+    "port",
+    "prices",
+    "repeated",
+    "seconds",
+]
 
 
 class NumberRange(click.FloatRange):
@@ -31,6 +45,22 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+def prices(word: str | None = None) -> Callable[[str], str | tuple[float, float]]:
+    """Return the type of an option that takes prices, `IN/OUT` or `IN,OUT`; a single number stands for both.
+
+    With a word it takes that word too, and no single number.
+    """
+
+    def convert(value: str) -> str | tuple[float, float]:
+        if value == word:
+            return value
+        from cnllm.cli.prices import read_prices
+
+        return read_prices(value, 1 if word is None else 2)
+
+    return convert
+
+
 flag = partial(click.option, is_flag=True)
 """Returns an option without a value."""
 repeated = partial(click.option, multiple=True)
@@ -45,5 +75,7 @@ count = partial(click.option, metavar="N", type=click.IntRange(min=1))
 """Returns an option that takes a whole number from 1."""
 number = partial(click.option, type=NumberRange(min=0))
 """Returns an option that takes a number from 0."""
+assume_price = partial(click.option, "--assume-price", metavar="IN/OUT", type=prices())
+"""Returns the option `--assume-price`."""
 seconds = partial(click.option, metavar="S", type=NumberRange(min=0, min_open=True))
 """Returns an option that takes a time above 0."""

@@ -28,21 +28,21 @@ def price_lookup() -> Callable[[str], Price | None]:
     return price
 
 
-def assumed_price(text: str | None, currency: str | None) -> Price | None:
-    """Return the price of `--assume-price IN/OUT`; one number stands for both. Raise `UsageError`."""
-    if text is None:
+def assumed_price(prices: tuple[float, float] | None, currency: str | None) -> Price | None:
+    """Return the price of `--assume-price`. Raise `UsageError` without a currency."""
+    if prices is None:
         return None
-    input_price, output_price = read_prices(text, "/")
     if currency is None:
-        raise UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
-    return Price(currency=currency, input=input_price, output=output_price)
+        raise UsageError("--assume-price needs a currency", "--assume-price 2/8 --currency CNY")
+    return Price(currency=currency, input=prices[0], output=prices[1])
 
 
-def read_prices(text: str, sign: str, *, least: int = 1) -> tuple[float, float]:
+def read_prices(text: str, least: int) -> tuple[float, float]:
     """Return the prices of `--assume-price`, of input and output. With `least` 1 one number stands for both."""
-    amounts = [amount for part in text.split(sign) if (amount := read_amount(part)) is not None]
-    if not least <= text.count(sign) + 1 == len(amounts) <= 2:
-        raise UsageError(f"--assume-price {text} is not a price", f"that of input and that of output: 2{sign}8")
+    parts = text.replace(",", "/").split("/")
+    amounts = [amount for part in parts if (amount := read_amount(part)) is not None]
+    if not least <= len(parts) == len(amounts) <= 2:
+        raise UsageError(f"--assume-price {text} is not a price", "that of input and that of output: 2/8")
     return float(amounts[0]), float(amounts[-1])
 
 

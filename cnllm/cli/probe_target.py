@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
 from cnllm.cli.output.suggestion import provider_hint
-from cnllm.cli.prices import read_prices
 from cnllm.errors import KeyMissing
 from cnllm.system import files
 
@@ -36,7 +35,7 @@ def find(registry: Registry, target: str, params: Mapping[str, Any]) -> ProbeTar
     from cnllm.probe.place import ProbeTarget
 
     id, protocol, key_env, needs_key = params["id"], params["protocol"], params["key_env"], not params["dry_run"]
-    assumed = None if params["assume_price"] is None else read_prices(params["assume_price"], ",")
+    assumed = params["assume_price"]
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
             rest = "give the URL of an endpoint, with http:// or https://"

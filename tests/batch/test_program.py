@@ -109,6 +109,7 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
             (("--redo", "--keep-old"), "give one of them"),
             (("--simulate", "--ray", "local"), "--simulate and --ray exclude each other"),
             (("--assume-price", "2/8"), "--assume-price needs a currency"),
+            (("--assume-price", "2,8"), "--assume-price needs a currency"),
             (("--temperature", "hot"), "temperature"),
         ):
             machine.run("batch", source, "-m", "home/m", "-o", out, *arguments).fails(2, words)

@@ -69,6 +69,7 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
         (("a", "--budget", "1", "--currency", "CNY", "--soft-budget", "2"), "soft budget"),
         (("a", "--assume-price", "2", "--currency", "CNY"), "--assume-price"),
         (("a", "--assume-price", "2,8"), "currency"),
+        (("a", "--assume-price", "2/8"), "currency"),
         (("a", "--expires", "tomorrow"), "--expires"),
         (("a", "--expires", "2020-01-01"), "--expires 2020-01-01 is in the past"),
         (("a", "--time-zone", "Mars/Olympus"), "Mars/Olympus"),
@@ -256,6 +257,8 @@ def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
     shown = machine.run("serve", "keys", "list").out
     for words in ("0 of 3 requests in flight", "0.00 of 20.00 CNY a month, warns at 15.00", "research"):
         assert words in shown
+    same: Any = machine.run("serve", "keys", "set", "ann", "--assume-price", "2/8.5", "--json").json()
+    assert same["assumed_price"] == expected["assumed_price"]
     machine.run("serve", "keys", "set", "ann", "--rpm", "9", "--expires", "none", "--concurrency", "none")
     changed = {**expected, "rpm": 9, "expires": None, "concurrency": None}
     (row,) = machine.run("serve", "keys", "list", "--json").json()

@@ -72,7 +72,8 @@ def test_json_has_facts_and_requests(machine: Machine, url: str) -> None:
 
 def test_a_dry_run_sends_nothing(machine: Machine) -> None:
     with serving(lambda request, number: ok()) as endpoint:
-        done = machine.run("probe", endpoint.url, "--dry-run", "--assume-price", "0.5,2")
+        done = machine.run("probe", endpoint.url, "--dry-run", "--assume-price", "0.5/2")
+        assert machine.run("probe", endpoint.url, "--dry-run", "--assume-price", "0.5,2").out == done.out
     assert done.status == 0
     assert "tool_choice" in done.out
     assert "at this price" in done.out

@@ -59,7 +59,7 @@ HELP = options.Help(
 @click.option("--tpm", metavar="N", type=option_types.NumberRange(0, min_open=True), help="The most tokens a minute.")
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
 @click.option("--currency", metavar="C", help="That of --max-cost (default: the price's) and --assume-price.")
-@click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
+@option_types.assume_price(help="Prices of a million tokens, where none is known: 2/8.")
 @option_types.count("--assume-output", help="The most tokens of a reply, where no limit is known.")
 @option_types.count("--attempts", default=3, help="Tries of a row that fails. Default: 3.")
 @click.option(

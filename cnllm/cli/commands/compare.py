@@ -14,7 +14,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, pick_localized
-from cnllm.cli.option_types import flag, output, repeated
+from cnllm.cli.option_types import assume_price, flag, output, repeated
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.cli.prices import assumed_price
@@ -53,7 +53,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
     metavar="X",
     help="The most to spend, with its currency: 5USD. One for each currency. Without it only the plan is shown.",
 )
-@click.option("--assume-price", metavar="IN/OUT", help="The price of a million tokens of hosts without a known one.")
+@assume_price(help="The price of a million tokens of hosts without a known one.")
 @click.option("--currency", metavar="C", help="The currency of --assume-price, and of --max-cost without one.")
 @click.option("--seed", metavar="S", type=int, default=0, show_default=True, help="The seed of the tasks.")
 @flag("--stop-early", help="Stop asking a host that proves worse after a quarter or half of its tasks.")

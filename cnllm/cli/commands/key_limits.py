@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.suggestion import nearest, provider_hint
-from cnllm.cli.prices import read_amount, read_prices
+from cnllm.cli.prices import read_amount
 from cnllm.estimates.money import CURRENCY, LARGEST, units_of
 from cnllm.types.checks import matches_pattern
 
@@ -45,8 +45,8 @@ def limits_of(record: KeyRecord, params: Mapping[str, Any], *, allows_past: bool
         new["expires"] = None if day == options.NONE else _moment(day, new.get("time_zone", record.time_zone))
     new |= _money(record, params)
     if (price := params.get("assume_price")) is not None:
-        budgets = new.get("budgets", record.budgets)
-        new["assumed_price"] = None if price == options.NONE else _price(price, params.get("currencies", ()), budgets)
+        currencies = params.get("currencies") or tuple(new.get("budgets", record.budgets))
+        new["assumed_price"] = None if price == options.NONE else (_only(currencies), *price)
     changed = replace(record, **new)
     if day is not None and not allows_past and changed.is_expired(time.time()):
         raise errors.UsageError(f"--expires {day} is in the past", "give a later day, or none")
@@ -159,13 +159,11 @@ def _units(option: str, text: str) -> int:
     return units_of(amount)
 
 
-def _price(text: str, currencies: tuple[str, ...], budgets: Mapping[str, int]) -> tuple[str, float, float]:
-    """Return a currency and the prices of a million tokens of input and output. Raise `UsageError`."""
-    prices = read_prices(text, ",", least=2)
-    names = currencies or tuple(budgets)
-    if len(names) != 1:
-        raise errors.UsageError("--assume-price needs one currency", "--assume-price 2,8 --currency CNY")
-    return names[0], *prices
+def _only(currencies: tuple[str, ...]) -> str:
+    """Return the currency of an assumed price. Raise `UsageError`."""
+    if len(currencies) != 1:
+        raise errors.UsageError("--assume-price needs one currency", "--assume-price 2/8 --currency CNY")
+    return currencies[0]
 
 
 def _moment(text: str, zone: str) -> float:

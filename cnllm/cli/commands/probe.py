@@ -39,7 +39,7 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
     metavar="X",
     help="Stop where another answer of 500 tokens may pass X; a longer one can pass it. Needs a price.",
 )
-@click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")
+@option_types.assume_price(help="The prices of a million tokens; one number stands for both.")
 @option_types.output(metavar="OVERLAY.toml", help="Write the description there.")
 @flag("--dry-run", help="Show the questions and their cost; send nothing.")
 @options.as_json("facts and the number of requests")
@@ -60,7 +60,7 @@ def probe(target: str, **params: Any) -> int:
     registry = Registry.load()
     goal = probe_target.find(registry, target, params)
     if params["max_cost"] is not None and goal.price is None:
-        raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
+        raise errors.UsageError("--max-cost without a price", "name it: --assume-price IN/OUT, for a million tokens")
     if params["output"] is not None:
         probe_target.require_own(params["output"])
     if params["dry_run"]:
@@ -101,7 +101,7 @@ def _print_plan(most: int, price: tuple[float, float] | None) -> None:
         cost = f"{estimate(most, price):.3g}"
         lines.append(f"About {cost} at this price, without the prompt that is too long.")
     else:
-        lines.append("The price is not known: --assume-price P shows the cost.")
+        lines.append("The price is not known: --assume-price IN/OUT shows the cost.")
     stdout.print_line("\n".join(map(localize, lines)))
 
 

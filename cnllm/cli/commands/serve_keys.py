@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
-from cnllm.cli.option_types import flag, repeated
+from cnllm.cli.option_types import assume_price, flag, prices, repeated
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
@@ -66,9 +66,8 @@ _COMMON = (
 _OF_KEYS = (
     click.option("--expires", metavar="DAY", help="When the key expires: 2099-01-01, or 2099-01-01T12:00."),
     click.option("--team", metavar="T", help="The team of the key, whose limits hold as well."),
-    click.option(
-        "--assume-price",
-        metavar="IN,OUT",
+    assume_price(
+        type=prices(options.NONE),
         help="The price of a million tokens where a model has no known one, in the budget's currency.",
     ),
 )
