@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
 from collections.abc import Mapping
 from io import BytesIO
@@ -85,14 +86,18 @@ def file_text(media: Media) -> str | None:
 
 
 def pdf_text(media: Media) -> str | None:
-    """Return the text of a PDF, between marks that name it; None where it has none that can be read.
+    """Return the text of a PDF, between marks that name it; empty where it has none, None where it cannot be read.
 
     Raises `ImportError` without the extra `pdf`.
     """
-    if media.data is None or not is_pdf(media):
+    if media.data is None:
         return None
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
+    from pypdf.errors import DependencyError, PyPdfError
+
+    logger = logging.getLogger("pypdf")
+    if not logger.handlers:  # else a program without logging prints its warnings on stderr
+        logger.addHandler(logging.NullHandler())
 
     texts: list[str] = []
     room = _MAX_PDF_TEXT
@@ -104,10 +109,10 @@ def pdf_text(media: Media) -> str | None:
                 break
             texts.append(page.extract_text().strip()[:room])
             room -= len(texts[-1])
-    except (PyPdfError, OSError, *checks.FAILURES):  # a file that is broken, or has a password
+    except (PyPdfError, DependencyError, OSError, *checks.FAILURES):  # a file that is broken, or has a password
         return None
     text = result_text(texts)
-    return as_document(file_name(media), text, _context(media)) if text else None
+    return as_document(file_name(media), text, _context(media)) if text else ""
 
 
 _MAX_PDF_PAGES = 1_000

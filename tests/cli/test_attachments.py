@@ -70,6 +70,13 @@ def test_text_is_sent_as_text(machine: Machine) -> None:
     assert order[0]["text"].endswith("\n\nx")
 
 
+def test_a_broken_pdf_is_named_in_one_error(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1", 'input = ["text"]')
+    broken = machine.file("r.pdf", "%PDF-1.7\n")
+    done = machine.run(*CALL, "-a", broken, "-p", "pdf_text=true", "x")
+    done.fails(2, "r.pdf is broken or locked: its text cannot be read")
+
+
 def test_urls_are_passed_on(machine: Machine) -> None:
     machine.overlay("http://127.0.0.1:9/v1", ALL)
     for url, form in (

@@ -454,6 +454,24 @@ def test_the_text_of_a_pdf_is_sent_where_the_caller_wants_it(registry: Registry)
     assert "[PDF report.pdf: this model cannot read it]" in seen(made)
 
 
+def test_a_pdf_without_a_text_is_named_and_says_why(registry: Registry) -> None:
+    cut = base64.b64encode(b"%PDF-1.7\n").decode()
+    for data, words in (
+        (cut, "report.pdf is broken or locked: its text cannot be read"),
+        (written_pdf(""), "report.pdf holds no text"),
+    ):
+        for client, target in PAIRS:
+            file, model = part(client, "application/pdf", data, "report.pdf"), blind(registry, target)
+            with pytest.raises(CannotSend, match=words):
+                plan(client, model, user_body(client, file), pdf_text=True)
+            [note] = [
+                n
+                for n in plan(client, model, result_body(client, file), pdf_text=True).notes
+                if n.code == "media-dropped"
+            ]
+            assert words in note.did
+
+
 # ── the system prompt ─────────────────────────────────────────────────────────
 
 

@@ -23,6 +23,7 @@ from cnllm.types.media import (
     as_media,
     file_name,
     is_file_part,
+    is_pdf,
     media_kind,
     media_noun,
     read_data_url,
@@ -145,7 +146,7 @@ def media_problem(media: Media, flags: Flags, protocol: str) -> str | None:
 
 
 def _pdf_text(media: Media) -> str | None:
-    """Return the text of a PDF; None where it has none. Raises `CnllmError` where the reader is not installed."""
+    """Return the text of a PDF. Raises `CnllmError` where the reader is not installed."""
     try:
         return pdf_text(media)
     except ImportError as error:
@@ -305,12 +306,15 @@ class _MediaForms:
             sealed = seal_data(media.seal)
             _note_lost_keys({**extra, **sealed.get("part", sealed)}, self._ledger)
             return [_in_place(media, text)]
-        if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:
-            did = "its text was sent, without its pictures and its layout"
-            self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
-            return [*head, _in_place(media, text)]
         if reason is None:
             return [*head, media]
+        if self._reads_pdfs and media.data is not None and is_pdf(media):
+            if text := _pdf_text(media):
+                did = "its text was sent, without its pictures and its layout"
+                self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
+                return [*head, _in_place(media, text)]
+            name = file_name(media) or "the file"
+            reason = f"{name} holds no text" if text == "" else f"{name} is broken or locked: its text cannot be read"
         if not reason.startswith("the endpoint"):
             subject = kind
         else:
