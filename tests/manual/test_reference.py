@@ -89,7 +89,7 @@ def test_a_signature_shows_which_arguments_are_keywords() -> None:
     assert "Timeouts(\n    *,\n    connect:" in text
     assert "Text(text: str, seal:" in text
     with pytest.raises(TypeError):
-        cnllm.Retry(3)  # type: ignore[misc]
+        cnllm.Retry(3)  # type: ignore[call-arg]
 
 
 def test_every_option_of_a_call_is_described() -> None:
