@@ -378,11 +378,10 @@ def _with_turn(message: Message, turn: TurnRecord) -> Message:
     """Return a message with the reasoning and the seals that the store has.
 
     Reasoning that the client changed stays the client's, without an author. Reasoning that it dropped, or moved to the
-    other side of a call, stands behind the calls that it stood behind.
+    other side of a call, stands behind the calls that it stood behind. Of a stream, some clients keep the last piece.
     """
-    text = message.reasoning
     reasoning = [part for part in turn.parts if type(part) is Reasoning]
-    if text and text.strip() != "".join(part.text for part in reasoning).strip():
+    if not "".join(part.text for part in reasoning).strip().endswith(message.reasoning.strip()):
         return message
     seals = {part.id: part.seal for part in turn.parts if type(part) is ToolCall}
     ids = seals.keys() & {part.id for part in message.parts if type(part) is ToolCall}

@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from gateway.support import KEY, Answer, Upstream, error, gateway_for, say
+from gateway.support import KEY, THOUGHT, TOOL, Answer, Upstream, call, error, gateway_for, say
 
 MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -196,3 +196,25 @@ def test_sources_and_pictures_of_a_stream_are_those_of_a_whole_reply(tmp_path: P
     assert message["content"] == "It rains."
     assert message["annotations"] == sources
     assert [image["image_url"] for image in message["images"]] == [image["image_url"] for image in images]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("sent_back", "is_given_back"), [(THOUGHT[7:], True), ("Another thought.", False)])
+def test_a_client_that_keeps_the_last_piece_of_a_thought_gets_it_back(
+    tmp_path: Path, sent_back: str, is_given_back: bool
+) -> None:
+    """Helpers of openai-node (`chat.completions.stream`, `runTools`) join the pieces of the fields that OpenAI's own
+    models have. Of any other field, such as `reasoning_content`, they keep the last piece.
+    """
+    upstream = Upstream(call("Bonn"), say("Sunny."))
+    function = {"name": TOOL["name"], "parameters": TOOL["schema"]}
+    chat: Any = {"model": MODEL, "tools": [{"type": "function", "function": function}]}
+    turns: Any = [{"role": "user", "content": "Weather?"}]
+    with sdks(upstream, tmp_path) as (openai_client, _):
+        with openai_client.chat.completions.stream(**chat, messages=turns) as stream:
+            message = stream.get_final_completion().choices[0].message.to_dict()
+        assert message["reasoning_content"] == THOUGHT
+        message["reasoning_content"] = sent_back
+        [tool_call] = message["tool_calls"]  # type: ignore[misc]
+        result = {"role": "tool", "tool_call_id": tool_call["id"], "content": "Sun"}
+        openai_client.chat.completions.create(**chat, messages=[*turns, message, result])
+    assert (upstream.bodies[1]["messages"][1].get("reasoning_content") == THOUGHT) is is_given_back
