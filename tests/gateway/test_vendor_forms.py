@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from gateway.support import KEY, THOUGHT, TOOL, Answer, Upstream, call, error, gateway_for, say
+from gateway.support import KEY, THOUGHT, TOOL, Answer, Json, Upstream, call, error, gateway_for, say
 
 MODEL = "deepseek/deepseek-v4-pro"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -211,10 +211,9 @@ def test_a_client_that_keeps_the_last_piece_of_a_thought_gets_it_back(
     turns: Any = [{"role": "user", "content": "Weather?"}]
     with sdks(upstream, tmp_path) as (openai_client, _):
         with openai_client.chat.completions.stream(**chat, messages=turns) as stream:
-            message = stream.get_final_completion().choices[0].message.to_dict()
+            message: Json = stream.get_final_completion().choices[0].message.to_dict()
         assert message["reasoning_content"] == THOUGHT
         message["reasoning_content"] = sent_back
-        [tool_call] = message["tool_calls"]  # type: ignore[misc]
-        result = {"role": "tool", "tool_call_id": tool_call["id"], "content": "Sun"}
-        openai_client.chat.completions.create(**chat, messages=[*turns, message, result])
+        turns += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Sun"}]
+        openai_client.chat.completions.create(**chat, messages=turns)
     assert (upstream.bodies[1]["messages"][1].get("reasoning_content") == THOUGHT) is is_given_back
