@@ -362,3 +362,14 @@ def test_changes_of_the_tools_stay_blocks_where_the_message_keeps_its_place(mode
     plan = engine.build_request(Registry.load().resolve(f"anthropic/{model}"), request.messages, **request.options)
     assert ('"tool_addition"' in json.dumps(plan.body)) is stays
     assert ("The tool read can be called now." in json.dumps(plan.body)) is not stays
+
+
+# ── whole replies ────────────────────────────────────────────────────────────
+def test_a_signature_alone_is_no_empty_text_of_another_wire(gateway: Gateway) -> None:
+    """Gemini signs an empty part behind its answer. Anthropic refuses an empty text in the next request."""
+    parts = [{"text": "Ok."}, {"text": "", "thoughtSignature": "c2ln"}]
+    gateway.replies["gemini"] = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    reply = gateway.post("/v1/messages", "gemini", {"messages": [ASK], "max_tokens": 9})
+    assert reply["content"] == [{"type": "text", "text": "Ok."}]
+    [item] = gateway.post("/v1/responses", "gemini", {"input": "Hi"})["output"]
+    assert [content["text"] for content in item["content"]] == ["Ok."]

@@ -58,6 +58,8 @@ _KINDS = {
 }
 
 Block = dict[str, Any]
+_NOTHING: Block = {"type": "text", "text": ""}
+"""A text that holds a seal of another protocol alone. Anthropic refuses it in the next request, and streams lack it."""
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     blocks: list[Block] = []
     citations = [citation for citation in reply.citations if not seal_data(citation.seal, _PROTOCOL)]
     for part, _, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
-        if (block := _block(part)) is not None:
+        if (block := _block(part)) is not None and (own or block != _NOTHING):
             if own:
                 block["citations"] = [*(block.get("citations") or []), *map(_citation, own)]
             blocks.append(block)

@@ -63,6 +63,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     citations = [citation for citation in reply.citations if not seal_data(citation.seal, PROTOCOL)]
     for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         continues = bool(output) and output[-1].get("type") == "message"
+        if type(part) is Text and not (part.text or own or seal_data(part.seal, PROTOCOL)):
+            continue  # it holds a seal of another protocol alone
         if continues and type(part) is Text and seal_data(part.seal, PROTOCOL).get("at"):
             output[-1]["content"].append(content_part(part))
         elif (item := part_item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
