@@ -81,6 +81,27 @@ def test_what_it_cost_is_the_sum_of_its_steps() -> None:
     assert run.cost.amount > 0
 
 
+def test_a_step_that_ends_before_its_results_is_in_the_cost(client: Loops, verb: str) -> None:
+    asked: list[str] = []
+
+    def approve(call: cnllm.ToolCall) -> bool:
+        asked.append(call.name)
+        if len(asked) == 2:
+            raise LookupError("nobody is there")
+        return True
+
+    again = turns(verb, [("now", "{}")], [("now", "{}")])
+    with Peer(says_whole("Noon."), *again) as peer:
+        model = cnllm.Registry.load().resolve("deepseek/deepseek-flash", base_url=peer.url)
+        each = client.call(model, api_key="sk-0123456789").cost
+        assert each is not None
+        with pytest.raises(LookupError) as caught:
+            ran(client, verb, model, tools=[now], approve=approve, api_key="sk-0123456789")
+    run = caught.value.run  # type: ignore[attr-defined]
+    assert (len(run.steps), run.stopped) == (1, "error")
+    assert run.cost.amount == each.amount * 2
+
+
 def test_max_steps_ends_it_with_a_history_to_go_on_from(client: Loops, verb: str) -> None:
     script = turns(verb, *[[("search", f'{{"q": "{n}"}}')] for n in range(3)], "Done at last.")
     with Peer(*script) as peer:

@@ -203,6 +203,7 @@ class Loop:
         self._delivered = Delivered()
         reply = self.reply = continuation.unique_call_ids(reply, self._used)
         self._append_turn(reply.message)
+        self.lost_costs.append(reply.cost)  # until its step is complete
         may_be_last = self._may_be_last(reply)
         if self._rules.stream and not may_be_last:
             yield [Finished(reply.finish, reply.raw_finish)]
@@ -219,6 +220,7 @@ class Loop:
             notes=tuple(self._notes),
             tool_uses=self._tool_uses,
         )
+        self.lost_costs.pop()
         self.steps.append(step)
         if not self.cancelled:
             self.stopped = self._stop_reason(reply)
