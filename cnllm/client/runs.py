@@ -291,7 +291,7 @@ class RunState(Generic[Answer_co]):
 
     @property
     def calls(self) -> int:
-        """Return the number of calls the model made."""
+        """Return the number of calls in the steps so far."""
         return self._loop.calls
 
     @property

@@ -36,7 +36,7 @@ class Run(RunState[Answer_co], Closing):
         self._events = self._drive()
 
     def cancel(self) -> None:
-        """Stop at once, from any thread. A running tool is abandoned; its result is "cancelled"."""
+        """Stop at once, from any thread. A running tool is abandoned; its result says so."""
         if self.stopped is None:
             self._loop.cancelled = True
             self._queue.put((None, None))
