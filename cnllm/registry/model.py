@@ -96,6 +96,11 @@ class Model:
         self._places: dict[tuple[str, frozenset[str]], str] = {}
         self.memo: dict[Any, Any] = {}
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and hasattr(self, name):
+            raise AttributeError(f"a model is immutable: {name} cannot be set")
+        object.__setattr__(self, name, value)
+
     @property
     def family(self) -> str | None:
         """Return the family of the model's weights; None where the registry knows none."""

@@ -46,6 +46,14 @@ def test_a_name_is_found_in_any_case_and_spelt_as_the_endpoint_spells_it(
     assert model.notes == ()
 
 
+@pytest.mark.parametrize("name", ["id", "provider", "name", "protocol", "flags", "memo", "family"])
+def test_a_model_is_shared_and_cannot_be_changed(registry: Registry, name: str) -> None:
+    model = registry.resolve("glm-4.7")
+    with pytest.raises(AttributeError, match=rf"{name} cannot be set"):
+        setattr(model, name, None)
+    assert registry.resolve("glm-4.7") is model
+
+
 def test_an_id_that_one_provider_serves_needs_no_alias(files: Files) -> None:
     registry = files.load(HOME, '[models."home/Only-Here"]\n')
     for name in ("Only-Here", "only-here", "home/only-here"):
