@@ -180,6 +180,10 @@ def test_the_number_of_a_note_and_its_origin_have_brackets_of_their_own() -> Non
             "每月 0.00 / 20.00 CNY，达到 16.00 时提醒；有效期至 2027-01-01 00:00",
         ),
         ("10,000 requests a minute; 20.00 CNY a day", "每分钟请求 10,000；每天 20.00 CNY"),
+        (
+            "0 of 1 request a minute; 1 token a minute; 1 request in flight",
+            "每分钟请求 0 / 1；每分钟 token 1；同时请求 1",
+        ),
         ("revoked 2026-11-27 00:10", "已吊销（2026-11-27 00:10）"),
     ],
 )

@@ -278,6 +278,17 @@ def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
     machine.run("serve", "keys", "add", "research")  # a key and a team may be called the same
 
 
+def test_one_of_a_kind_has_no_plural(machine: Machine) -> None:
+    limits = ("--rpm", "1", "--tpm", "1", "--concurrency", "1")
+    made = machine.run("serve", "keys", "add", "a", *limits)
+    assert "1 request a minute; 1 token a minute; 1 request in flight" in made.err
+    shown = machine.run("serve", "keys", "list").out
+    assert "0 of 1 request a minute; 0 of 1 token a minute; 0 of 1 request in flight" in shown
+    source = machine.file("in.txt", "hi\n")
+    done = machine.run("batch", source, "-m", "zai/glm-4.7", "-o", f"{source}.out", "--dry-run")
+    assert done.out.startswith("1 row to ask;")
+
+
 def test_a_file_of_keys_has_their_limits(machine: Machine) -> None:
     file = machine.home / "keys"
     file.write_text(

@@ -17,6 +17,7 @@ from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.option_types import assume_price, flag, prices, repeated
 from cnllm.cli.output import errors, stdio, stdout
+from cnllm.cli.output.format import plural
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
 from cnllm.gateway.access import digest
@@ -383,11 +384,12 @@ def _describe_limits(record: KeyRecord, use: KeyUse | None = None) -> str:
 
     parts = [", ".join(record.models) or "every model"]
     if record.rpm is not None:
-        parts.append(f"{of(use and use.minute_requests)}{record.rpm:,} requests a minute")
+        parts.append(f"{of(use and use.minute_requests)}{record.rpm:,} request{plural(record.rpm)} a minute")
     if record.tpm is not None:
-        parts.append(f"{of(use and use.minute_tokens)}{record.tpm:,} tokens a minute")
+        parts.append(f"{of(use and use.minute_tokens)}{record.tpm:,} token{plural(record.tpm)} a minute")
     if record.concurrency is not None:
-        parts.append(f"{of(use and use.flights)}{record.concurrency:,} requests in flight")
+        most = record.concurrency
+        parts.append(f"{of(use and use.flights)}{most:,} request{plural(most)} in flight")
     for currency, units in record.budgets.items():
         period = f" a {record.periods[currency]}" if currency in record.periods else ""
         soft = record.soft_budgets.get(currency)

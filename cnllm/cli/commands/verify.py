@@ -103,7 +103,7 @@ def _print_plan(models: Sequence[Model]) -> int:
     """Print what verifying these models would take, and ask nothing."""
     from cnllm.probe.report import estimate
 
-    stdio.print_line(f"{len(models)} models have a key; each takes up to {_REQUESTS} requests. Nothing was asked.")
+    stdio.print_line(f"models with a key: {len(models)}; each takes up to {_REQUESTS} requests. Nothing was asked.")
     for model in models:
         price = probe_target.price_of(model)
         currency = (model.flags.price.currency if model.flags.price is not None else None) or ""

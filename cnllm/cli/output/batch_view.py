@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
+from cnllm.cli.output.format import plural
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
@@ -122,9 +123,9 @@ def report_lines(report: Report) -> Iterator[str]:
         advice = _GOES_ON.get(report.stop_kind or "")
         yield f"stopped: {report.stopped}; {advice}" if advice is not None else f"stopped: {report.stopped}"
     if report.by_vendor:
-        yield f"in batches of the vendor: {report.by_vendor:,} rows"
+        yield f"in batches of the vendor: {report.by_vendor:,} row{plural(report.by_vendor)}"
     if report.waiting:
-        yield f"still at the vendor: {report.waiting:,} rows"
+        yield f"still at the vendor: {report.waiting:,} row{plural(report.waiting)}"
     if report.unsure:
         yield f"unanswered since an earlier run: {report.unsure:,}; they count as paid"
     if report.unanswered:
@@ -169,7 +170,8 @@ def report_lines(report: Report) -> Iterator[str]:
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
     """Yield the lines of an estimate."""
-    yield f"{estimate.rows - estimate.faults:,} rows to ask; nothing was sent"
+    rows = estimate.rows - estimate.faults
+    yield f"{rows:,} row{plural(rows)} to ask; nothing was sent"
     if estimate.faults:
         yield f"rows that are not requests: {estimate.faults:,}; the first: {estimate.faults_shown[0][:_EXAMPLE]}"
     yield (

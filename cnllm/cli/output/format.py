@@ -21,6 +21,7 @@ __all__ = [
     "format_price",
     "plain_fact",
     "plain_flags",
+    "plural",
     "state_word",
     "strip_scheme",
     "to_plain",
@@ -69,7 +70,12 @@ def format_count(tokens: int | None) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}{plural(number)}"
+
+
+def plural(number: int) -> str:
+    """Return the ending of a noun behind a number."""
+    return "" if number == 1 else "s"
 
 
 def format_amount(value: float | None) -> str:
