@@ -5,7 +5,7 @@ The caller's schema does not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -15,7 +15,7 @@ import msgspec
 
 from cnllm.schemas.subschemas import json_type, map_children, resolve, schemas_in
 
-__all__ = ["adapt_schema", "adapt_schema_if_needed", "closing_obstacles", "is_recursive", "make_strict", "remove_nulls"]
+__all__ = ["adapt_schema", "adapt_schema_if_needed", "is_recursive", "make_strict", "remove_nulls"]
 
 Schema = dict[str, Any]
 _SAME_VALUE = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")  # they apply to the same value as the node
@@ -32,7 +32,6 @@ _MAX_NODES = 20_000  # schemas in the replaced references; a further schema beco
 _CONDITIONS = ("if", "then", "else", "dependentSchemas")
 """Keywords whose schemas mean something else in strict form: an object that lacks a property no longer fits."""
 _MAX_HOPS = 20  # references in a row
-_OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 
 
 def adapt_schema_if_needed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
@@ -306,16 +305,7 @@ def _add_type(node: Schema, parent_type: str | None) -> Schema:
     return {**rest, "anyOf": [{"type": kind, "enum": members} for kind, members in groups.items()]}
 
 
-# ── closed objects ────────────────────────────────────────────────────────────
-
-
-def closing_obstacles(schema: Schema) -> Iterator[str]:
-    """Yield the reasons why the objects of a schema cannot be closed."""
-    for node in schemas_in(schema):
-        if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
-            yield "an object in it has names that the schema does not list"
-        elif _is_object(node) and not node.get("properties") and node.get("additionalProperties") is not False:
-            yield "an object in it has no list of properties"
+# ── recursion ─────────────────────────────────────────────────────────────────
 
 
 def is_recursive(schema: Schema) -> bool:

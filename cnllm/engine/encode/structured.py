@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
+from cnllm.engine.encode.tools import closing_obstacles
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import DEFAULT_NAME, RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
-from cnllm.schemas.adapt import closing_obstacles, is_recursive
+from cnllm.schemas.adapt import is_recursive
 from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from cnllm.protocols import wire
 from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
+from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
@@ -27,6 +29,7 @@ __all__ = [
     "adapt_answer_schema",
     "adapt_tools",
     "apply_strict",
+    "closing_obstacles",
     "drop_unsupported",
     "fit_names",
     "resolve_tool_choice",
@@ -39,6 +42,7 @@ _SEARCH = "tool_search"
 _DEFERRED = "defer_loading"
 """The key of a tool that a search has to find first."""
 Schema = dict[str, Any]
+_OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 _LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
@@ -316,4 +320,15 @@ def _strict_obstacle(schema: Schema | None) -> str | None:
         return "its parameters are not a plain object"
     if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
         return None  # it takes no arguments
-    return next(adapt.closing_obstacles(schema), None)
+    return next(closing_obstacles(schema), None)
+
+
+def closing_obstacles(schema: Schema) -> Iterator[str]:
+    """Yield the reasons why the objects of a schema cannot be closed."""
+    for node in schemas_in(schema):
+        kind = node.get("type")
+        is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
+        if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
+            yield "an object in it has names that the schema does not list"
+        elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
+            yield "an object in it has no list of properties"
