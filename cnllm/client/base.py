@@ -266,10 +266,9 @@ class BaseClient(Generic[AnyTransport]):
             options = self._registry_params(options)
         memory = self._memory if type(messages) is list and len(messages) >= LONG else None
         plan = build_request(resolved, messages, stream=stream, memory=memory, **options)
-        timeout = options.get("timeout")
         plan = replace(
             plan,
-            timeouts=self._timeouts if timeout is None else Timeouts.of(timeout),
+            timeouts=self._timeouts if options.get("timeout") is None else plan.timeouts,
             limits=self._limits if options.get("limits") is None else plan.limits,
         )
         if self.simulate:

@@ -38,6 +38,7 @@ WRONG: dict[str, list[Any]] = {
     "extra_headers": ["x", 5, [1]],
     "params": ["x", 5, [1]],
     "tools": ["x", 5],
+    "timeout": ["5", True, 0, -1, float("nan")],
 }
 TOOL = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
 
@@ -81,7 +82,8 @@ def test_such_a_number_in_an_earlier_call_is_refused() -> None:
 
 def test_what_means_the_same_is_taken() -> None:
     options: dict[str, Any] = {"max_tokens": 12.0, "temperature": Decimal("0.5"), "seed": 7.0}
-    plan = engine.build_request(MODEL, "Hi", stop=("a", "b"), logit_bias={"5": 1.5}, **options)
+    plan = engine.build_request(MODEL, "Hi", stop=("a", "b"), logit_bias={"5": 1.5}, timeout=5, **options)
+    assert (plan.timeouts, plan.limits) == (cnllm.Timeouts.of(5), cnllm.Limits())
     body = {name: plan.body[name] for name in ("temperature", "stop", "logit_bias", "seed")}
     assert body == {"temperature": 0.5, "stop": ["a", "b"], "logit_bias": {"5": 1.5}, "seed": 7}
     limit = plan.body.get("max_tokens", plan.body.get("max_completion_tokens"))

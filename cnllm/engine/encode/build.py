@@ -36,7 +36,7 @@ from cnllm.types.checks import message_fault, short_text
 from cnllm.types.message import system_message
 from cnllm.types.message_memory import MessageMemory, exact_bytes
 from cnllm.types.messages import as_messages
-from cnllm.types.policy import Limits
+from cnllm.types.policy import Limits, Timeouts
 from cnllm.types.tools import Function
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def build_request(
 
     `memory` remembers the messages of its owner, so that a conversation that goes on costs what is new in it.
 
-    The options are those of `Client.call`. An option that is not given is as the model's `call` table says, `stream`
+    The options are those of `Client.call`, of which `api_key`, `fallback` and `tag` are for a client. An option that is not given is as the model's `call` table says, `stream`
     too. Raises `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the
     endpoint cannot take and the caller does not want adjusted.
     """
@@ -96,6 +96,8 @@ def build_request(
                 _add_to_cache(found, plan, key, images=images)
         if (limits := resolved.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
+        if (timeout := resolved.get("timeout")) is not None:
+            plan = replace(plan, timeouts=Timeouts.of(timeout))
         return _notes_first(client_notes, bodies.limit_cache_marks(plan), model)
     except checks.FAILURES as error:
         if (fault := _fault(turns, resolved)) is not None:
