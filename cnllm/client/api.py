@@ -52,11 +52,15 @@ def stream(
 
 
 @with_options
-@contextmanager
 def stream(
     model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
-) -> Iterator[Stream[Any]]:
-    """Stream a reply with a temporary `Client`; see `Client.stream`."""
+) -> AbstractContextManager[Stream[Any]]:
+    """Return a context manager that streams a reply with a temporary `Client`; see `Client.stream`."""
+    return _stream(model, messages, by, options)
+
+
+@contextmanager
+def _stream(model: str | Model, messages: Messages, by: TextUnit, options: CallOptions) -> Iterator[Stream[Any]]:
     with Client() as client, client.stream(model, messages, by=by, **options) as events:
         yield events
 
