@@ -64,9 +64,9 @@ def build_request(
 
     `memory` remembers the messages of its owner, so that a conversation that goes on costs what is new in it.
 
-    The options are those of `Client.call`, of which `api_key`, `fallback` and `tag` are for a client. An option that is not given is as the model's `call` table says, `stream`
-    too. Raises `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the
-    endpoint cannot take and the caller does not want adjusted.
+    The options are those of `Client.call`, of which `api_key`, `fallback` and `tag` are for a client. An option that is
+    not given is as the model's `call` table says, `stream` too. Raises `TypeError` or `ValueError` for an option or
+    message that means nothing, `CannotSend` for what the endpoint cannot take and the caller does not want adjusted.
     """
     if type(model) is not Model:
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
