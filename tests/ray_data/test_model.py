@@ -44,6 +44,15 @@ def test_overlays_travel(tmp_path: Path) -> None:
     assert settings.model(settings.registry()).flags.limits.context == 4711
 
 
+@pytest.mark.parametrize(
+    "name", ["id_column", "prefix", "state", "key_env", "base_url", "protocol", "fallback", "prompt", "rpm", "currency"]
+)
+def test_a_wrong_option_is_named(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{name}.* is list"):
+        cnllm.ray.Model("glm-4.7", **{name: [[]]})  # type: ignore[arg-type]
+    assert cnllm.ray.Model("glm-4.7", **{name: None})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("options", [{"api_key": KEY}, {"api_keys": (KEY,)}])
 def test_keys_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"cnllm keys set") as caught:

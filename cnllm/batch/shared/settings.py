@@ -17,7 +17,9 @@ from cnllm.registry.documents import Document
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, read
 from cnllm.registry.sites import choose_site
+from cnllm.types import checks
 from cnllm.types.call_options import CallOptions
+from cnllm.types.policy import Fallback
 
 __all__ = ["ModelOptions", "ModelSettings", "model_settings"]
 
@@ -64,7 +66,14 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:
     """Return the settings of a model. Raises what is wrong with them before any worker starts."""
-    rest: dict[str, Any] = dict(options)
+    rest: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
+    for option in _OWN:
+        if option in rest:
+            checks.require_text(option, rest[option])
+    if "state" in rest:
+        checks.require_path("state", rest["state"])
+    if "fallback" in rest:
+        Fallback.of(rest["fallback"])
     _refuse_secrets(rest, rest.get("base_url"), rest.get("key_env"))
     for option in _ELSEWHERE:
         if option in rest:
