@@ -100,6 +100,14 @@ class BatchSettings(Struct, frozen=True, kw_only=True):
     on_progress: Callable[[Progress], object] | None = None
 
 
+_KINDS: tuple[tuple[str, type, str], ...] = (
+    *((name, str, "a string or None") for name in ("prompt", "currency", "format", "encoding")),
+    *((name, bool, "True, False or None") for name in ("strict", "order", "plot", "vendor_batch", "log_calls")),
+    ("assume_price", Price, "a Price or None"),
+    ("registry", Registry, "a cnllm.Registry or None"),
+)
+
+
 def make_settings(
     requests: Requests,
     model: str | Model | Sequence[str | Model],
@@ -118,7 +126,14 @@ def make_settings(
     for one in models:
         if not isinstance(one, str) and not hasattr(one, "flags_for"):  # a cnllm.Model
             raise checks.wrong_type("model", one, "a name or a cnllm.Model")
-    keys = [key for key in (options.get("api_key"), *(options.get("api_keys") or ())) if key is not None]
+    for name, kind, expected in _KINDS:
+        if (value := options.get(name)) is not None:
+            checks.require_type(name, value, kind, expected)
+    if (callback := options.get("on_progress")) is not None and not callable(callback):
+        raise checks.wrong_type("on_progress", callback, "a function or None")
+    given = options.get("api_keys")
+    given = [] if given is None else checks.as_list("api_keys", given, "a list of keys")
+    keys = [key for key in (options.get("api_key"), *given) if key is not None]
     concurrency, max_cost, cache = options.get("concurrency"), options.get("max_cost"), options.get("cache")
     concurrency = "auto" if concurrency is None else concurrency
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
@@ -129,6 +144,8 @@ def make_settings(
             checks.as_word(name, value, known)
     checks.number("attempts", options.get("attempts"), 1, none=True)
     for name, rate in (("rpm", options.get("rpm")), ("tpm", options.get("tpm"))):
+        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float)):
+            raise checks.wrong_type(name, rate, "a number above 0")
         if rate is not None and not rate > 0:  # NaN, too
             raise checks.wrong_value(name, rate, "a number above 0")
     settings = BatchOptions.__annotations__.keys() & set(BatchSettings.__struct_fields__)
@@ -149,4 +166,5 @@ def make_settings(
 def _cache_path(cache: bool | str | os.PathLike[str]) -> Path | None:
     if isinstance(cache, bool):
         return paths.data_dir() / "batch-cache.sqlite" if cache else None
+    checks.require_path("cache", cache)
     return Path(cache)
