@@ -51,13 +51,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(
     gateway: Gateway,
-    listener: socket.socket,
-    on_ready: Callable[[], None] | None = None,
+    open_listener: Callable[[], socket.socket],
+    on_ready: Callable[[str], None] | None = None,
     reload: Callable[[Gateway], object] | None = None,
 ) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return.
 
-    `reload` is called with the gateway when SIGHUP comes, in a thread.
+    `on_ready` gets the URL. `reload` is called with the gateway when SIGHUP comes, in a thread. The socket is opened
+    when signals have their handlers.
     """
     server = _server(gateway)
 
@@ -66,15 +67,16 @@ def run(
         server.should_exit = True
 
     signal.signal(signal.SIGTERM, stop)
-    report_ready = on_ready or (lambda: None)
-
-    def ready() -> None:
-        gc.freeze()  # what is loaded now stays: no later collection goes through it
-        report_ready()
-
     if reload is not None:
         processes.on_hangup(lambda: reload(gateway), lambda: stop(signal.SIGTERM, None))
-    with contextlib.suppress(KeyboardInterrupt):
+    with open_listener() as listener, contextlib.suppress(KeyboardInterrupt):
+        address = address_url(listener)  # a server that ends closes the socket
+
+        def ready() -> None:
+            gc.freeze()  # what is loaded now stays: no later collection goes through it
+            if on_ready is not None:
+                on_ready(address)
+
         _run_server(server, listener, ready)
 
 
@@ -158,11 +160,11 @@ def _run_server(server: Any, listener: socket.socket, on_ready: Callable[[], Non
 
 def run_workers(
     configuration: Configuration,
-    listener: socket.socket,
+    open_listener: Callable[[], socket.socket],
     count: int,
-    on_ready: Callable[[], None] | None = None,
+    on_ready: Callable[[str], None],
 ) -> None:
-    """Serve with several processes on one socket.
+    """Serve with several processes on one socket, which is opened when signals have their handlers.
 
     A process that dies is replaced. SIGTERM and SIGINT end all; after SIGHUP all read the configuration again, unless
     it has an error. Raises `CnllmError` where the system cannot do it.
@@ -174,7 +176,8 @@ def run_workers(
         )
     _import_uvicorn()  # so that one error is printed, and not one for each process
     with shared_folder():
-        processes.run_workers(_Workers(configuration, listener), count, on_ready)
+        workers = _Workers(configuration, open_listener)
+        processes.run_workers(workers, count, lambda: on_ready(workers.address))
 
 
 class _Workers:
@@ -182,9 +185,22 @@ class _Workers:
 
     log = logging.getLogger("cnllm.gateway")
 
-    def __init__(self, configuration: Configuration, listener: socket.socket) -> None:
+    address: str
+    listener: socket.socket | None = None
+
+    def __init__(self, configuration: Configuration, open_listener: Callable[[], socket.socket]) -> None:
         self.lock = configuration.lock
-        self._configuration, self._listener = configuration, listener
+        self._configuration, self._open = configuration, open_listener
+
+    def begin(self) -> None:
+        """Open the socket."""
+        listener = self._open()
+        self.address, self.listener = address_url(listener), listener
+
+    def opened(self) -> socket.socket:
+        """Return the socket."""
+        assert self.listener is not None
+        return self.listener
 
     def work(self, report: Callable[[], None]) -> None:
         """Serve until SIGTERM."""
@@ -193,7 +209,7 @@ class _Workers:
             self._configuration.reload(gateway)
             report()
 
-        run(self._configuration.gateway(), self._listener, reload=reload)
+        run(self._configuration.gateway(), self.opened, reload=reload)
 
     def reload(self, pass_on: Callable[[], None]) -> None:
         """Let all processes read the files, and say so when the last one has: only then may the files change again."""
@@ -209,7 +225,8 @@ class _Workers:
 
     def stop(self) -> None:
         """Close the socket: else it would take connections in that no process accepts."""
-        self._listener.close()
+        if self.listener is not None:
+            self.listener.close()
 
 
 def _import_uvicorn() -> Any:

@@ -377,6 +377,9 @@ class WorkerJob(Protocol):
     """Held while a process is started, so that none begins in the middle of a change."""
     log: logging.Logger
 
+    def begin(self) -> None:
+        """Take, in the first process, what all need, before any of them starts."""
+
     def work(self, report: Callable[[], None]) -> None:
         """Run in a process of its own until SIGTERM. Call `report` after each reload."""
 
@@ -387,7 +390,7 @@ class WorkerJob(Protocol):
         """Forget a process that has ended."""
 
     def stop(self) -> None:
-        """Let go, in the first process, of what the others alone need until they have ended."""
+        """Let go, in the first process, of what `begin` took: the others alone need it until they have ended."""
 
 
 def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None = None) -> None:
@@ -440,6 +443,7 @@ def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     on_hangup(lambda: job.reload(pass_on), lambda: stop(signal.SIGTERM, None))
+    job.begin()
     for _ in range(count):
         start()
     try:

@@ -10,6 +10,8 @@ import shutil
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -366,3 +368,37 @@ def test_a_folder_of_metrics_that_was_removed_stops_no_request_and_no_process(tm
         until(lambda: metrics.exists() and len(list(metrics.iterdir())) == 2)
         assert ask(url) == 200
         assert httpx.get(f"{url}/metrics", headers=HEADERS).status_code == 200
+
+
+# ── signals while it starts ───────────────────────────────────────────────────
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+def test_a_signal_at_the_moment_the_port_opens_has_its_meaning(name: str, workers: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "cnllm",
+        "serve",
+        "--simulate",
+        "--no-key",
+        "--port",
+        str(port),
+        "--workers",
+        workers,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            while is_refused("127.0.0.1", port):
+                assert process.poll() is None
+            process.send_signal(getattr(signal, name))
+            if name == "SIGHUP":
+                assert process.stdout is not None
+                assert process.stdout.readline() == f"http://127.0.0.1:{port}\n"
+                until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=30).status_code == 200)
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0

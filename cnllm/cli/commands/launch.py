@@ -118,7 +118,9 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             stdio.print_line(f"{entry.title} writes files of its own: {entry.writes}")
         environment = setup.environment(os.environ)
         server = GatewayServer(
-            listener, lambda on_ready: run(gateway, listener, on_ready), lambda: running(gateway, listener=listener)
+            listener,
+            lambda on_ready: run(gateway, lambda: listener, lambda _: on_ready()),
+            lambda: running(gateway, listener=listener),
         )
         on_end = None
         if entry.resume is not None and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):

@@ -30,6 +30,7 @@ from cnllm.types.checks import is_loopback
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from socket import socket
 
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import GatewayFiles
@@ -131,7 +132,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     from cnllm.client.credentials import untrusted_models
     from cnllm.gateway.configuration import Configuration, GatewayFiles
     from cnllm.gateway.limits.book import check_book, open_book
-    from cnllm.gateway.server import address_url, listen, run, run_workers
+    from cnllm.gateway.server import listen, run, run_workers
     from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
 
@@ -215,10 +216,12 @@ def serve(context: click.Context, /, **params: Any) -> None:
     beginnings = [f"{name}={model}" for name, model in models.items()]
     with _name_option("--map", *beginnings) if beginnings else contextlib.nullcontext():
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
-    with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
-        address = address_url(listener)
+    with folder or contextlib.nullcontext():
 
-        def ready() -> None:
+        def open_listener() -> socket:
+            return listen(host, params["port"])
+
+        def ready(address: str) -> None:
             _print_ready(params, address, new_key, unsure)
 
         def reload(gateway: Gateway) -> None:
@@ -226,9 +229,9 @@ def serve(context: click.Context, /, **params: Any) -> None:
                 stdio.print_line("the configuration was read again")
 
         if workers == 1:
-            run(gateway, listener, ready, reload)
+            run(gateway, open_listener, ready, reload)
         else:
-            run_workers(configuration, listener, workers, ready)
+            run_workers(configuration, open_listener, workers, ready)
 
 
 def _bounds(params: dict[str, Any]) -> Bounds:
