@@ -147,14 +147,20 @@ def _has_broken_call(reply: Reply) -> bool:
     return bool(reply.incomplete) or any(call.arguments is None and not call.excluded for call in reply.tool_calls)
 
 
+def _is_invalid(reply: Reply) -> bool:
+    """Whether the answer does not follow the schema of the call."""
+    return any(note.code == "answer-invalid" for note in reply.notes)
+
+
 def exit_status(reply: Reply, stopped: str | None = None) -> int:
     """Return the exit status for a reply."""
     is_broken = reply.finish in _FINISH_REASONS or is_only_reasoning(reply) or _has_broken_call(reply)
-    return errors.PARTIAL if is_broken or is_paused(reply) or stopped in _STOP_REASONS else errors.WHOLE
+    is_bad = is_broken or is_paused(reply) or _is_invalid(reply) or stopped in _STOP_REASONS
+    return errors.PARTIAL if is_bad else errors.WHOLE
 
 
 def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
-    """Print an error if the answer is incomplete, and return the exit status. `hint` replaces the usual hint."""
+    """Print an error if the answer is not whole or not valid. Return the exit status. `hint` replaces the usual one."""
     if stopped in _STOP_REASONS:
         reason, advice = _STOP_REASONS[stopped]
         errors.print_error(reason, hint or advice)
@@ -170,4 +176,6 @@ def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = N
         errors.print_error("a tool call of the answer is not whole", hint or "ask again")
     elif is_only_reasoning(reply):
         errors.print_error(ONLY_THINKING, hint or "ask again, or with less reasoning: --reasoning low, or off")
+    elif _is_invalid(reply):
+        errors.print_error("the answer does not follow the schema", hint or "let it try again: -p corrections=3")
     return exit_status(reply, stopped)

@@ -280,11 +280,14 @@ def test_an_answer_that_does_not_fit_the_schema_goes_back_once(machine: Machine)
         done = machine.run(*CALL, "--schema", "name", "hi")
         assert (done.status, done.out) == (0, '{"name": "Ann"}\n')
         assert "sent back" in done.err
-    with Server(wrong, wrong) as peer:
+    with Server(wrong, wrong, wrong) as peer:
         machine.overlay(peer.url, "call = { corrections = 0 }")
-        assert machine.run(*CALL, "--schema", "name", "hi").out == "Ann\n"
-        assert machine.run(*CALL, "--schema", "name", "-p", "corrections=0", "hi").out == "Ann\n"
-        assert len(peer.received) == 2
+        for options in ((), ("-p", "corrections=0")):
+            done = machine.run(*CALL, "--schema", "name", *options, "hi")
+            assert (done.status, done.out) == (3, "Ann\n"), "a script that reads JSON is told"
+            assert "cnllm: the answer does not follow the schema\n" in done.err
+        assert machine.run(*CALL, "--schema", "name", "--json", "hi").status == 3
+        assert len(peer.received) == 3
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "if_cut=again-whole")])
