@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import random
 import sqlite3
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.stub import stub
+from batch.stub import error, stub
 from batch.support import KEY, PRICE, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -334,4 +335,57 @@ def test_an_error_of_ours_in_a_row_ends_the_wait_for_it(tmp_path: Path, monkeypa
         assert isinstance(row, PendingRow)
         with pytest.raises(ZeroDivisionError):
             asker.ask_and_wait([row])
+    here.close()
+
+
+@pytest.mark.parametrize("failure", [CnllmError("the disk is full"), ZeroDivisionError()], ids=["an error", "ours"])
+def test_a_report_that_fails_ends_the_wait_for_the_rows_in_it(
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(Here):
+        async def exchange(self, report: WorkerReport) -> Permissions:
+            if report.finished:  # the other rows wait for leave in the same report
+                raise failure
+            return await super().exchange(report)
+
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    here = Full(tmp_path)
+    with stub() as server:
+        made = model_settings("home/m", registry=registry(server, tmp_path), concurrency=1, key_env="HOME_TEST_KEY")
+        asker = Asker(made, "a", here)
+        rows = [row for n in range(3) if isinstance(row := asker.row({"prompt": f"p{n}"}), PendingRow)]
+        with pytest.raises(type(failure)):
+            asyncio.run(asyncio.wait_for(asker.ask(rows), 20))
+    here.close()
+
+
+def test_a_row_that_is_to_wait_again_behind_such_an_error_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Here):
+        is_broken = False
+
+        async def exchange(self, report: WorkerReport) -> Permissions:
+            if self.is_broken:
+                raise ZeroDivisionError
+            return await super().exchange(report)
+
+    async def ask_both(asker: Asker) -> list[Any]:
+        first, second = (row for n in "ab" if isinstance(row := asker.row({"prompt": n}), PendingRow))
+        early = asyncio.ensure_future(asker.ask([first]))
+        while not server.log:
+            await asyncio.sleep(0.01)
+        here.is_broken = True
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(asker.ask([second]), 20)
+        server.hold.set()
+        return await asyncio.wait_for(early, 20)
+
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    here = Broken(tmp_path)
+    with stub(rule=lambda prompt, server: (200, error("Rate limit reached", "rate_limit_exceeded"), {})) as server:
+        server.hold.clear()
+        made = model_settings("home/m", registry=registry(server, tmp_path), key_env="HOME_TEST_KEY")
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(ask_both(Asker(made, "a", here)))
     here.close()

@@ -220,9 +220,11 @@ class Asker:
         needs = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_NEEDS))]
         try:
             grant = await self._report(finished, needs)
-        except LinkLost:
-            self._forget()
+        except BaseException as error:
             self._waiting.extendleft(reversed(needs))
+            if not isinstance(error, LinkLost):
+                raise
+            self._forget()
             # The lost allowance may have counted them: without amounts, the next one cannot count them twice.
             self._finished[:0] = [msgspec.structs.replace(done, reserved=None, cost=None) for done in finished]
             raise
@@ -282,7 +284,9 @@ class Asker:
             self._settle(row, error)
             raise
         self._tell(_done(row, ticket, attempt))
-        if attempt.next == "wait":
+        if attempt.next in ("wait", "retry") and self._failure is not None:
+            self._settle(row, self._failure)
+        elif attempt.next == "wait":
             self._waiting.appendleft(row)
         elif attempt.next == "retry":
             self._waiting.append(row)
