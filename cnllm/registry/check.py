@@ -54,13 +54,13 @@ if typing.TYPE_CHECKING:
 __all__ = ["SCHEMA", "bare_type", "flag_type", "require_valid", "type_problems", "unnamed_model", "value_faults"]
 
 _KEYWORDS = {
-    "sections": ("begin", "separator", "end"),
-    "arg-pairs": ("key", "value"),
-    "channels": ("open", "close", "separator"),
+    "sections": ("begin, separator, end",),
+    "arg-pairs": ("key, value", "before a key, before its value, behind it"),
+    "channels": ("open, close, separator",),
     "braces": ("quote",),
-    "named-json": ("arguments", "id"),
+    "named-json": ("arguments, id",),
 }
-"""The keywords that a rule must name, for grammars without keywords of their own."""
+"""The keywords that a rule must name, for grammars without keywords of their own, in each form that they may have."""
 
 _VALUE_WORDS = {**TYPE_WORDS, list: "a list", int: "a number"}
 _LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
@@ -192,14 +192,12 @@ def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> 
             if type(items := data.get(key)) is list and not (items and all(items)):
                 yield ValueProblem([*path, key], f"{dotted_path([*path, key])} must hold something")
         formats, parts = data.get("format"), data.get("parts")
-        for grammar, keywords in _KEYWORDS.items():
+        for grammar, forms in _KEYWORDS.items():
             items = parts.get(grammar) if type(parts) is dict else parts
-            if (
-                type(formats) is list
-                and grammar in formats
-                and not (type(items) is list and len(items) == len(keywords))
-            ):
-                yield ValueProblem(path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]")
+            count = len(items) if type(items) is list else 0
+            if type(formats) is list and grammar in formats and count not in [form.count(",") + 1 for form in forms]:
+                wanted = " or ".join(f"[{form}]" for form in forms)
+                yield ValueProblem(path, f"{dotted_path(path)}: {grammar} need parts = {wanted}")
 
 
 def _may_be_variable(name: Any) -> bool:

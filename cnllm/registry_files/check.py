@@ -42,16 +42,16 @@ def check(paths: list[str] | None = None, *, builtin_file: Path | None = None) -
     for path, builtin in files:
         label = "providers.toml" if builtin else str(path)
         try:
-            if builtin:
-                documents.append(read(path, builtin=True))
+            if builtin and paths:
+                documents.append(read(path, builtin=True))  # its parsed form, which is not for a check
                 continue
-            text = read_bounded(path)
-            documents.append(Document(path, label, text, parse(text, label), builtin=False, is_data=path in data))
+            text = path.read_bytes() if builtin else read_bounded(path)
+            documents.append(Document(path, label, text, parse(text, label), builtin=builtin, is_data=path in data))
         except OSError as error:
             faults.append(Problem(label, None, f"cannot be read: {error.strerror}"))
         except RegistryError as error:
             faults.append(problem_from_error(error, label))
-    # The built-in file takes a second. It was checked when it was written: files that are named are checked alone.
+    # The built-in file takes seconds. It was checked when it was written: files that are named are checked alone.
     checked = [document for document in documents if not paths or not document.builtin]
     for document in checked:
         faults += type_problems(document)

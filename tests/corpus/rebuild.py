@@ -129,12 +129,21 @@ def _normal_message(
 
 
 def _normal_content(message: Mapping[str, Any]) -> Any:
-    """A list of nothing but text is its text, null is the empty text; parts with further keys stay."""
+    """A list of nothing but text is one text, null is the empty text; parts with further keys stay.
+
+    Texts of a question are apart, with white space between them.
+    """
     content = message.get("content")
     if isinstance(content, list):
         content = [part for part in content if part.get("type") != "thinking"]
         if all(set(part) == {"type", "text"} for part in content):
-            return "".join(part["text"] for part in content)
+            texts = [part["text"] for part in content if part["text"]]
+            gap = "" if message.get("role") == "assistant" else "\n\n"
+            gaps = [
+                gap if not before[-1:].isspace() and not text[0].isspace() else ""
+                for before, text in zip(["\n", *texts], texts, strict=False)
+            ]
+            return "".join(gap + text for gap, text in zip(gaps, texts, strict=True))
     return content or ""
 
 

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,12 @@ def tables() -> Iterator[tuple[str, dict[str, Any]]]:
 # ── whole ────────────────────────────────────────────────────────────────────
 def test_the_built_in_file_has_no_faults() -> None:
     assert check([]) == []
+
+
+def test_a_fault_of_a_value_in_the_built_in_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "providers.toml").write_text(TEXT.replace('parts = ["<|tool_arg:start|>",', 'parts = ["",', 1))
+    [fault] = check([], builtin_file=tmp_path / "providers.toml")
+    assert fault.message == "families.solar.leaks.0.parts must hold something"
 
 
 def test_every_flag_has_a_source() -> None:

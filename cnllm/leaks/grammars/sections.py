@@ -2,9 +2,15 @@
 
 BEGIN functions.NAME:0 SEP {…} END
 BEGIN 0 SEP {…} END
+
+A token may stand before the name, or behind it with the format:
+
+BEGIN ID<|word:word|>NAME SEP {…} END
 BEGIN functions.NAME <|word|>json SEP {…} END
 BEGIN functions.NAME<|word|>word json SEP {…} END
-BEGIN ID<|word:word|>NAME SEP {…} END
+
+The section may also hold a fence, or the element of an invocation:
+
 BEGIN function SEP NAME ⏎ ```json ⏎ {…} ⏎ ``` END
 BEGIN function SEP <invoke name="NAME">…</invoke> END
 """
