@@ -30,10 +30,10 @@ def app(
 ) -> Gateway:
     """Return an ASGI application that serves chat completions, Responses, Messages and Gemini.
 
-    `models` maps names and patterns of clients (`fast-*`) to models. `keys` are the keys that clients may send;
-    None takes CNLLM_SERVE_KEY, and `()` means that no key is needed. `store` keeps state between requests: None is
-    the memory of this process, a text is a URL as for `cnllm serve --store`: the keys of `cnllm serve keys add` on that
-    store are valid, too, with their limits. Further options are those of
+    `models` maps names and patterns of clients (`fast-*`) to models. `keys` are the keys that clients may send; None
+    takes CNLLM_SERVE_KEY, and `()`, but no other empty list, means that no key is needed. `store` keeps state between
+    requests: None is the memory of this process, a text is a URL as for `cnllm serve --store`: the keys of `cnllm serve
+    keys add` on that store are valid, too, with their limits. Further options are those of
     `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set, and `CnllmError` for what cannot be used.
     """
     from cnllm.config.settings import read_secret

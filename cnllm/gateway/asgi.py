@@ -119,14 +119,16 @@ class Gateway:
                 raise ValueError("no key for clients is set: set CNLLM_SERVE_KEY, or pass keys=[…]; keys=() needs none")
             keys = [key]
             _check_keys("CNLLM_SERVE_KEY", keys)
-        elif isinstance(keys, str):
-            raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         else:
-            _check_keys("keys", keys := list(keys))
+            keys = _as_keys(keys, has_book=config.key_book is not None)
         if admin := config.admin_key or settings.read_secret("admin_key"):
             _check_keys("admin_key" if config.admin_key else "CNLLM_ADMIN_KEY", [admin])
-        if isinstance(config.hosts, str):
-            raise TypeError("hosts is a text, and a list of names is expected: hosts=[…]")
+        for name in ("hosts", "trusted_proxies"):
+            if isinstance(getattr(config, name), str):
+                raise TypeError(f"{name} is a text, and a list of names is expected: {name}=[…]")
+        checks.seconds("ping", config.ping)
+        if registry is not None:
+            checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
         self.registry = registry if registry is not None else Registry.load()
         if config.client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
@@ -183,9 +185,13 @@ class Gateway:
         """Serve with another registry, and with other keys of clients unless they are None.
 
         A request that runs ends as it began. Connections, state, metrics and limits stay. Safe to call from any thread.
-        Raises `UnknownModel` or `RegistryError` for names that the registry does not have; then nothing changes.
+        Raises `UnknownModel` or `RegistryError` for names that the registry does not have, and `TypeError` or
+        `ValueError` for keys that no client can send; then nothing changes.
         """
+        checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         service, names = self._service, self._names(registry)
+        if keys is not None:
+            keys = _as_keys(keys, has_book=self._key_book is not None)
         access = service.access if keys is None else self._access(keys, limited_keys)
         monitor = replace(service.monitor, operator=self._operator(access))
         client = self._client_of(registry)
@@ -266,6 +272,15 @@ def _model_names(models: Any) -> dict[str, str]:
         checks.require_text("a name in models", name)
         checks.require_text(f"models[{checks.short_text(name)}]", model)
     return table
+
+
+def _as_keys(keys: Iterable[str], *, has_book: bool) -> list[str]:
+    """Return the keys of clients. `()` alone lets every client in: another empty list has lost its keys."""
+    found = checks.as_list("keys", keys, "a list of keys, keys=[…],")
+    if not found and keys != () and not has_book:
+        raise ValueError("keys is empty: pass a key; keys=() lets every client in")
+    _check_keys("keys", found)
+    return found
 
 
 def _check_keys(name: str, keys: Iterable[str]) -> None:

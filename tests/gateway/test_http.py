@@ -108,11 +108,27 @@ def test_no_key_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
         Gateway(simulate=True)
     with pytest.raises(TypeError, match=r"keys=\["):
         Gateway(simulate=True, keys="a-text")
+    lost: list[Any] = [[], iter(()), set(), {}]
+    for keys in lost:
+        with pytest.raises((TypeError, ValueError), match=r"keys="):
+            Gateway(simulate=True, keys=keys)
+    gateway = Gateway(simulate=True, keys=[KEY])
+    for keys in ("a-text", [], ["a blank"]):
+        with pytest.raises((TypeError, ValueError), match="keys"):
+            gateway.use(Registry.load(), keys=keys)
     monkeypatch.setenv("CNLLM_SERVE_KEY", "from-the-environment")
     with running(Gateway(simulate=True)) as url:
         assert httpx.get(f"{url}/v1/models").status_code == 401
         headers = {"authorization": "Bearer from-the-environment"}
         assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("registry", 3), ("ping", "15"), ("ping", 0), ("trusted_proxies", "10.0.0.1")]
+)
+def test_a_wrong_option_of_a_gateway_is_named(name: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{name}"):
+        Gateway(**{"simulate": True, "keys": [KEY], name: value})
 
 
 def test_pages_and_other_names_are_kept_out(simulated: str) -> None:
