@@ -68,11 +68,19 @@ def run(
     `settings` are the fields of `ProbeSettings`. `price` is that of a million input and output tokens; `max_cost` needs
     it. `record` is a file of exchanges: those that it holds are not sent again, new ones are appended; `sleep` waits.
     Raises `CnllmError` with one clear line where the endpoint cannot be asked: no API, no key, no model; `ValueError`
-    for a bound that means nothing.
+    for a bound or a price that means nothing.
     """
     checks.require_text("base_url", base_url)
+    for name, value in (("model", model), ("protocol", protocol), ("api_key", api_key)):
+        if value is not None:
+            checks.require_type(name, value, str, "a string or None")
+    if registry is not None:
+        checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
     target = ProbeTarget(base_url=base_url, id=model, protocol=protocol, api_key=api_key, price=price)
     return run_target(target, registry if registry is not None else Registry.load(), ProbeSettings(**settings))
+
+
+_PRICE = "a pair (input, output), the price of a million tokens each,"
 
 
 def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings) -> Report:
@@ -83,6 +91,11 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
         checks.amount("max_cost", settings.max_cost)
     if settings.max_cost is not None and target.price is None:
         raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
+    if target.price is not None:
+        prices = [float(checks.amount("price", one)) for one in checks.as_list("price", target.price, _PRICE)]
+        if len(prices) != 2:
+            raise checks.wrong_value("price", target.price, _PRICE)
+        target = replace(target, price=(prices[0], prices[1]))
     address, wire = bare_address(target.base_url)
     target = replace(target, base_url=address, protocol=target.protocol or wire)
     own: Any = default_transport() if settings.transport is None else None

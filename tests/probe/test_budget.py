@@ -217,3 +217,16 @@ def test_numbers_that_nobody_knows_may_be_the_counts_of_a_stream(instead: bytes,
 def test_a_cap_that_would_hold_nothing_is_refused(cap: float) -> None:
     with pytest.raises(ValueError, match=f"max_cost={cap}"):
         cnllm.probe.run("http://127.0.0.1:9/v1", model="m", price=(1.0, 2.0), max_cost=cap)
+
+
+@pytest.mark.parametrize("price", [(-1.0, 2.0), (1.0, float("nan")), (1.0,), (1.0, 2.0, 3.0), "12", 3])
+def test_a_price_that_would_never_reach_a_cap_is_refused(price: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^price"):
+        cnllm.probe.run("http://127.0.0.1:9/v1", model="m", price=price, max_cost=1)
+
+
+@pytest.mark.parametrize("name", ["model", "protocol", "api_key", "registry"])
+def test_an_argument_of_another_type_is_named(name: str) -> None:
+    options: Any = {name: 3}
+    with pytest.raises(TypeError, match=f"^{name} is int"):
+        cnllm.probe.run("http://127.0.0.1:9/v1", **options)
