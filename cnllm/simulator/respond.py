@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
-from cnllm.protocols import server_codec
+from cnllm.protocols import server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.schemas.work import depth
@@ -57,10 +58,17 @@ class Endpoints(Struct, frozen=True):
     change: Change | None = None
 
     def respond(
-        self, model: Model, headers: Mapping[str, str], content: bytes, path: str = "", public_name: str | None = None
+        self,
+        model: Model,
+        headers: Mapping[str, str],
+        content: bytes,
+        path: str = "",
+        public_name: str | None = None,
+        query: str | None = None,
     ) -> SimulatedResponse:
         """Return the response of a model's endpoint to these bytes at this path.
 
+        `query`: that of the request, where it says whether a stream has server-sent events. Without it each has.
         `public_name`: the name that replaces the model's in the response; errors then use general words without names.
         """
         try:
@@ -75,7 +83,11 @@ class Endpoints(Struct, frozen=True):
             rejection = check_request(model, headers, request, strict=self.strict, general=general, unlisted=unlisted)
             if rejection is not None:
                 return error_body(rejection)
-            return _success(model, request, public_name or model.id, self.change)
+            response = _success(model, request, public_name or model.id, self.change)
+            events_query = server_api(model.protocol).events_query
+            if request.stream and None not in (query, events_query) and events_query not in parse_qsl(query):
+                return SimulatedResponse(200, dict(_JSON), _json_array(response.pieces))
+            return response
         except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
             return _bad_request(model, f"The body cannot be read: {error}")
 
@@ -138,6 +150,15 @@ def _json_line(frame: bytes, *, is_marked: bool) -> bytes:
     """Return the data of an event as a line: nothing for a comment, and for an end marker that is not used."""
     data = b"".join(line[5:].strip() for line in frame.split(b"\n") if line.startswith(b"data:"))
     return b"" if not data or (data == b"[DONE]" and not is_marked) else data + b"\n"
+
+
+def _json_array(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the events of a stream as the elements of an array."""
+    before = b"["
+    for frame in frames:
+        yield before + _json_line(frame, is_marked=False)
+        before = b","
+    yield b"]"
 
 
 def reject(

@@ -77,7 +77,7 @@ def route(
     model in the body, named by alias or as provider/id. A path that names a model is the endpoint of that model.
     """
     registry = catalog.registry
-    path = target.partition("?")[0]
+    path, _, query = target.partition("?")
     provider, slash, provider_path = path[1:].partition("/")
     hides_names = catalog.hidden_names is not None
     wire = _wire(path)
@@ -87,7 +87,7 @@ def route(
         if slash and "/" + provider_path in _LIST_PATHS and not hides_names:
             return _list(catalog, method, provider)
         if (shared := _shared_path(path)) is not None:
-            return _require_post(method) or _respond_to_shared(catalog, headers, content, path, *shared)
+            return _require_post(method) or _respond_to_shared(catalog, headers, content, path, query, *shared)
         name = _model_in_body(content)
         model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
         if model is None and (step := batch_step(catalog, method, target)) is not None:
@@ -100,7 +100,7 @@ def route(
         return reject(Violation("registry", error.message), status=500, protocol=wire)
     if model is None:
         return reject(Violation("path", f"There is nothing at {path}."), status=404, protocol=wire)
-    return _require_post(method) or catalog.endpoints.respond(model, headers, content, unquote(path))
+    return _require_post(method) or catalog.endpoints.respond(model, headers, content, unquote(path), query=query)
 
 
 def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
@@ -112,7 +112,13 @@ def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
 
 
 def _respond_to_shared(
-    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, protocol: str, path_id: str | None
+    catalog: ServedModels,
+    headers: Mapping[str, str],
+    content: bytes,
+    path: str,
+    query: str,
+    protocol: str,
+    path_id: str | None,
 ) -> SimulatedResponse:
     """Return the response of the endpoint that serves the model of the path, or that of the body, over a wire."""
     name = _model_in_body(content) if path_id is None else _parse_id(path_id)
@@ -124,7 +130,7 @@ def _respond_to_shared(
         with contextlib.suppress(UnicodeError, RecursionError):  # the endpoint's own check reports it
             content = msgspec.json.encode({**msgspec.json.decode(content), "model": model.id})
     public_name = None if catalog.hidden_names is None else name
-    return catalog.endpoints.respond(model, headers, content, unquote(path), public_name)
+    return catalog.endpoints.respond(model, headers, content, unquote(path), public_name, query)
 
 
 @cache

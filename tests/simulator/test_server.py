@@ -12,6 +12,7 @@ import httpx
 import pytest
 from cases import each
 
+from cnllm.registry import Registry
 from cnllm.simulator.server import Server, running
 
 from .support import REGISTRY, Json, ask, frames, send, taken
@@ -122,6 +123,23 @@ def test_a_stream_is_chunked_one_event_a_chunk(server: Server) -> None:
     assert chunks[-1] == b""
     assert all(c.endswith(b"\n\n") and c.count(b"\n\n") == 1 for c in chunks[:-1])
     assert b"".join(chunks) == send("plain/m", STREAM)[1]
+
+
+@pytest.mark.parametrize("path", ["/v1beta/models/gemini-2.5-flash", "/google/models/gemini-2.5-flash"])
+def test_a_gemini_stream_without_alt_sse_is_one_json_array(client: httpx.Client, path: str) -> None:
+    body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    with running(Registry.load()) as google:
+        url = f"{google.url}{path}:streamGenerateContent"
+        events = client.post(url, params={"alt": "sse"}, json=body, headers={"x-goog-api-key": "k"})
+        array = client.post(url, json=body, headers={"x-goog-api-key": "k"})
+    assert events.headers["content-type"] == "text/event-stream"
+    assert array.headers["content-type"] == "application/json"
+    texts = [
+        [chunk["candidates"][0]["content"] for chunk in chunks]
+        for chunks in ([json.loads(line[6:]) for line in events.text.splitlines() if line], array.json())
+    ]
+    assert texts[0] == texts[1]
+    assert len(texts[1]) > 1
 
 
 def talk(server: Server, sent: bytes) -> bytes:
