@@ -445,6 +445,67 @@ def test_a_source_that_comes_after_its_text_has_ended_reaches_the_client(protoco
     assert found["url"] == "https://a.example"
 
 
+def test_a_source_that_comes_with_the_end_of_its_item_names_its_own_part() -> None:
+    texts = ["It rains. ", "It snows.", " Later."]
+    sources = [{"type": "url_citation", "start_index": 0, "end_index": 8, "url": u, "title": u} for u in ("a", "b")]
+    part: Json = {"type": "output_text", "logprobs": []}
+    contents = [
+        {**part, "text": text, "annotations": own}
+        for text, own in zip(texts, ([sources[0]], [sources[1]], []), strict=True)
+    ]
+    item = {**MESSAGE, "content": contents}
+    deltas = [
+        {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": n, "delta": text}
+        for n, text in enumerate(texts)
+    ]
+    chunks: list[Json] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}},
+        *deltas,
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {**WHOLE["openai-responses"], "output": [item]}},
+    ]
+    events, _ = read_stream(endpoint("openai-responses"), chunks)
+    writer = engine.StreamWriter("openai-responses", id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    sent = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    added = [frame for frame in sent if frame["type"] == "response.output_text.annotation.added"]
+    assert [(f["content_index"], f["annotation_index"], f["annotation"]) for f in added] == [
+        (0, 0, sources[0]),
+        (1, 0, sources[1]),
+    ]
+    [done] = [frame["item"] for frame in sent if frame["type"] == "response.output_item.done"]
+    assert done == sent[-1]["response"]["output"][0]
+    assert [(p["text"], p["annotations"]) for p in done["content"]] == [(p["text"], p["annotations"]) for p in contents]
+
+
+def test_a_source_that_comes_last_stands_in_the_message_that_it_is_for() -> None:
+    """As Gemini gives sources, of texts around a call for example."""
+    call = ToolCall("c1", "f", {}, "{}")
+    events: list[Event] = [
+        TextDelta("Sunny."),
+        BlockEnd(0, Text("Sunny.")),
+        ToolCallStart(0, "c1", "f"),
+        ToolCallDelta(0, "{}"),
+        ToolCallEnd(0, call),
+        TextDelta("Cold."),
+        BlockEnd(2, Text("Cold.")),
+        CitationAdded(Citation("https://a.example", "A", 0, 6)),
+        CitationAdded(Citation("https://b.example", "B", 6, 11)),
+        Finished("tool_calls"),
+    ]
+    writer = engine.StreamWriter("openai-responses", id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    sent = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    messages = [item for item in sent[-1]["response"]["output"] if item["type"] == "message"]
+    spans = [
+        [(note["url"], note["start_index"], note["end_index"]) for note in item["content"][0]["annotations"]]
+        for item in messages
+    ]
+    assert spans == [[("https://a.example", 0, 6)], [("https://b.example", 0, 5)]]
+    added = [frame["item_id"] for frame in sent if frame["type"] == "response.output_text.annotation.added"]
+    assert added == [item["id"] for item in messages]
+
+
 def recited(number: int, **more: Any) -> Json:
     url, title = PAGES[number]
     start, end = in_bytes((RAIN, SUN)[number])["startIndex"], in_bytes((RAIN, SUN)[number])["endIndex"]

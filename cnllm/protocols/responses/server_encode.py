@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from cnllm.protocols import Frames, ServerStream
@@ -153,6 +155,22 @@ class _OpenItem:
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []
 
+    def annotate(self, at: int, annotation: dict[str, Any]) -> int:
+        """Add a source to a part of a message, and return its index there. The final response has it."""
+        if at == len(self.contents) and not self.done:
+            self.annotations.append(annotation)
+            return len(self.annotations) - 1
+        contents = [dict(part) for part in (self.item["content"] if self.done else self.contents)]
+        known = contents[at].get("annotations") or []
+        if annotation in known:  # the vendor's own stand there already
+            return known.index(annotation)
+        annotate(contents[at], [annotation])
+        if self.done:
+            self.item = {**self.item, "content": contents}
+        else:
+            self.contents = contents
+        return len(known)
+
 
 class StreamEncoder(ServerStream):
     """The encoder of one reply's events.
@@ -173,7 +191,8 @@ class StreamEncoder(ServerStream):
         self._ended = 0  # items whose end was written
         self._ends: dict[int, Frames] = {}  # frames that wait for the ends of the items before
         self._message: _OpenItem | None = None  # the last message
-        self._offset = 0  # characters in the messages before it
+        self._offset = 0  # characters in the parts of messages before the last one
+        self._places: list[tuple[int, _OpenItem, int]] = []  # where each begins, its message and its index there
         self._calls: dict[int, _OpenItem] = {}
         self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
         self._citations: list[Citation] = []  # that wait for a message
@@ -274,16 +293,12 @@ class StreamEncoder(ServerStream):
             return []
         out: Frames = []
         for citation in self._citations:
-            annotation, index = source_annotation(citation, self._offset), len(last.annotations)
-            last.annotations.append(annotation)
-            place = {"content_index": len(last.contents) - last.done, "annotation_index": index}
-            out.append(self._item_frame("response.output_text.annotation.added", last, **place, annotation=annotation))
+            at = bisect_right(self._places, citation.start, key=itemgetter(0)) if citation.start is not None else 0
+            begin, item, content_index = self._places[at - 1]
+            annotation = source_annotation(citation, begin)
+            place = {"content_index": content_index, "annotation_index": item.annotate(content_index, annotation)}
+            out.append(self._item_frame("response.output_text.annotation.added", item, **place, annotation=annotation))
         self._citations = []
-        if last.done:  # the final response has the item with them
-            content = [dict(part) for part in last.item["content"]]
-            known = content[-1].get("annotations") or []  # the vendor's own stand in the item already
-            annotate(content[-1], [new for new in last.annotations[-len(out) :] if new not in known])
-            last.item = {**last.item, "content": content}
         return out
 
     def _open_item(self, kind: str) -> tuple[Frames, _OpenItem]:
@@ -355,6 +370,7 @@ class StreamEncoder(ServerStream):
         frames = [self._item_frame(event, open_item, **place, **fields) for event, fields in ends]
         if goes_on:
             self._offset += len(text)
+            self._places.append((self._offset, open_item, len(open_item.contents)))
             return [*out, *frames, self._content_added(open_item)]
         return [*out, *self._item_done(open_item, item, frames)]
 
@@ -428,6 +444,7 @@ class StreamEncoder(ServerStream):
             if self._message is not None:
                 self._offset += sum(map(len, self._message.pieces))
             self._message = open_item
+            self._places.append((self._offset, open_item, 0))
         return open_item
 
     def _item_added(self, open_item: _OpenItem) -> Frame:
