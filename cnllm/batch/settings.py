@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cnllm.batch.report import Progress
 from cnllm.config import paths
+from cnllm.estimates.worst_case import check_price
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
@@ -129,6 +130,8 @@ def make_settings(
     for name, kind, expected in _KINDS:
         if (value := options.get(name)) is not None:
             checks.require_type(name, value, kind, expected)
+    if (price := options.get("assume_price")) is not None:
+        check_price("assume_price", price)
     if (callback := options.get("on_progress")) is not None and not callable(callback):
         raise checks.wrong_type("on_progress", callback, "a function or None")
     given = options.get("api_keys")

@@ -32,7 +32,7 @@ from cnllm.config.keys import find_key
 from cnllm.engine import Plan
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import amount_of
-from cnllm.estimates.worst_case import worst_case
+from cnllm.estimates.worst_case import check_price, worst_case
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model, currency_of
@@ -172,6 +172,8 @@ def _check_arguments(*arguments: Any) -> None:
     for (name, kind, expected), value in zip(kinds, arguments, strict=True):
         if value is not None:
             checks.require_type(name, value, kind, expected)
+            if name == "assume_price":
+                check_price(name, value)
 
 
 def compare(

@@ -22,7 +22,7 @@ from cnllm.estimates.tokens import Start, estimate_input, estimate_sent, estimat
 from cnllm.jsonpath import get_first
 from cnllm.protocols import wire
 from cnllm.registry.flags import Price
-from cnllm.types import Cost, Media, Message, Opaque, Quote, Reply, ToolResult, Usage
+from cnllm.types import Cost, Media, Message, Opaque, Quote, Reply, ToolResult, Usage, checks
 from cnllm.types.documents import file_text
 from cnllm.types.media import media_kind
 from cnllm.types.totals import exact
@@ -31,6 +31,7 @@ __all__ = [
     "WorstCase",
     "added_input",
     "assume_price",
+    "check_price",
     "counted_cost",
     "input_bound",
     "output_bound",
@@ -109,6 +110,14 @@ def assume_price(plan: Plan, price: Price) -> Plan:
     if (search := flags.web_search) is not None and search.fee is None:
         flags = replace(flags, web_search=replace(search, fee=0.0))
     return replace(plan, flags=flags)
+
+
+def check_price(name: str, price: Price) -> None:
+    """Raise `TypeError` or `ValueError` for an amount that is negative or no number: no cap would hold with it."""
+    for field in price.__struct_fields__:
+        value = getattr(price, field)
+        if value is not None and field != "currency" and not isinstance(value, dict | list):
+            checks.amount(f"{name}.{field}", value)
 
 
 def settled_cost(worst: WorstCase, reply: Reply | None) -> int | None:

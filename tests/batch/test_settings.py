@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import cnllm
+from cnllm.registry.flags import Price
 
 WRONG: dict[str, list[Any]] = {
     "prompt": [3],
     "currency": [3],
     "format": [3],
     "encoding": [3],
-    "assume_price": [3, (1, 2)],
+    "assume_price": [3, (1, 2), Price(currency="USD", input=-1.0, output=1.0), Price(output=float("nan"))],
     "registry": [3],
     "strict": ["yes"],
     "order": ["yes"],
@@ -42,6 +43,12 @@ def test_a_wrong_argument_is_named(tmp_path: Path, name: str) -> None:
         with pytest.raises((TypeError, ValueError), match=rf"^{name.removesuffix('s')}"):
             cnllm.batch.run(["Hi"], "glm-4.7", out=out, simulate=True, **{name: value})
         assert not out.exists(), value
+
+
+def test_a_comparison_refuses_a_price_with_which_no_cap_holds() -> None:
+    price = Price(currency="USD", input=-1.0, output=1.0)
+    with pytest.raises(ValueError, match=r"^assume_price\.input=-1\.0"):
+        cnllm.compare("glm-4.7", tasks=1, simulate=True, assume_price=price)
 
 
 def test_a_key_in_place_of_a_list_of_keys_is_not_shown(tmp_path: Path) -> None:
