@@ -54,11 +54,11 @@ if typing.TYPE_CHECKING:
 __all__ = ["SCHEMA", "bare_type", "flag_type", "require_valid", "type_problems", "unnamed_model", "value_faults"]
 
 _KEYWORDS = {
-    "sections": ("begin, separator, end",),
-    "arg-pairs": ("key, value", "before a key, before its value, behind it"),
-    "channels": ("open, close, separator",),
-    "braces": ("quote",),
-    "named-json": ("arguments, id",),
+    "sections": [("begin", "separator", "end")],
+    "arg-pairs": [("key", "value"), ("before a key", "before its value", "behind it")],
+    "channels": [("open", "close", "separator")],
+    "braces": [("quote",)],
+    "named-json": [("arguments", "id")],
 }
 """The keywords that a rule must name, for grammars without keywords of their own, in each form that they may have."""
 
@@ -195,8 +195,8 @@ def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> 
         for grammar, forms in _KEYWORDS.items():
             items = parts.get(grammar) if type(parts) is dict else parts
             count = len(items) if type(items) is list else 0
-            if type(formats) is list and grammar in formats and count not in [form.count(",") + 1 for form in forms]:
-                wanted = " or ".join(f"[{form}]" for form in forms)
+            if type(formats) is list and grammar in formats and count not in map(len, forms):
+                wanted = " or ".join(f"[{', '.join(form)}]" for form in forms)
                 yield ValueProblem(path, f"{dotted_path(path)}: {grammar} need parts = {wanted}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import re
 from collections.abc import Mapping
 from io import BytesIO
@@ -92,6 +91,8 @@ def pdf_text(media: Media) -> str | None:
     """
     if media.data is None:
         return None
+    import logging  # a call without a PDF does without it
+
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, PyPdfError
 
