@@ -53,7 +53,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "bare_type", "flag_type", "require_valid", "type_problems", "unnamed_model", "value_faults"]
 
-_KEYWORDS = {
+_KEYWORDS: dict[str, list[tuple[str, ...]]] = {
     "sections": [("begin", "separator", "end")],
     "arg-pairs": [("key", "value"), ("before a key", "before its value", "behind it")],
     "channels": [("open", "close", "separator")],
