@@ -19,7 +19,7 @@ from cnllm.gateway.bounds import Bounds, Clients, Guesses
 from cnllm.gateway.conversations import Conversations
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
-from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.model_names import ModelNames, names_of_models
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
@@ -132,7 +132,7 @@ class Gateway:
         self.registry = registry if registry is not None else Registry.load()
         if config.client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
-        self._models = {} if models is None else _model_names(models)
+        self._models = {} if models is None else names_of_models(models)
         self._hosts = config.hosts
         self._key_book = config.key_book
         self._public_host = None if config.public_url is None else url_host(config.public_url)
@@ -263,15 +263,6 @@ class Gateway:
             return client
 
         return open_client
-
-
-def _model_names(models: Any) -> dict[str, str]:
-    """Return the names of clients with the model of each. Raises `TypeError` for other values."""
-    table = checks.as_dict("models", models, "a dict of names, each with the name of a model,")
-    for name, model in table.items():
-        checks.require_text("a name in models", name)
-        checks.require_text(f"models[{checks.short_text(name)}]", model)
-    return table
 
 
 def _as_keys(keys: Iterable[str], *, has_book: bool) -> list[str]:

@@ -20,11 +20,11 @@ from cnllm.registry.model import Model
 from cnllm.registry.routing import split_wire
 from cnllm.registry.sites import choose_site
 from cnllm.registry.tiers import PREFIX, choose_model
-from cnllm.types import Note, Request
+from cnllm.types import Note, Request, checks
 from cnllm.types.checks import matches_pattern
 from cnllm.types.policy import Fallback
 
-__all__ = ["ChosenModels", "ModelNames", "client_wire", "narrow_route"]
+__all__ = ["ChosenModels", "ModelNames", "client_wire", "names_of_models", "narrow_route"]
 
 _RULES = ("first_token", "cooldown", "weights", "order", "report")
 _MOST = 2048
@@ -48,6 +48,15 @@ class ChosenModels(Struct, frozen=True):
     first: Model
     fallback: Fallback | None
     notes: list[Note]
+
+
+def names_of_models(models: Any) -> dict[str, str]:
+    """Return the names of clients with the model of each. Raises `TypeError` for other values."""
+    table = checks.as_dict("models", models, "a dict of names, each with the name of a model,")
+    for name, model in table.items():
+        checks.require_text("a name in models", name)
+        checks.require_text(f"models[{checks.short_text(name)}]", model)
+    return table
 
 
 class ModelNames:

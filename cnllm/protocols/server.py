@@ -77,7 +77,7 @@ def decode_request(
     turns of the client that sent the body. Some clients send the body of one protocol to the path of another: it is
     read as what it is.
 
-    Raises `ValueError` with the place that is wrong.
+    Raises `ValueError` with the place that is wrong, and `RegistryError` for a protocol that cnllm does not know.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
     checks.require_text("path", path)

@@ -23,7 +23,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.endpoints import Endpoint, client_protocol, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
-from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.model_names import ModelNames, names_of_models
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.state import Steps, continued_body, earlier_items, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
@@ -78,7 +78,8 @@ class SdkService:
 
     def __init__(self, client: BaseClient[Any], settings: SdkSettings) -> None:
         options = settings.options
-        self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(settings.models or {})})
+        own = {} if settings.models is None else names_of_models(settings.models)
+        self.names = ModelNames(client.registry, {**client.registry.gateway_models, **own})
         self.keys = DefaultKeys() if settings.token_keys is None else settings.token_keys
         self.store = settings.store
         self.simulate = client.simulate

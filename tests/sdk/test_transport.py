@@ -34,6 +34,13 @@ HI: Any = [{"role": "user", "content": "Hi"}]
 FAST = Retry(attempts=3, base=0)
 
 
+@pytest.mark.parametrize("models", [3, {"gpt-*": 3}, {3: "glm-4.7"}])
+def test_wrong_names_of_models_are_named(models: Any) -> None:
+    for make in (cnllm.sdk.http_client, cnllm.sdk.async_http_client):
+        with pytest.raises(TypeError, match="models"):
+            make(simulate=True, models=models)
+
+
 def gemini(http_client: Any) -> genai.Client:
     return genai.Client(api_key=KEY, http_options=types.HttpOptions(httpx_client=http_client))
 
