@@ -103,7 +103,7 @@ def _word(value: Any) -> str:
     """A value in short, without blanks."""
     if isinstance(value, list):
         value = value[0] if len(value) == 1 else f"{value[0]},…"
-    text = str(value).replace(" ", "_")
+    text = str(value).replace(" ", "_").replace("\n", "⏎")
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
