@@ -132,15 +132,15 @@ class CnllmError(Exception):
         reply = self.reply
         if reply is not None and (reply.message.parts or reply.usage.input or reply.usage.output):
             return True
-        return self.run is not None and bool(self.run.steps)
+        return self.run is not None and self.run.is_charged
 
     @property
     def costs(self) -> tuple[Cost | None, ...]:
         """Return the costs of what may be charged for the call, failed attempts included; None is unknown.
 
-        Where the error ended a tool loop after a step, it is the cost of the whole loop.
+        Where the error ended a tool loop after a reply, it is the cost of the whole loop.
         """
-        if self.run is not None and self.run.steps:
+        if self.run is not None and self.run.is_charged:
             return (self.run.cost,)
         if self.reply is not None and self.meaning.charged:
             return (self.reply.cost,)

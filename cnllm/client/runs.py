@@ -319,6 +319,11 @@ class RunState(Generic[Answer_co]):
         """Return the cost of the steps, and of calls that failed; it names what it leaves out, None is unknown."""
         return sum_costs([*(step.reply.cost for step in self._loop.steps), *self._loop.lost_costs])
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether the endpoint may charge for what was asked so far."""
+        return bool(self._loop.steps or self._loop.lost_costs)
+
     def __repr__(self) -> str:
         counts = f"steps: {len(self._loop.steps)}, calls: {self.calls}"
         return f"<{type(self).__name__} {self.stopped or 'going on'}: {counts}>"

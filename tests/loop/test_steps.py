@@ -102,6 +102,21 @@ def test_a_step_that_ends_before_its_results_is_in_the_cost(client: Loops, verb:
     assert run.cost.amount == each.amount * 2
 
 
+def test_an_error_in_the_first_step_has_the_cost_of_its_reply(client: Loops, verb: str) -> None:
+    def approve(call: cnllm.ToolCall) -> bool:
+        raise cnllm.CnllmError("nobody is there")
+
+    with Peer(*turns(verb, [("now", "{}")])) as peer:
+        model = cnllm.Registry.load().resolve("deepseek/deepseek-flash", base_url=peer.url)
+        with pytest.raises(cnllm.CnllmError, match="nobody") as caught:
+            ran(client, verb, model, tools=[now], approve=approve, api_key="sk-0123456789")
+    error = caught.value
+    assert error.run.steps == ()
+    assert error.cost == error.run.cost
+    assert error.cost is not None
+    assert error.meaning.charged
+
+
 def test_max_steps_ends_it_with_a_history_to_go_on_from(client: Loops, verb: str) -> None:
     script = turns(verb, *[[("search", f'{{"q": "{n}"}}')] for n in range(3)], "Done at last.")
     with Peer(*script) as peer:
