@@ -183,7 +183,7 @@ SHAPES: dict[str, tuple[str, Make]] = {
 }
 
 
-LONGER = {"calls": 10, "usage keys": 40, "usage keys in chunks": 20}
+LONGER = {"calls": 10, "usage keys": 40, "usage keys in chunks": 40}
 """How much longer a reply has to be, so that a copy of a small value for each call, or a bound, shows."""
 LONG = {"usage keys", "usage keys in chunks"}
 """What takes some ten seconds; that its keys are bounded is tested below, too."""
