@@ -31,7 +31,6 @@ __all__ = [
     "finish_kind",
     "finish_word",
     "is_error",
-    "is_success",
     "key_name",
     "known_keys",
     "merge_counts",
@@ -112,7 +111,8 @@ def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: b
 
     `reply` is the reply beside it, empty where there is none. An object with 0 as its code reports success. A plain
     sentence, or a list of them, is no failure beside a reply, except where an object beside it has it as its error. The
-    names say nothing beside a reply, and in an event of a known type (`is_event`).
+    names say nothing beside a reply, and in an event of a known type (`is_event`). Elsewhere `data` itself is an error
+    where it has a code and a sentence at the declared places.
     """
     paths = flags.error
     for path in paths.at or ():
@@ -127,7 +127,12 @@ def find_fault(data: dict[str, Any], flags: Flags, reply: object, *, is_event: b
                 return error
         elif not reply:
             return data
-    return None if reply or is_event else _find_error(data)
+    if reply or is_event:
+        return None
+    if (fault := _find_error(data)) is not None or _is_success(get_first(data, paths.code)):
+        return fault
+    message = get_first(data, paths.message)
+    return data if type(message) is str and not _is_success(message) else None
 
 
 def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
@@ -162,13 +167,13 @@ def _has_failed(data: dict[str, Any]) -> bool:
     Such are `{"code": "InvalidParameter", "message": …}` (Alibaba), `{"header": {"code": 10013, "message": …}}`
     (iFLYTEK) and `{"base_resp": {"status_code": 1004, "status_msg": …}}` (MiniMax).
     """
-    if "type" in data or is_success(sentence_of(data)):
+    if "type" in data or _is_success(sentence_of(data)):
         return False
     codes = [value for key, value in data.items() if key_name(key) in CODES and type(value) in (str, int)]
-    return not all(map(is_success, codes))
+    return not all(map(_is_success, codes))
 
 
-def is_success(word: Any) -> bool:
+def _is_success(word: Any) -> bool:
     """Whether a code or a sentence is that of success, or there is none."""
     return word is None or f"{word}".lower() in _NO_FAILURE
 

@@ -40,7 +40,6 @@ from cnllm.protocols.reported import (
     as_index,
     find_fault,
     is_error,
-    is_success,
     number_text,
     read_finish,
     sentence_of,
@@ -51,7 +50,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.media import as_media
 from cnllm.types.tools import custom_arguments
 
-__all__ = ["EXTRA_KEYS", "ChatDecoder", "find_chat_fault", "is_chunk"]
+__all__ = ["EXTRA_KEYS", "ChatDecoder", "is_chunk"]
 
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
@@ -107,7 +106,7 @@ class ChatDecoder(Decoder):
             and self._choice_keys.isdisjoint(choices[0])
         )
         if has_more:
-            if (fault := find_chat_fault(data, flags)) is not None:
+            if (fault := find_fault(data, flags, choices)) is not None:
                 out.append(Fault(fault))
             elif not (choices or whole) and (sentence := sentence_of(data)):
                 did = "skipped: it holds nothing of a reply"
@@ -423,16 +422,6 @@ def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
     heads = {keys[0] for keys in paths if keys not in inner}
     plain = frozenset() if "" in heads else _ANSWER_KEYS - heads  # "." is the whole chunk
     return plain, frozenset(keys[2] for keys in inner)
-
-
-def find_chat_fault(data: dict[str, Any], flags: Flags) -> Any:
-    """Return the error in a body or chunk, or None. The error object may be the body itself."""
-    reply, paths = data.get("choices"), flags.error
-    fault = find_fault(data, flags, reply)
-    if fault is not None or reply or is_success(get_first(data, paths.code)):
-        return fault
-    message = get_first(data, paths.message)
-    return data if type(message) is str and not is_success(message) else None
 
 
 # ── custom tools ──────────────────────────────────────────────────────────────

@@ -155,7 +155,7 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
     parts = [p for p in message.parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
     plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
     if plain and (len(parts) < 2 or rules.content != "parts"):
-        texts = [p.text for p in parts]  # type: ignore[union-attr]
+        texts = [p.text for p in parts if type(p) is Text]
         return "".join(texts) if message.role == "assistant" else join_texts(texts)
     return [_part(p, message.role, rules) for p in parts]
 

@@ -14,9 +14,9 @@ import msgspec
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols import FastDecoder, UsualMessage, UsualReader
-from cnllm.protocols.chat.client_decode import EXTRA_KEYS, find_chat_fault
+from cnllm.protocols.chat.client_decode import EXTRA_KEYS
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.reported import InvalidCounts, counts_reader, known_keys, other_counts
+from cnllm.protocols.reported import InvalidCounts, counts_reader, find_fault, known_keys, other_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
@@ -72,7 +72,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         if calls is None:
             return None
         for key in fault_keys:
-            if (not key or data.get(key)) and find_chat_fault(data, flags) is not None:
+            if (not key or data.get(key)) and find_fault(data, flags, data.get("choices")) is not None:
                 return None
         usage = get_first(data, usage_at)
         invalid: InvalidCounts = {}
