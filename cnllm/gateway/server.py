@@ -73,7 +73,7 @@ def run(
         address = address_url(listener)  # a server that ends closes the socket
 
         def ready() -> None:
-            gc.freeze()  # what is loaded now stays: no later collection goes through it
+            gc.freeze()  # the garbage collector need not visit what is loaded now
             if on_ready is not None:
                 on_ready(address)
 

@@ -27,7 +27,7 @@ class ProvenBound(Struct, frozen=True):
 
 
 BoundSearch = ProvenBound | ProbeAnswer | None
-"""What a search found: a bound, the refusal of the wild value where none was found, None where that value passes."""
+"""What a search found: a bound; else the endpoint's refusal of a value far outside; None where it takes that value."""
 
 
 def numbers(text: str) -> list[Number]:
