@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from cnllm.batch.dry_run import Estimate
-from cnllm.batch.report import Report
+from cnllm.batch.report import BatchReport
 from cnllm.cli.commands.aliases import Alias
 from cnllm.cli.key_test import KeyTest
 from cnllm.comparison import HostFigures, Verdict
@@ -169,7 +169,7 @@ LISTINGS: dict[str, Any] = {
     "prefer": list[str],
     "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
-    "batch": Report,
+    "batch": BatchReport,
     "call-quote": Quote,
     "batch-dry-run": Estimate,
     "verify-tools": list[TrialReport],

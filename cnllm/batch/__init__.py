@@ -17,7 +17,7 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from cnllm.batch.dry_run import Estimate
-from cnllm.batch.report import Report
+from cnllm.batch.report import BatchReport
 from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
 from cnllm.errors import CnllmError, TransportError
@@ -37,7 +37,7 @@ def run(
     *,
     out: str | os.PathLike[str],
     **options: Unpack[BatchOptions],
-) -> Report:
+) -> BatchReport:
     """Ask a model every request, write the answers to `out`, and return a report.
 
     Several models share the rows, and so do several `api_keys`, each within its own limits. The keys go to the endpoint
@@ -55,7 +55,7 @@ async def run_async(
     *,
     out: str | os.PathLike[str],
     **options: Unpack[BatchOptions],
-) -> Report:
+) -> BatchReport:
     """Ask a model every request, inside of a running event loop (asyncio's). The arguments are those of `run`."""
     session = BatchSession(make_settings(requests, model, out=out, **options))
     try:
@@ -73,7 +73,7 @@ def _has_event_loop() -> bool:
     return True
 
 
-def run_session(settings: BatchSettings) -> Report:
+def run_session(settings: BatchSettings) -> BatchReport:
     """Run a batch in an event loop of its own. Ctrl-C ends it in order, where this is the main thread."""
     session = BatchSession(settings)
     threshold = gc.get_threshold()
@@ -105,7 +105,7 @@ def estimate_session(settings: BatchSettings) -> Estimate:
         session.close(discard=True)
 
 
-async def _run(session: BatchSession) -> Report:
+async def _run(session: BatchSession) -> BatchReport:
     if threading.current_thread() is not threading.main_thread():
         return await session.run()
     end = processes.handle_interrupt(asyncio.get_running_loop(), session.interrupt)

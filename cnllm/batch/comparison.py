@@ -14,7 +14,7 @@ import msgspec
 
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.settings import Changed
-from cnllm.batch.state import DONE, FAILED, SENT, BatchState, Record
+from cnllm.batch.state import DONE, FAILED, SENT, BatchState, RowRecord
 
 __all__ = ["Bits", "InputComparison", "compare"]
 
@@ -181,7 +181,7 @@ def _digest_of(reader: Reader, row: InputRow) -> bytes:
     return line_digest(row.number) if row_id is None else id_digest(row_id)
 
 
-def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: Record) -> None:
+def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: RowRecord) -> None:
     """Count a finished row whose identity is another one now."""
     found.changed += 1
     found.changed_cost += record.cost or 0
@@ -192,7 +192,7 @@ def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: 
         found.examples.append(str(row.number if row_id is None else row_id))
 
 
-def _first_line(record: Record) -> str:
+def _first_line(record: RowRecord) -> str:
     return f"line {record.number}" if record.number else "an earlier line"
 
 

@@ -13,7 +13,7 @@ from cnllm.batch.lanes import Lane
 from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
-from cnllm.batch.state import DONE, Record
+from cnllm.batch.state import DONE, RowRecord
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CannotSend, CnllmError, UnknownModel
 from cnllm.types import Note
@@ -85,7 +85,7 @@ class Job(RowRequest, kw_only=True, eq=False):
     row_id: Id | None
     digest: bytes
     seq: int
-    record: Record | None = None
+    record: RowRecord | None = None
     outcome: Outcome | None = None
     line: int | None = None
     asked: bool = False

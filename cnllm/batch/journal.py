@@ -16,7 +16,7 @@ from msgspec import Struct
 from cnllm.batch.jobs import Job
 from cnllm.batch.output import Outcome, Output
 from cnllm.batch.recovery import output_facts
-from cnllm.batch.state import BatchState, Finish, Record, RowMark
+from cnllm.batch.state import BatchState, Finish, RowMark, RowRecord
 
 __all__ = ["Journal", "WriteGroup", "write_finishes"]
 
@@ -32,7 +32,7 @@ class WriteGroup(Struct):
 
     marks: list[tuple[RowMark, Job]] = []
     finishes: list[tuple[Finish, Job, Outcome]] = []
-    records: Sequence[Record | None] = ()
+    records: Sequence[RowRecord | None] = ()
 
 
 class Journal:
@@ -94,7 +94,7 @@ class Journal:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _write(self, group: WriteGroup, facts: dict[str, Any]) -> Sequence[Record | None]:
+    def _write(self, group: WriteGroup, facts: dict[str, Any]) -> Sequence[RowRecord | None]:
         marks, finishes = [mark for mark, _ in group.marks], [finish for finish, _, _ in group.finishes]
         return write_finishes(self._output, self.state, finishes, facts, lambda: self.state.mark(marks, self.first_seq))
 

@@ -20,9 +20,9 @@ from cnllm.types import Note, Reply
 from cnllm.types.totals import is_counted
 
 __all__ = [
+    "BatchReport",
     "Interval",
     "Progress",
-    "Report",
     "Tally",
     "VendorProgress",
     "make_report",
@@ -34,7 +34,7 @@ _MOST_INTERVALS = 240
 _LATELY = 10.0  # seconds
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class BatchReport(Struct, frozen=True, kw_only=True):
     """The results of a run, and the content of the output.
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
@@ -97,11 +97,11 @@ class Report(Struct, frozen=True, kw_only=True):
         return data
 
 
-def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields: Any) -> Report:
+def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields: Any) -> BatchReport:
     """Return the report of a run from its counts."""
     values = tally.percentiles(0.5, 0.9, 0.95, 0.99)
     priced = budget.currency is not None
-    return Report(
+    return BatchReport(
         out=out,
         asked=tally.done + tally.failed,
         seconds=round(now - tally.start, 3),

@@ -23,7 +23,7 @@ from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.settings import BatchSettings
-from cnllm.batch.state import Finish, Record, RowMark
+from cnllm.batch.state import Finish, RowMark, RowRecord
 from cnllm.errors import CnllmError
 from cnllm.types.json_form import encode_json
 
@@ -220,7 +220,7 @@ class Runner:
         self._journal.hurry = len(self._ready) < 2
         self._journal.mark(mark, job)
 
-    def _continue_row(self, job: Job, mark: RowMark, record: Record | None) -> None:
+    def _continue_row(self, job: Job, mark: RowMark, record: RowRecord | None) -> None:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
         if record is not None and not mark.again:
@@ -247,7 +247,7 @@ class Runner:
         self._wake_feeder.set()
         self._dispatch()
 
-    def _refuse_duplicate(self, job: Job, record: Record) -> None:
+    def _refuse_duplicate(self, job: Job, record: RowRecord) -> None:
         """Finish a row whose id an earlier row has. Its line in the output names it by its line in the input."""
         self._budget.settle(job.reserved, 0)
         number = job.row.number

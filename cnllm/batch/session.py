@@ -29,7 +29,7 @@ from cnllm.batch.plot import draw_plot, is_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover
-from cnllm.batch.report import Progress, Report, Tally, make_report
+from cnllm.batch.report import BatchReport, Progress, Tally, make_report
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, group_rows
 from cnllm.batch.run_files import RunFiles
 from cnllm.batch.runner import Runner
@@ -314,7 +314,7 @@ class BatchSession:
         if self._running is not None:
             self._running.interrupt()
 
-    async def run(self) -> Report:
+    async def run(self) -> BatchReport:
         """Ask what is left, and return the report."""
         tally, first_seq = Tally(time.monotonic()), self.state.last_seq() + 1
         watcher = asyncio.create_task(self._watch(tally))
@@ -437,7 +437,7 @@ class BatchSession:
         needed = format_units(budget.spent_units + (rest - 1) * average + max(budget.wanted, average))
         return f"at the average so far, the {rest:,} rows that are left need a cap of about {needed} {budget.currency}"
 
-    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str], plot: str | None) -> Report:
+    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str], plot: str | None) -> BatchReport:
         counts = self.state.counts()
         by_vendor = None if self.vendor is None else self.vendor.stopped
         kind, reason = by_vendor or runner.stopped or ("ended", "")

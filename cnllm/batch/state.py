@@ -21,7 +21,7 @@ from msgspec import Struct
 from cnllm.errors import CnllmError
 from cnllm.system.sqlite import Database, is_busy, read_mark
 
-__all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
+__all__ = ["DONE", "FAILED", "RESULT", "RETRYABLE", "SENT", "BatchState", "Finish", "RowMark", "RowRecord"]
 
 SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
@@ -62,7 +62,7 @@ RESULT = ("state", "place", "length", "cost", "attempts")
 _COLUMNS = "seq, id, number, key, identity, setting, state, place, length, cost, attempts"
 
 
-class Record(Struct, frozen=True, array_like=True):
+class RowRecord(Struct, frozen=True, array_like=True):
     """A row of the state. `place` and `length` are those of its line in the output, in bytes; None: it has none.
 
     `cost` is in units of money: what it did cost, or while it is unanswered the most it can cost; None is unknown.
@@ -97,7 +97,7 @@ class RowMark(Struct, frozen=True):
     again: bool = False
     retake: bool = False
 
-    def takes(self, record: Record, first_seq: int) -> bool:
+    def takes(self, record: RowRecord, first_seq: int) -> bool:
         """Whether the line may ask a row that is there: it did, or the row is its own, or from before `first_seq`."""
         return self.again or (self.retake and (record.seq < first_seq or record.number == self.number))
 
@@ -190,14 +190,14 @@ class BatchState(Database):
         """Return seq, number, key, setting and state of the rows after one."""
         return self.stream("SELECT seq, number, key, setting, state FROM rows WHERE seq > ? ORDER BY seq", after)
 
-    def find(self, id: bytes) -> Record | None:
+    def find(self, id: bytes) -> RowRecord | None:
         """Return the row of an id; None where it is new."""
         rows = self.execute(f"SELECT {_COLUMNS} FROM rows WHERE id = ?", id)
-        return Record(*rows[0]) if rows else None
+        return RowRecord(*rows[0]) if rows else None
 
-    def record(self, seq: int) -> Record:
+    def record(self, seq: int) -> RowRecord:
         """Return the row of a number."""
-        return Record(*self.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)[0])
+        return RowRecord(*self.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)[0])
 
     def update_rows(self, columns: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
         """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
@@ -206,13 +206,13 @@ class BatchState(Database):
 
     # ── the journal's writes, inside of `writing` ────────────────────────────
 
-    def mark(self, marks: Sequence[RowMark], first_seq: int) -> list[Record | None]:
+    def mark(self, marks: Sequence[RowMark], first_seq: int) -> list[RowRecord | None]:
         """Store that requests are about to be sent. Return for each the row as it was; None for a new one.
 
         A row that is there stays as it is where the mark does not take it: another line of this run, whose rows begin
         with `first_seq`, has its id.
         """
-        found: list[Record | None] = []
+        found: list[RowRecord | None] = []
         with self.using() as connection:
             for mark in marks:
                 if not mark.again:
@@ -244,7 +244,7 @@ class BatchState(Database):
         """Return seq, id and line of the rows that were no requests."""
         return self.execute("SELECT seq, id, number FROM rows WHERE identity IS NULL AND state >= 2")
 
-    def restore(self, records: Sequence[Record]) -> None:
+    def restore(self, records: Sequence[RowRecord]) -> None:
         """Put rows back as they were before they were marked: they were not sent."""
         self.update_rows(
             ("number", "key", "identity", "setting", "state", "cost"),

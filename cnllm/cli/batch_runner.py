@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.batch import estimate_session, run_session
-from cnllm.batch.report import Progress, Report
+from cnllm.batch.report import BatchReport, Progress
 from cnllm.batch.settings import BatchSettings, Changed, make_settings
 from cnllm.batch.shared.remote import STAND_IN
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
@@ -86,7 +86,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     return _status(report)
 
 
-def _status(report: Report) -> int:
+def _status(report: BatchReport) -> int:
     if report.stop_kind == "interrupted":
         return errors.INTERRUPTED
     return errors.WHOLE if report.complete else errors.PARTIAL

@@ -161,7 +161,7 @@ class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
 OnEvent = Callable[[Any], object]
 """The callback, called with each of the values above."""
 
-Record = Callable[[Any, Any, Sequence[Note]], None]
+RecordCall = Callable[[Any, Any, Sequence[Note]], None]
 """Takes the end of a call, its last request, and the notes of its reply."""
 
 
@@ -172,7 +172,7 @@ def check_callback(on_event: OnEvent | None) -> OnEvent | None:
     return on_event
 
 
-def watch_call(on_event: OnEvent | None, record: Record | None = None) -> Watch | None:
+def watch_call(on_event: OnEvent | None, record: RecordCall | None = None) -> Watch | None:
     """Return a `Watch` for one call, or None where nobody listens. `record` writes the call down at its end."""
     if on_event is not None or record is not None or ("logging" in sys.modules and _log().isEnabledFor(_INFO)):
         return Watch(on_event, record)
@@ -191,7 +191,7 @@ def _log() -> Any:
 class Watch:
     """Reports the progress of one call, as its driver sees it."""
 
-    def __init__(self, on_event: OnEvent | None, record: Record | None = None) -> None:
+    def __init__(self, on_event: OnEvent | None, record: RecordCall | None = None) -> None:
         self.model = ""
         self._plan: Any = None
         self._record = record

@@ -15,15 +15,15 @@ from cnllm.store.records import PrefixBreak, PrefixRecord
 from cnllm.types import Note
 from cnllm.types.newest import Newest
 
-__all__ = ["Conversation", "Conversations"]
+__all__ = ["Conversations", "SentPrefix"]
 
 _MOST_FIRST_TURNS = 512  # first messages, each with the conversations that begin with it
 _MOST_CONVERSATIONS = 4  # with the same first message: an agent may ask something beside its own conversation
 _THOUGHTS = "the model's thoughts go at each new message of the user"
 
 
-class Conversation:
-    """A conversation with one model: the parts of its last request, and the input tokens that this request had."""
+class SentPrefix:
+    """How a conversation with one model began: the parts of its last request, and the input tokens that this had."""
 
     def __init__(self, parts: Fingerprint) -> None:
         self.id = secrets.token_hex(5)
@@ -35,16 +35,16 @@ class Conversations:
     """The conversations that a process saw last. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._conversations: Newest[tuple[str, str, str, int], list[Conversation]] = Newest(_MOST_FIRST_TURNS)
+        self._conversations: Newest[tuple[str, str, str, int], list[SentPrefix]] = Newest(_MOST_FIRST_TURNS)
 
-    def follow(self, owner: str, plan: Plan, parts: Fingerprint) -> tuple[Conversation, PrefixRecord, Note | None]:
+    def follow(self, owner: str, plan: Plan, parts: Fingerprint) -> tuple[SentPrefix, PrefixRecord, Note | None]:
         """Return the conversation that a request continues, and the record and the note on its beginning.
 
         A request that continues none begins a new conversation.
         """
         key = (owner, plan.model.name, plan.url, parts.first_turn)
         self._conversations[key] = known = self._conversations.get(key, [])
-        losses: list[tuple[Conversation, PrefixLoss]] = []
+        losses: list[tuple[SentPrefix, PrefixLoss]] = []
         for conversation in known:
             if (loss := first_loss(conversation.parts, parts)) is None:
                 found = conversation
@@ -55,7 +55,7 @@ class Conversations:
             if near:
                 _, found, loss = max(near, key=lambda each: each[0])
             else:
-                found = Conversation(parts)
+                found = SentPrefix(parts)
                 known[:] = [*known[-(_MOST_CONVERSATIONS - 1) :], found]
                 return found, PrefixRecord(), None
         record, note = (PrefixRecord(kept=True), None) if loss is None else _loss(found, loss, plan)
@@ -63,7 +63,7 @@ class Conversations:
         return found, record, note
 
 
-def _loss(conversation: Conversation, loss: PrefixLoss, plan: Plan) -> tuple[PrefixRecord, Note]:
+def _loss(conversation: SentPrefix, loss: PrefixLoss, plan: Plan) -> tuple[PrefixRecord, Note]:
     """Return the record and the note on a request that does not begin like the one before it."""
     tokens = lost_tokens(conversation.parts.size, conversation.tokens, loss.share)
     is_thought = plan.flags.reasoning.replay == "since-user" and loss.where.endswith("(assistant)")

@@ -17,7 +17,7 @@ from cnllm.gateway.access import sent_keys
 from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
 from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_any, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_head, check_name
-from cnllm.gateway.conversations import Conversation
+from cnllm.gateway.conversations import SentPrefix
 from cnllm.gateway.endpoints import (
     ROUTES,
     Endpoint,
@@ -85,7 +85,7 @@ class HttpRequest:
         self._call: AsyncStream | None = None  # that was sent to the endpoint
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
-        self._conversation: Conversation | None = None
+        self._conversation: SentPrefix | None = None
         self._prefix: PrefixRecord | None = None
         self._memory: MessageMemory | None = None  # of a long conversation
 

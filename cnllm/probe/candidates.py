@@ -16,10 +16,10 @@ from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["Candidates", "collect", "with_claims"]
+__all__ = ["FlagCandidates", "collect", "with_claims"]
 
 
-class Candidates(Struct, frozen=True):
+class FlagCandidates(Struct, frozen=True):
     """The values to try on one wire, the most common first.
 
     `on` and `off` are changes of the body that switch reasoning, those of other wires last, `efforts` and `budgets` the
@@ -51,7 +51,7 @@ _LISTS = {"fields": "reasoning.fields", "message_keys": "messages.fields"}
 """The flags of a table that hold the candidates of each kind: one value in the first table, a list in the second."""
 
 
-def collect(registry: Registry, protocol: str) -> Candidates:
+def collect(registry: Registry, protocol: str) -> FlagCandidates:
     """Return the candidates for a wire from every table of the registry that describes it."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     words: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -80,7 +80,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
     on, off = ranked["on"], ranked["off"]
     off = (*off, *_reverse_switches(on, off))
     known = (*on, *off)
-    return Candidates(
+    return FlagCandidates(
         on=(*_switches(on, ranked["efforts"]), *_others(ranked["other-on"], known)),
         off=(*_switches(off, ranked["efforts"]), *_others(ranked["other-off"], known)),
         effort_words=by_name(words),
@@ -94,7 +94,7 @@ def _texts(values: Iterable[Any]) -> list[str]:
     return [json.dumps(value, sort_keys=True) for value in values if value]
 
 
-def with_claims(candidates: Candidates, model: Model) -> Candidates:
+def with_claims(candidates: FlagCandidates, model: Model) -> FlagCandidates:
     """Return the candidates with what the registry claims of a model before the others."""
     flags = msgspec.to_builtins(model.flags)
     limit = get(flags, "limits.output")

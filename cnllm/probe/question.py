@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.jsonpath import leaves
 from cnllm.probe.bodies import Bodies
-from cnllm.probe.candidates import Candidates
+from cnllm.probe.candidates import FlagCandidates
 from cnllm.probe.exchange import Ask, Asking, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import Learnt
@@ -60,7 +60,7 @@ class ProbeContext(Struct, frozen=True):
     """
 
     bodies: Bodies
-    candidates: Candidates
+    candidates: FlagCandidates
     known: Mapping[str, Any] = {}
     hints: Mapping[str, Finding] = {}
     run: int = 1

@@ -63,14 +63,14 @@ def _is_plain(tool: Mapping[str, Any]) -> bool:
 # ── keys inside messages and tools ────────────────────────────────────────────
 
 
-class _Place:
+class _FieldPlace:
     """The rows of one place in a body, as objects are compared with them.
 
     `silent` are the keys that are not counted: by the type of a block, under None where objects have no types.
     `children` are the places below it, by their keys.
     """
 
-    def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _Place]]) -> None:
+    def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _FieldPlace]]) -> None:
         self.name = name
         self.rows = rows
         self.children = dict(children)
@@ -93,18 +93,18 @@ class _Place:
 
 
 @cache
-def _roots(protocol: str) -> list[tuple[str, _Place]]:
+def _roots(protocol: str) -> list[tuple[str, _FieldPlace]]:
     """Return the places of a protocol inside messages and tools, each under the key that it has in the body."""
     table = fields(protocol).request
     return _places(table, [place for place in table if place in _ROOTS], "")
 
 
-def _places(table: Mapping[str, Mapping[str, Field]], names: list[str], parent: str) -> list[tuple[str, _Place]]:
+def _places(table: Mapping[str, Mapping[str, Field]], names: list[str], parent: str) -> list[tuple[str, _FieldPlace]]:
     """Return places with those below them, under their keys in both spellings."""
-    out: list[tuple[str, _Place]] = []
+    out: list[tuple[str, _FieldPlace]] = []
     for name in names:
         below = [other for other in table if other.rpartition(".")[0] == name]
-        place = _Place(name, table[name], _places(table, below, name))
+        place = _FieldPlace(name, table[name], _places(table, below, name))
         key = name.removeprefix(f"{parent}.").removesuffix("[]")
         out += [(spelling, place) for spelling in dict.fromkeys((key, snake_case(key)))]
     return out
@@ -142,7 +142,7 @@ class KeyCounts:
             if inner is not None and type(inner) is not str and key not in self._added:
                 self._visit(place, inner if type(inner) is list else (inner,))
 
-    def _visit(self, place: _Place, items: Any) -> None:
+    def _visit(self, place: _FieldPlace, items: Any) -> None:
         """Count the keys of the objects at a place, and of those below them."""
         silent_by_kind, children = place.silent, place.children
         plain = None if place.has_types else silent_by_kind[None]
@@ -163,7 +163,7 @@ class KeyCounts:
                 if type(value) is not str and (child := children.get(key)) is not None:
                     self._visit(child, value if type(value) is list else (value,))
 
-    def _count(self, place: _Place, kind: str | None, key: str) -> None:
+    def _count(self, place: _FieldPlace, kind: str | None, key: str) -> None:
         """Count a key by its row."""
         row = place.row(kind, key)
         path = f"{place.name}.{key}"

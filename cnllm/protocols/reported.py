@@ -61,7 +61,7 @@ _VALUE_LENGTH = 100  # characters that count as one value
 _LAST = 1_000  # behind every path
 _MAX_DIGITS = 9  # of an index that is written as text
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
-_Place = tuple[int, int, str | None]
+_CountPlace = tuple[int, int, str | None]
 """The index of a count in `_COUNTS`, the rank of a path among those of the count, and the path behind its first key."""
 
 InvalidCounts = dict[str, list[tuple[str, Any]]]
@@ -396,9 +396,9 @@ def counts_reader(flags: Flags) -> CountsReader:
     return read
 
 
-def _places(paths: UsagePaths) -> dict[str, list[_Place]]:
+def _places(paths: UsagePaths) -> dict[str, list[_CountPlace]]:
     """Return the places of counts by the first keys of their paths."""
-    places: dict[str, list[_Place]] = {}
+    places: dict[str, list[_CountPlace]] = {}
     for index, name in enumerate(_COUNTS):
         for rank, path in enumerate(getattr(paths, name) or ()):
             outer, _, inner = path.partition(".")

@@ -172,7 +172,7 @@ def _table(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
-class _Place(NamedTuple):
+class _KeyPlace(NamedTuple):
     """A statement near a path: its whole path, the table that it stands in, and how much of the path it shares."""
 
     statement: Statement
@@ -181,9 +181,9 @@ class _Place(NamedTuple):
     shared: int
 
 
-def _places(text: str, path: list[str]) -> list[_Place]:
+def _places(text: str, path: list[str]) -> list[_KeyPlace]:
     """Return the statements that name a part of a path, the nearest first; of those that share as much, the first."""
-    places: list[_Place] = []
+    places: list[_KeyPlace] = []
     table: list[str] = []
     for one in statements(text):
         if one.is_head:
@@ -191,7 +191,7 @@ def _places(text: str, path: list[str]) -> list[_Place]:
         keys = table if one.is_head else [*table, *one.keys]
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, path, strict=False)))
         if shared and (one.is_head or shared > len(table)):
-            places.append(_Place(one, keys, table, shared))
+            places.append(_KeyPlace(one, keys, table, shared))
     return sorted(places, key=lambda place: (-place.shared, place.statement.is_head and place.shared < len(place.keys)))
 
 

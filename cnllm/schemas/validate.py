@@ -20,7 +20,7 @@ from cnllm.schemas.coerce import finite_number, refuse_constant
 from cnllm.schemas.work import WorkBudget, WorkLimitExceeded, depth
 
 __all__ = [
-    "InvalidAnswer",
+    "AnswerError",
     "Undecided",
     "UnusableSchema",
     "build_value",
@@ -86,7 +86,7 @@ _KINDS = {keyword: kind for kind, keywords in _KEYWORDS.items() for keyword in k
 _TYPES = {"null", "boolean", "object", "array", "number", "string", "integer"}
 
 
-class InvalidAnswer(ValueError):
+class AnswerError(ValueError):
     """The answer does not fit the schema. The message gives the reason; the model gets it with the correction."""
 
 
@@ -104,14 +104,14 @@ class Undecided(ValueError):
 def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     """Return the JSON of a text, with or without a code fence, and the prose before it, if `lenient` allows prose.
 
-    No part of broken JSON is taken for the answer. Raises `InvalidAnswer`.
+    No part of broken JSON is taken for the answer. Raises `AnswerError`.
     """
     stripped = text.strip()
     if not stripped:
-        raise InvalidAnswer("there is no text")
+        raise AnswerError("there is no text")
     try:
         return _decode(_strip_fence(stripped)), ""
-    except InvalidAnswer as error:
+    except AnswerError as error:
         fence = _FENCE.match(stripped)
         if not lenient or _BEGINS.match(stripped, fence.end() if fence else 0):
             raise
@@ -120,9 +120,9 @@ def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     for start in itertools.islice(_starts(end), _MAX_STARTS):
         try:
             return _decode(end[start:]), end[:start].strip()
-        except InvalidAnswer as error:
+        except AnswerError as error:
             first_error = first_error or error
-    raise first_error or InvalidAnswer("there is no JSON in it")
+    raise first_error or AnswerError("there is no JSON in it")
 
 
 def _starts(text: str) -> Iterator[int]:
@@ -153,11 +153,11 @@ def _strip_fence(text: str) -> str:
 
 
 def _decode(text: str) -> Any:
-    """Decode JSON. Raises `InvalidAnswer`, also where it is nested so deeply that it could not be written again."""
+    """Decode JSON. Raises `AnswerError`, also where it is nested so deeply that it could not be written again."""
     try:
         value = json.loads(text, parse_constant=refuse_constant, parse_float=finite_number)
     except ValueError as error:
-        raise InvalidAnswer(f"it is not JSON: {error}") from None
+        raise AnswerError(f"it is not JSON: {error}") from None
     except RecursionError:
         pass
     else:
@@ -165,7 +165,7 @@ def _decode(text: str) -> Any:
             return value
         if depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
             return value
-    raise InvalidAnswer(f"it is nested more than {_MAX_LEVELS} levels deep")
+    raise AnswerError(f"it is nested more than {_MAX_LEVELS} levels deep")
 
 
 # ── JSON → value ──────────────────────────────────────────────────────────────
@@ -174,18 +174,18 @@ def _decode(text: str) -> Any:
 def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
     """Return the value, or the instance of `kind` built from it.
 
-    Raises `InvalidAnswer`, `Undecided` or `UnusableSchema`.
+    Raises `AnswerError`, `Undecided` or `UnusableSchema`.
     """
     if not validates_itself(kind):
         if errors := validation_errors(value, schema):
-            raise InvalidAnswer(_join_errors(f"{error.json_path}: {error.message}" for error in errors))
+            raise AnswerError(_join_errors(f"{error.json_path}: {error.message}" for error in errors))
         return value
     try:
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
         list_errors = getattr(error, "errors", None)
         message = _join_errors(map(_error_text, list_errors())) if callable(list_errors) else _short(str(error))
-        raise InvalidAnswer(message) from error
+        raise AnswerError(message) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
         name = getattr(kind, "__name__", kind)
         raise UnusableSchema(f"{name} cannot be built: {type(error).__name__}: {error}") from error

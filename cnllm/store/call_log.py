@@ -75,7 +75,7 @@ class CallLog:
         self._lock = fork_safe(threading.RLock())  # the garbage collector may end a call in any line
         self._waiting: deque[MakeRecord] = deque()
         self._writing = 0  # calls of the transaction that is under way
-        self._writer: _Writer | None = None
+        self._writer: _WriterThread | None = None
         self._lost = self._reported = 0
         self._warned = -_WARN_SECONDS
         self._is_last = False  # whether the process ends
@@ -119,7 +119,7 @@ class CallLog:
                 self._lose(len(self._waiting), str(error))
                 self._waiting.clear()
                 return
-            self._writer = _Writer(thread, wake, closing, at_exit(self._end))
+            self._writer = _WriterThread(thread, wake, closing, at_exit(self._end))
 
     def _write_here(self) -> None:
         """Write what waits in this thread."""
@@ -204,7 +204,7 @@ class CallLog:
             self._lost = self._reported = 0
 
 
-class _Writer(NamedTuple):
+class _WriterThread(NamedTuple):
     """The thread that writes, what wakes it, what ends it, and what keeps the program from ending it."""
 
     thread: threading.Thread

@@ -9,7 +9,7 @@ from typing import Any
 
 import cnllm
 from cnllm import Registry
-from cnllm.batch.report import Report
+from cnllm.batch.report import BatchReport
 
 from .stub import Stub
 
@@ -37,7 +37,7 @@ def prompts(count: int, start: int = 0) -> list[dict[str, Any]]:
     return [{"id": f"r{n}", "prompt": f"p{n}"} for n in range(start, start + count)]
 
 
-def run(server: Stub, folder: Path, requests: Any, *, flags: str = "", **settings: Any) -> Report:
+def run(server: Stub, folder: Path, requests: Any, *, flags: str = "", **settings: Any) -> BatchReport:
     """One run against the stub. `out` is out.jsonl of the folder."""
     settings.setdefault("api_keys", (KEY,))
     settings.setdefault("registry", registry(server, folder, flags))

@@ -31,7 +31,7 @@ from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.limits.key_use import KeyUse, use_data
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.monitoring.monitor import Round, last_round
-from cnllm.gateway.monitoring.recent import Recent, Record, hide_secrets
+from cnllm.gateway.monitoring.recent import Recent, RequestRecord, hide_secrets
 from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
 from cnllm.gateway.monitoring.updates import METRICS
 from cnllm.gateway.server import running
@@ -579,7 +579,7 @@ def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
     ids = [f"req_{index:024x}" for index in range(9)]
     for recent in (Recent(most=3), Recent(str(tmp_path), most=3)):
         for id in ids:
-            recent.add(id, Record({"id": id}, None, None, None, None), ())
+            recent.add(id, RequestRecord({"id": id}, None, None, None, None), ())
         assert [entry["id"] for entry in recent.entries()] == ids[:5:-1]
         assert recent.find(ids[0]) is None
         assert recent.find(ids[8]) is not None
@@ -587,8 +587,8 @@ def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
     large = Recent()
     for id in ids:
-        large.add(id, Record({"id": id}, "x" * (4 << 20), None, None, None), ())  # too large to be kept whole
-        large.add(f"{id[:-2]}f{id[-1]}", Record({"id": ""}, ["x" * 9000] * 440, None, None, None), ())
+        large.add(id, RequestRecord({"id": id}, "x" * (4 << 20), None, None, None), ())  # too large to be kept whole
+        large.add(f"{id[:-2]}f{id[-1]}", RequestRecord({"id": ""}, ["x" * 9000] * 440, None, None, None), ())
     assert len(large.entries()) == 16, "eight of 4 MB, and those between them, which are cut off"
 
 
@@ -601,7 +601,7 @@ def test_a_record_looks_the_same_in_memory_in_a_file_and_where_it_is_too_large(t
         sent = {"text": [f"my {secret}", "é" * 9000], "api_key": "mine", "deep": deep}
         reply = {"content": secret, "more": more}
         entry = {"id": ids[0], "key": "team", "model": secret}
-        recent.add(ids[0], Record(entry, sent, {"n": 1}, f"POST https://h/v1?key={secret}", reply), (secret,))
+        recent.add(ids[0], RequestRecord(entry, sent, {"n": 1}, f"POST https://h/v1?key={secret}", reply), (secret,))
         data = recent.find(ids[0])
         assert data is not None
         assert secret.encode() not in data
@@ -619,10 +619,10 @@ def test_a_record_looks_the_same_in_memory_in_a_file_and_where_it_is_too_large(t
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="this system has no limit of a file's size")
 def test_a_request_that_finds_no_place_on_the_disk_leaves_nothing_there(tmp_path: Path) -> None:
     code = (
-        "import resource, sys\nfrom cnllm.gateway.monitoring.recent import Recent, Record\n"
+        "import resource, sys\nfrom cnllm.gateway.monitoring.recent import Recent, RequestRecord\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nrecent = Recent(sys.argv[1])\n"
         "for id, text in (('req_1', 'x' * 5000), ('req_2', 'x')):\n"
-        "    recent.add(id, Record({'id': text}, None, None, None, None), ())"
+        "    recent.add(id, RequestRecord({'id': text}, None, None, None, None), ())"
     )
     process = program(code, str(tmp_path))
     assert process.communicate(timeout=60)[1] == ""

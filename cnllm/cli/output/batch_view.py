@@ -13,7 +13,7 @@ from cnllm.cli.output.format import plural
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.report import Progress, Report, VendorProgress
+    from cnllm.batch.report import BatchReport, Progress, VendorProgress
 
 __all__ = ["BatchView", "duration", "estimate_lines", "progress_line", "report_lines"]
 
@@ -113,7 +113,7 @@ def _rate(value: float) -> str:
 
 
 # ── when nothing runs ────────────────────────────────────────────────────────
-def report_lines(report: Report) -> Iterator[str]:
+def report_lines(report: BatchReport) -> Iterator[str]:
     """Yield the lines of the report."""
     head = f"{report.done:,} done, {report.failed:,} failed in {report.out}"
     if report.asked != report.done + report.failed:

@@ -12,7 +12,7 @@ from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
 from cnllm.protocols.pieces import TextPiece
 from cnllm.schemas.validate import (
-    InvalidAnswer,
+    AnswerError,
     Undecided,
     UnusableSchema,
     build_value,
@@ -143,7 +143,7 @@ def read_answer(answer: OutputMethod, text: str) -> tuple[Any, list[Note]]:
         if answer.wrapped and isinstance(value, dict) and set(value) == {WRAPPER_KEY}:
             value = value[WRAPPER_KEY]
         parsed = build_value(value, answer.schema, answer.kind)
-    except InvalidAnswer as error:
+    except AnswerError as error:
         return None, [_note("answer-invalid", str(error), "parsed is None")]
     except UnusableSchema as error:
         return None, [_note("schema-unusable", str(error), "the answer is not checked, and parsed is None")]

@@ -12,7 +12,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
-from cnllm.gateway.monitoring.recent import Recent, Record
+from cnllm.gateway.monitoring.recent import Recent, RequestRecord
 from cnllm.gateway.monitoring.updates import model_label
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reply, Request, ToolCall, ToolResult
@@ -121,7 +121,7 @@ class RequestMonitor:
         address = None if plan is None else f"{plan.method} {plan.url}"
         if not fields.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
             fields["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
-        recent.add(self._entry.id, Record(fields, self.sent, body, address, content), secrets)
+        recent.add(self._entry.id, RequestRecord(fields, self.sent, body, address, content), secrets)
 
 
 # ── what is counted ──────────────────────────────────────────────────────────

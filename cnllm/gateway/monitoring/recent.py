@@ -17,7 +17,7 @@ import msgspec
 from cnllm.config.redact import MARK, is_secret_name, redact, redact_url
 from cnllm.system.files import open_private
 
-__all__ = ["Recent", "Record", "hide_secrets"]
+__all__ = ["Recent", "RequestRecord", "hide_secrets"]
 
 _MOST = 100  # requests
 _LONGEST_TEXT = 8_000  # characters of one string
@@ -32,7 +32,7 @@ _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=~-]{8,}")
 _ID = re.compile(r"req_[0-9a-f]{24}")
 
 
-class Record(msgspec.Struct, frozen=True):
+class RequestRecord(msgspec.Struct, frozen=True):
     """A request as it came: the line of the log, both bodies, the endpoint's address, and the reply."""
 
     entry: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Recent:
         self._size = 0  # bytes of them
         self._lock = threading.Lock()
 
-    def add(self, id: str, record: Record, secrets: Iterable[str]) -> None:
+    def add(self, id: str, record: RequestRecord, secrets: Iterable[str]) -> None:
         """Keep a record, and drop the oldest."""
         needles = tuple(secrets)
         try:
@@ -137,17 +137,17 @@ class Recent:
         return sorted(self._folder.glob("*.json"), reverse=True)  # ours: the same folder
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _RecordLine(msgspec.Struct, frozen=True):
     """The line of a record."""
 
     entry: dict[str, Any]
 
 
-_decode = msgspec.json.Decoder(Record).decode
-_decode_entry = msgspec.json.Decoder(_Entry).decode
+_decode = msgspec.json.Decoder(RequestRecord).decode
+_decode_entry = msgspec.json.Decoder(_RecordLine).decode
 
 
-def _shown_record(record: Record, secrets: tuple[str, ...]) -> dict[str, Any]:
+def _shown_record(record: RequestRecord, secrets: tuple[str, ...]) -> dict[str, Any]:
     """Return a record without secrets, and with long bodies cut off."""
     return {
         "entry": _shown_entry(record.entry, secrets),
