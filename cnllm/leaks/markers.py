@@ -10,7 +10,7 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ _ATTRIBUTES_SO_FAR = (
 _WORD_TAG = re.compile(r"</?[\w:.-]+>")
 _LONG = 256  # characters: in longer texts a search for the words of the markers first is quicker
 _TRY = 1200  # characters: a search for a word reads as many while a marker is tried at one place
+_HINT = 7  # elements of a marker that a hint looks at: a tag with four letters
 _ODD = "ſıİ"  # `re.IGNORECASE` takes them for letters that `str.lower` does not
 
 _Element = tuple[str, str]
@@ -176,7 +177,8 @@ class Markers:
     """Several markers as one search. Immutable; equal tuples of markers share one object (`Markers.copy`).
 
     Compilation takes as long as a short call, and most replies contain no character that begins a marker. So the
-    patterns of whole markers and of their beginnings are compiled at the first text that needs them.
+    patterns of whole markers and of their beginnings are compiled at the first text that needs them. HTML and code need
+    the first characters of the markers alone.
     """
 
     def __init__(self, markers: tuple[str, ...]) -> None:
@@ -185,8 +187,6 @@ class Markers:
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
-        self.may_begin: Callable[[str], object] = self._first.search
-        """A quick test whether a text contains a character that begins a marker. It is only a hint."""
         self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
 
@@ -195,6 +195,13 @@ class Markers:
     def copy(markers: tuple[str, ...]) -> Markers:
         """Return the shared object for these markers."""
         return Markers(markers)
+
+    @cached_property
+    def _hint(self) -> re.Pattern[str]:
+        """Return a pattern of the first elements of any marker, or of a beginning of these at the end of a text."""
+        starts = [spelling[:_HINT] for marker in self.markers for spelling in _spellings(marker)]
+        whole = _any_of([[pattern for pattern, _ in start] for start in starts])
+        return re.compile(f"{whole}|{_any_beginning(starts)}", re.IGNORECASE)
 
     @cached_property
     def _needles(self) -> tuple[_Needle, ...]:
@@ -227,6 +234,13 @@ class Markers:
         """Return the pattern of a beginning of any marker at the end of a text."""
         spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
         return re.compile(_any_beginning(spellings), re.IGNORECASE)
+
+    def may_begin(self, text: str) -> bool:
+        """Whether a marker may begin in a text. It is only a hint, quick beside HTML and code, too."""
+        if self._first.search(text) is None:
+            return False
+        match = self._hint.match
+        return any(match(text, first.start()) for first in self._first.finditer(text))
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.

@@ -50,6 +50,20 @@ def test_what_is_found_does_not_depend_on_what_was_asked_before(text: str, start
     assert fresh.pending_length(text) == used.pending_length(text)
 
 
+@given(st.sampled_from([SPELT, ("Action:", "<call>", "</call>"), ("✿A✿:", " x", "｜a｜")]), st.data())
+def test_the_hint_overlooks_no_marker_and_no_beginning_of_one(markers: tuple[str, ...], data: st.DataObject) -> None:
+    found = Markers(markers)
+    words = [*markers, *SPELT, *(marker[:4] for marker in markers), "<", "</", "[", "｜", "|", "_", " ", "a", "x", "✿"]
+    text = "".join(data.draw(st.lists(st.sampled_from(words), max_size=6)))
+    text = text[: data.draw(st.integers(0, len(text)))]
+    assert found.may_begin(text) or (found.find(text) is None and found.pending_length(text) == 0)
+
+
+@pytest.mark.parametrize("text", ["<div><p>a</p></div>", "if (a < b && c > d) f<T>(a[i])", "`x` [y](z)", "a <", "<to"])
+def test_html_and_code_begin_no_marker_but_where_they_break_off(text: str) -> None:
+    assert Markers(SPELT).may_begin(text) is (text in ("a <", "<to"))
+
+
 @pytest.mark.parametrize("written", ["Action:", "action:", "ACTION:", "aCTION:"])
 def test_the_case_of_a_first_letter_does_not_matter(written: str) -> None:
     markers = Markers(("Action:", "<call>"))

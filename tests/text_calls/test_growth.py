@@ -59,3 +59,14 @@ def test_four_times_the_markers_are_about_four_times_the_work(model: str, tools:
         assert four < 6 * one
         if size > len(text):
             assert one < 400 * (text.count("<") + text.count("✿") + text.count("\n") + 20)
+
+
+@pytest.mark.parametrize("model", ["deepseek/deepseek-v4-flash", "zhipuai/glm-4.7", "moonshot/kimi-k2.5"])
+@pytest.mark.parametrize("unit", ["<div class='a'><b>one</b></div>\n", "for (i = 0; i < n; i++) f<T>(a[i]);\n"])
+def test_html_and_code_take_at_most_five_times_the_work_of_prose(model: str, unit: str) -> None:
+    prose = "a sentence about nothing much. "
+    counts = []
+    for text in (prose, unit):
+        work(model, text * 2, TOOLS, len(text))  # compiles the patterns
+        counts.append(work(model, text * 40, TOOLS, len(text)))
+    assert counts[1] < 5 * counts[0]

@@ -179,8 +179,12 @@ def _removal(tag: str) -> Note:
 
 def _overlap(text: str, markers: Sequence[str]) -> int:
     """Return how many characters at the end of a text may begin one of some markers."""
-    sizes = range(min(max(map(len, markers)), len(text)), 0, -1)
-    return next((size for size in sizes if any(marker.startswith(text[-size:]) for marker in markers)), 0)
+    tail = text[-max(map(len, markers)) :]
+    firsts = {marker[0] for marker in markers}
+    for at, char in enumerate(tail):
+        if char in firsts and any(marker.startswith(tail[at:]) for marker in markers):
+            return len(tail) - at
+    return 0
 
 
 def _skip_space(text: str, position: int) -> int:

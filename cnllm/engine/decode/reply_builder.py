@@ -98,8 +98,8 @@ class ReplyBuilder:
         behind = tuple(filter(None, (around, self._stops)))
         calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
         self._calls = calls
-        if around is not None and calls is not None:
-            around.lets_text = all(map(calls.may_begin, filter(None, answer_tags or ())))
+        if around is not None:
+            around.lets_text = calls is not None
         self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
         self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it

@@ -66,7 +66,8 @@ def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Call
 class _TextCallRules(msgspec.Struct, frozen=True):
     """The rules that apply to a reply, those of whole answers, the tags of reasoning, and the markers of all.
 
-    `around` are the tags behind reasoning, around an answer and behind a block: they are no content.
+    `around` are the tags behind reasoning, around an answer and behind a block: they are no content. Text in which
+    neither a marker nor a tag around an answer may begin passes by: `noticed` are all of them.
     """
 
     rules: list[Markup]
@@ -74,6 +75,7 @@ class _TextCallRules(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
     around: tuple[str, ...]
     markers: Markers
+    noticed: Markers
 
 
 @lru_cache(maxsize=256)
@@ -93,9 +95,13 @@ def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: b
     recovers = offered and not prompted and then in (None, "recover")
     whole = [rule for rule in declared if rule.whole and rule.then == "recover"] if recovers else []
     markers = tuple(dict.fromkeys([*filter_markers(rules, tags), *(opener for rule in whole for opener in rule.open)]))
-    around = [*tags[1::2], *(flags.reasoning.answer_tags or ())]
+    if not markers:
+        return None
+    answer_tags = tuple(filter(None, flags.reasoning.answer_tags or ()))
+    around = [*tags[1::2], *answer_tags]
     around += [closer for rule in rules for closer in rule.close if closer in markers]
-    return _TextCallRules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
+    noticed = Markers.copy(tuple(dict.fromkeys([*markers, *answer_tags])))
+    return _TextCallRules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers), noticed)
 
 
 class TextCalls(Stage):
@@ -143,8 +149,8 @@ class TextCalls(Stage):
         # Most replies hold no character that may begin a marker: a filter is made when one appears.
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
-        self.may_begin = rules.markers.may_begin
-        """Tests whether a marker may begin in a text. Where it fails and all is idle, no filter is needed."""
+        self.may_begin = rules.noticed.may_begin
+        """Tests whether a marker or a tag around an answer may begin in a text. While all is idle, others pass by."""
         self.is_idle = True
         """Whether no text waits."""
         self.is_reading = False
@@ -223,10 +229,12 @@ class TextCalls(Stage):
             text = self._hold(item.text)
         if text is None:
             pass
+        elif self.is_idle and not self.may_begin(text):
+            if filter_ is not None:
+                filter_.skip(text)
+            return [item if text is item.text else TextPiece(text)]
         elif filter_ is not None:
             self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
-        elif self.is_idle and not self.may_begin(text):
-            return [item if text is item.text else TextPiece(text)]
         else:
             self._feed(text, out, in_reasoning=in_reasoning)
         self._look()
