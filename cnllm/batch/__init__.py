@@ -46,7 +46,7 @@ def run(
     """
     if _has_event_loop():
         raise CnllmError("an event loop runs in this thread", hint="use: await cnllm.batch.run_async(…)")
-    return run_session(make_settings(requests, model, out=out, **options))
+    return run_session(BatchSession(make_settings(requests, model, out=out, **options)))
 
 
 async def run_async(
@@ -73,9 +73,8 @@ def _has_event_loop() -> bool:
     return True
 
 
-def run_session(settings: BatchSettings) -> BatchReport:
-    """Run a batch in an event loop of its own. Ctrl-C ends it in order, where this is the main thread."""
-    session = BatchSession(settings)
+def run_session(session: BatchSession) -> BatchReport:
+    """Run a batch in an event loop of its own, and close it. Ctrl-C ends it in order, where this is the main thread."""
     threshold = gc.get_threshold()
     gc.set_threshold(_COLLECTION, *threshold[1:])
     try:

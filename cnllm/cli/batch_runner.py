@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cnllm.batch import estimate_session, run_session
 from cnllm.batch.report import BatchReport, Progress
+from cnllm.batch.session import BatchSession
 from cnllm.batch.settings import BatchSettings, Changed, make_settings
 from cnllm.batch.shared.remote import STAND_IN
 from cnllm.cli import client_factory, option_parsing, tools, turn_log
@@ -54,7 +55,8 @@ def run_batch(params: dict[str, Any]) -> int:
 
 def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
     """Print what a run would take."""
-    estimate = estimate_session(settings)
+    with errors.correcting():
+        estimate = estimate_session(settings)
     stdout.print_report(estimate, estimate_lines(estimate), as_json=as_json)
     return errors.WHOLE
 
@@ -80,7 +82,9 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
             view.show(progress)
 
         with view.live or contextlib.nullcontext():
-            report = run_session(replace(settings, on_progress=show))
+            with errors.correcting():  # an option that no request can have
+                session = BatchSession(replace(settings, on_progress=show))
+            report = run_session(session)
     announce()
     stdout.print_report(report.to_dict(), report_lines(report), as_json=params["as_json"])
     return _status(report)

@@ -111,6 +111,9 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
             (("--assume-price", "2/8"), "--assume-price needs a currency"),
             (("--assume-price", "2,8"), "--assume-price needs a currency"),
             (("--temperature", "hot"), "temperature"),
+            (("-p", "temprature=1"), "did you mean temperature?"),
+            (("-p", "temprature=1", "--dry-run"), "did you mean temperature?"),
+            (("--schema", '{"type": "nope"}'), "schema is not a JSON Schema"),
         ):
             machine.run("batch", source, "-m", "home/m", "-o", out, *arguments).fails(2, words)
         machine.run("batch", source, "-m", "hom/n", "-o", out).fails(2, "hom")
