@@ -53,6 +53,14 @@ def test_a_tier_without_any_key_says_what_each_lacks(overlay: Path) -> None:
         Client(Registry.load(overlay)).plan("tier:fast", "hi")
 
 
+def test_a_server_on_this_machine_needs_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    path = tmp_path / "mine.toml"
+    path.write_text('[tiers]\nnear = ["deepseek/deepseek-flash", "vllm/my-model"]\n')
+    plan = Client(Registry.load(path)).plan("tier:near", "hi")
+    assert plan.model.name == "vllm/my-model"
+
+
 def test_an_unknown_tier_names_the_known_ones(overlay: Path) -> None:
     with pytest.raises(cnllm.UnknownModel) as caught:
         Client(Registry.load(overlay)).plan("tier:slow", "hi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from cnllm.config import keys
 from cnllm.errors import UnknownModel
@@ -12,6 +13,7 @@ from cnllm.registry.obstacles import obstacle
 from cnllm.registry.registry import Registry
 from cnllm.registry.sites import choose_site
 from cnllm.types import Note
+from cnllm.types.checks import is_loopback
 from cnllm.types.messages import as_messages
 
 __all__ = ["PREFIX", "choose_model"]
@@ -53,8 +55,10 @@ def choose_model(
 
 
 def _missing_key(model: Model, options: Mapping[str, Any]) -> str | None:
-    """Return that the model's key is missing; None where it is not."""
+    """Return that the model's key is missing; None where it is not, or where the endpoint is on this machine."""
     names = model.flags.keys or []
     if not names or options.get("api_key") or keys.find_key(names) is not None:
+        return None
+    if is_loopback(urlsplit(model.flags.base_url or "").hostname or ""):
         return None
     return f"{names[0]} is not set"
