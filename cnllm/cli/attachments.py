@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -106,7 +107,8 @@ def _media_type(data: bytes) -> str | None:
         return "audio/aiff"
     if data[:2] == b"BM" and len(data) > 14 and data[6:10] == bytes(4):
         return "image/bmp"
-    if len(data) > 2 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0:  # a frame of MPEG audio
+    # A frame of MPEG audio: layer III, or AAC. Layer I is in no use, and begins as a text in UTF-16 does.
+    if len(data) > 2 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06 != 0x06:
         return "audio/aac" if data[1] & 0x06 == 0 else "audio/mp3"
     return "application/pdf" if b"%PDF-" in data[:1024] and b"\0" not in data[:1024].partition(b"%PDF-")[0] else None
 
@@ -122,9 +124,10 @@ def _as_text(source: str, name: str, data: bytes) -> Text:
 
 
 def _decode_text(data: bytes) -> str | None:
-    """Return a text in UTF-8; None for other bytes."""
+    """Return a text in UTF-8, or in UTF-16 with its mark; None for other bytes."""
     try:
-        return None if b"\0" in data else data.decode("utf-8-sig")
+        text = data.decode("utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
+        return None if "\0" in text else text
     except UnicodeDecodeError:
         return None
 

@@ -65,6 +65,12 @@ def test_text_is_sent_as_text(machine: Machine) -> None:
     assert parts(machine, "-a", note) == '<file name="note.md">\n你好\n</file>'
     for text in ("ID3 is a tag", "OggS", "fLaC!", "#!AMRAP", "RIFF raff", "BMW", "GIF"):  # as other files begin
         assert parts(machine, "-a", machine.file("t.txt", text)) == f'<file name="t.txt">\n{text}\n</file>'
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):  # as editors of Windows write it
+        wide = machine.file("w.txt", mark + "你好 a\n".encode(encoding))
+        for option in ("-a", "-f"):
+            assert parts(machine, option, wide).endswith('w.txt">\n你好 a\n</file>')
+    half = machine.file("h.txt", b"\xff\xfea\0b")
+    machine.run(*CALL, "-a", half).fails(2, "nor text in UTF-8")
     order = parts(machine, "-a", machine.file("p.png", PNG), "-f", note, "x")
     assert [part["type"] for part in order] == ["text", "image_url"]
     assert order[0]["text"].endswith("\n\nx")
@@ -178,6 +184,9 @@ def test_a_medium_that_is_not_read_is_an_error(machine: Machine) -> None:
         assert "these do: home/eye, " in machine.run("call", "-m", "home/m", "-a", sources["images"], "x").err
         assert "these do: home/ear\n" in machine.run("call", "-m", "home/m", "-a", sources["audio"], "x").err
         assert peer.received == []
+        machine.overlay(peer.url)
+        machine.run("call", "-m", "home/m", "-a", sources["PDFs"], "x").fails(2, "PDFs (application/pdf)", "unknown")
+        machine.overlay(peer.url, 'input = ["text"]')
         done = machine.run("call", "-m", "home/m", "-a", sources["images"], "-p", "on_unsupported=adjust", "x")
         assert (done.status, len(peer.received)) == (0, 1)
         assert "left out" in done.err

@@ -211,7 +211,7 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
         message = f"there is no command {match[1]}"
     message = _KIND.sub(lambda match: f"is not {_KINDS[match[1]]}", message).rstrip(".")
     first = message.split(" ")[0]
-    return (message if first[1:].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
+    return (message if first[1:2].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
 
 
 _KIND = re.compile(r"is not a valid (float|integer)(?: range)?")
