@@ -398,9 +398,13 @@ class BadRequest(EndpointError):
 
 
 class EmptyReply(EndpointError):
-    """The reply is empty: no text, no reasoning, no call, no refusal, and no length finish to explain it."""
+    """The reply is empty: no text, no reasoning, no call, no refusal, and no length finish to explain it.
+
+    `ends_turn`: the model ended its turn without a word, and the endpoint's protocol has such replies as complete ones.
+    """
 
     class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True)
+    ends_turn: bool = False
 
 
 class TransportError(CnllmError):

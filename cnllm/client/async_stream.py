@@ -64,6 +64,8 @@ class AsyncCallRun(CallDriver):
                 else:
                     result = await self._carry_out(step)
         except CnllmError as error:
+            if self._finish_empty_turn(error):
+                return
             public_error = self._report_error(error)
             if batch := self._echo.flush():
                 yield batch
@@ -227,6 +229,10 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         self._may_repeat = may_repeat
         if self._opened is not None:
             self._opened.may_repeat = may_repeat
+
+    def take_empty_turns(self) -> None:
+        """Let a reply be whole in which the model ended its turn without a word. Else it is an `EmptyReply`."""
+        self._runner.takes_empty_turns = True
 
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, whatever `by` says."""

@@ -27,7 +27,7 @@ from cnllm.engine.run.effects import (
     Sleep,
     UseTarget,
 )
-from cnllm.errors import BadKey, ClientClosed, CnllmError, IdleTimeout, StreamCut, TransportError
+from cnllm.errors import BadKey, ClientClosed, CnllmError, EmptyReply, IdleTimeout, StreamCut, TransportError
 from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class CallDriver:
         self._transport = setup.transport
         self._watch = setup.watch
         self._closed = False
+        self.takes_empty_turns = False  # see `Stream.take_empty_turns`
         self._request: Plan | None = None  # whose response has not begun
         self.is_charged = False  # an endpoint may charge what was sent
         self._was_charged = False  # the same, before the last request
@@ -172,6 +173,17 @@ class CallDriver:
     def _finish(self, reply: Reply) -> None:
         """Set the reply of the call."""
         self.finished = self._echo.reply(self._add_timing(reply))
+
+    def _finish_empty_turn(self, error: CnllmError) -> bool:
+        """Set the reply of a call whose model ended its turn without a word. Whether the error is no failure.
+
+        One of a route is: several models were asked.
+        """
+        is_turn = self.takes_empty_turns and isinstance(error, EmptyReply) and error.ends_turn
+        if not is_turn or error.reply is None or len(error.targets) > 1:
+            return False
+        self._finish(error.reply)
+        return True
 
     def _report_end(self) -> None:
         """Report the end of the call, with what had arrived of one that its caller closed."""

@@ -53,6 +53,8 @@ class CallRun(CallDriver):
                 else:
                     result = self._carry_out(step)
         except CnllmError as error:
+            if self._finish_empty_turn(error):
+                return
             public_error = self._report_error(error)
             yield from self._echo.flush()
             raise public_error from error.__cause__
@@ -168,6 +170,10 @@ class Stream(Closing, Generic[Answer_co]):
         for _ in iter(self):
             pass
         return self._runner.finished or self._runner.abandon()
+
+    def take_empty_turns(self) -> None:
+        """Let a reply be whole in which the model ended its turn without a word. Else it is an `EmptyReply`."""
+        self._runner.takes_empty_turns = True
 
     def stop(self) -> Reply[Answer_co] | None:
         """End the call and return what arrived: with finish `cut` unless it is the whole reply; None if nothing did.

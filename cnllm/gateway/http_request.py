@@ -384,6 +384,7 @@ class HttpRequest:
     def _begin_call(self, admitted: Admitted, call: AsyncStream) -> None:
         """Take note that the request is sent now, and of soft budgets that are spent."""
         self._call = call
+        call.take_empty_turns()
         admitted.is_charged = lambda: call.is_charged
         if admitted.reserve_more is not None:
             call.ask_before_repeats(admitted.reserve_more)

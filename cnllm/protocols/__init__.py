@@ -325,6 +325,7 @@ class Wire(Struct, frozen=True):
     them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
     field for the name of their speaker. `call_heads`: a call in a stream begins with all keys beside its arguments.
+    `empty_ends` are the finish reasons of complete replies that may have no content.
     `named_format`: the format of an answer has a name and a description beside its
     schema. `text_arguments`: the arguments of a call are a text, which is JSON and not
     empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
@@ -373,6 +374,7 @@ class Wire(Struct, frozen=True):
     hour_mark: bytes | None = None
     free_actions: frozenset[str] = frozenset()
     call_heads: bool = False
+    empty_ends: frozenset[str] = frozenset()
 
 
 @cache

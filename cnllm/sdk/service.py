@@ -242,6 +242,7 @@ class SdkRequest:
     def take_call(self, call: Stream | AsyncStream) -> None:
         """Take the call that answers this request, and its notes."""
         self._call = call
+        call.take_empty_turns()
         self.add_notes(call.plan.notes)
 
     def _use_model(self) -> None:

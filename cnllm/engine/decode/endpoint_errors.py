@@ -39,6 +39,7 @@ from cnllm.errors import (
     StreamCut,
 )
 from cnllm.jsonpath import get, get_first
+from cnllm.protocols import wire
 from cnllm.protocols.reported import CODES, key_name
 from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.reasoning_form import form, text_place
@@ -213,13 +214,15 @@ def empty_reply_error(status: int, collector: Collector, reply: Reply, plan: Pla
     """Return the exception for a reply that is empty without a reported reason."""
     data = replace_surrogates(collector.raw if collector.whole else collector.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
-    return EmptyReply(
+    error = EmptyReply(
         f"the reply of {_endpoint(collector, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,
         reply=reply,
         hint="try again, with another prompt or another model",
     )
+    error.ends_turn = reply.finish == "stop" and reply.raw_finish in wire(collector.model.protocol).empty_ends
+    return error
 
 
 def _endpoint(collector: Collector, plan: Plan | None) -> str:

@@ -25,5 +25,6 @@ WIRE = Wire(
     model_keys=frozenset(["fallbacks"]),
     most_uses="max_uses",
     call_heads=True,
+    empty_ends=frozenset(["end_turn"]),  # platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
     hour_mark=b'"1h"',
 )
