@@ -14,6 +14,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.state import Steps, delete_response, response_body, response_items
 from cnllm.protocols import server_api
 from cnllm.protocols.server_interface import ModelCard
+from cnllm.registry.flags import Status
 from cnllm.registry.model import Model
 
 __all__ = [
@@ -96,7 +97,10 @@ def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None =
         return None
     if not isinstance(model, Model):  # a tier: its models differ
         return ModelCard(name, "cnllm")
-    flags = model.flags
-    if listed and flags.status is not None and flags.status.is_ == "retired":
+    limits, status = model.flags.limits, model.flags.status or Status()
+    is_retired = status.is_ == "retired"
+    if listed and is_retired:
         return None
-    return ModelCard(name, model.provider, flags.limits.context, flags.limits.output)
+    return ModelCard(
+        name, model.provider, limits.most_input, limits.output, status.released, status.shutdown, is_retired
+    )

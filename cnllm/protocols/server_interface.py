@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -71,12 +72,18 @@ class BatchForm(Struct, frozen=True):
 
 
 class ModelCard(Struct, frozen=True):
-    """A model in a list: its name, its provider, and its limits in tokens, None where they are unknown."""
+    """A model in a list: its name, its provider, and what is known of it, None for the rest.
+
+    `input` and `output` are its limits in tokens, `released` and `shutdown` its first and its last day.
+    """
 
     name: str
     provider: str
-    context: int | None = None
+    input: int | None = None
     output: int | None = None
+    released: datetime.date | None = None
+    shutdown: datetime.date | None = None
+    is_retired: bool = False
 
 
 class ServerApi(Struct, frozen=True):

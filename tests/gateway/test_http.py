@@ -302,6 +302,34 @@ def test_pages_of_models_are_read_to_the_end_in_each_direction(simulated: str) -
     assert found == [f"models/{name}" for name in all_]
 
 
+def test_a_model_says_what_the_registry_knows_of_it(tmp_path: Path) -> None:
+    """As SDKs read it: `ModelInfo` of anthropic, and Google's limits are those of the input and the output."""
+    upstream = Upstream(say("Hi."))
+    more = """[models."deepseek/m"]
+limits = { context = 4000, input = 3000, output = 500 }
+status = { released = 2026-01-02, shutdown = 2027-03-04 }
+[models."deepseek/gone"]
+status = { is = "retired", since = 2026-05-06 }
+[models."deepseek/unknown"]
+"""
+    with (
+        gateway_for(upstream, tmp_path, more=more) as http,
+        anthropic.Anthropic(api_key=KEY, base_url=str(http.base_url), max_retries=0) as client,
+    ):
+        model, gone, unknown = (client.models.retrieve(f"deepseek/{name}") for name in ("m", "gone", "unknown"))
+        assert (model.max_input_tokens, model.max_tokens) == (3000, 500)
+        assert (str(model.created_at.date()), model.lifecycle) == ("2026-01-02", "deprecated")
+        assert model.retires_at is not None
+        assert str(model.retires_at.date()) == "2027-03-04"
+        assert gone.lifecycle == "retired"
+        assert (unknown.lifecycle, unknown.retires_at, unknown.created_at.year) == ("active", None, 1970)
+        assert (unknown.max_input_tokens, unknown.capabilities) == (None, None)
+        assert next(m for m in client.models.list(limit=1000) if m.id == "deepseek/m") == model
+        body = http.get("/v1/models/deepseek/m", headers={"anthropic-version": "2023-06-01"}).json()
+        assert {*body} == {*anthropic.types.ModelInfo.model_fields}
+        assert http.get("/v1beta/models/deepseek/m", headers={"x-goog-api-key": KEY}).json()["inputTokenLimit"] == 3000
+
+
 def test_names_tiers_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZAI_API_KEY", "k")  # a tier takes models with a key
     upstream = Upstream(say("Hi."))

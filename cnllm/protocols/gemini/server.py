@@ -64,7 +64,7 @@ def _write_model(card: ModelCard) -> dict[str, Any]:
         "displayName": card.name,
         "supportedGenerationMethods": _METHODS,
     }
-    limits = {"inputTokenLimit": card.context, "outputTokenLimit": card.output}
+    limits = {"inputTokenLimit": card.input, "outputTokenLimit": card.output}
     return out | {name: value for name, value in limits.items() if value is not None}
 
 

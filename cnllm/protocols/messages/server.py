@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,7 +66,25 @@ def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[
 
 def _write_model(card: ModelCard) -> dict[str, Any]:
     """Return a model."""
-    return {"type": "model", "id": card.name, "display_name": card.name, "created_at": "1970-01-01T00:00:00Z"}
+    stage = "retired" if card.is_retired else "deprecated" if card.shutdown is not None else "active"
+    return {
+        "type": "model",
+        "id": card.name,
+        "display_name": card.name,
+        "created_at": _time(card.released) or "1970-01-01T00:00:00Z",  # as the protocol has an unknown one
+        "lifecycle": stage,
+        "deprecated_at": None,
+        "retires_at": _time(card.shutdown),
+        "line": None,
+        "max_input_tokens": card.input,
+        "max_tokens": card.output,
+        "capabilities": None,
+    }
+
+
+def _time(day: datetime.date | None) -> str | None:
+    """Return the beginning of a day as a time."""
+    return None if day is None else f"{day}T00:00:00Z"
 
 
 API = ServerApi(
