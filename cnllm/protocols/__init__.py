@@ -122,6 +122,7 @@ class ServerStream(ABC):
         self.extra: dict[str, Any] = {}
         self.input_tokens: int | None = None
         self.body: dict[str, Any] | None = None
+        self.has_ended = False  # whether the end or an error was written
         self._has_unread = False  # whether a call ended with arguments that cannot be read
 
     def begin(self) -> Frames:
@@ -137,7 +138,8 @@ class ServerStream(ABC):
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished():
-                return [] if self._has_unread and event.finish in ("stop", "tool_calls") else self.end(event)
+                self.has_ended = not (self._has_unread and event.finish in ("stop", "tool_calls"))
+                return self.end(event) if self.has_ended else []
             case ToolCallEnd(call=call) if self.needs_arguments and call.arguments is None and call.raw:
                 self._has_unread = True
                 return []

@@ -309,7 +309,7 @@ class StreamWriter:
     part of reasoning and each call when it ends, and returns the part to write (`TokenField.write`).
 
     A reply that begins again is not written twice: what it repeats is left out, and a text that differs is written
-    whole. With `strict` it raises `Diverged`.
+    whole. With `strict` it raises `Diverged`. Events after the end, or after an error, are ignored.
     """
 
     def __init__(
@@ -337,6 +337,7 @@ class StreamWriter:
         self._takes_media = codec.takes_media
         self._protocol = str.__str__(protocol)
         self._excluded: set[int] = set()
+        self._is_over = False  # whether the reply's last event came, or an error
         self._is_open = False  # whether the endpoint's last word is no usual end
         self._has_media = False
         self._blocks: list[str] = []  # the kinds of those that the protocol has no place for
@@ -357,11 +358,14 @@ class StreamWriter:
         """Return the bytes of one event. Events without a place in the protocol (notes, excluded calls) give none."""
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
+        if self._is_over:
+            return b""
         try:
             # Most of a stream are deltas.
             if isinstance(event, _DELTAS) and (data := self._continue(delta_key(event), [event.text])) is not None:
                 return data
             visible = self._visible_event(event)
+            self._is_over = type(visible) is Finished
             events = [] if visible is None else self._last_events(visible) if type(visible) is Finished else [visible]
             return self._encode([ready for one in events for ready in self._order.feed(one)])
         except checks.FAILURES as error:
@@ -378,7 +382,7 @@ class StreamWriter:
             raise checks.wrong_type("key", key, "cnllm.TextDelta, cnllm.ReasoningDelta or the index of a call")
         if type(texts) is not list or not {*map(type, texts)} <= {str}:
             raise checks.wrong_type("texts", texts, "a list of strings")
-        return self._continue(key, texts)
+        return b"" if self._is_over else self._continue(key, texts)
 
     def _continue(self, key: DeltaKey, texts: list[str]) -> bytes | None:
         """Return the bytes of deltas that continue what is open; None where there is more to decide."""
@@ -435,8 +439,12 @@ class StreamWriter:
         return event
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
-        """Return the bytes of a failure after the stream began; nothing may follow."""
-        frames = self._encoder.error(*_checked_error(status, message, code))
+        """Return the bytes of a failure after the stream began; nothing follows. None where the stream has its end."""
+        fields = _checked_error(status, message, code)
+        if self._encoder.has_ended:
+            return b""
+        self._is_over = self._encoder.has_ended = True
+        frames = self._encoder.error(*fields)
         return self._encode(self._order.flush()) + _encode_frames(frames)
 
     def _encode(self, events: list[Event]) -> bytes:
