@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.service import Memories, Receive, Scope, Send, Service
 from cnllm.gateway.state import State
+from cnllm.gateway.thoughts import require_token_keys
 from cnllm.registry import Registry
 from cnllm.store.call_log import CallLog
 from cnllm.types import checks
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
 
 __all__ = ["Gateway", "GatewayOptions", "GatewaySettings"]
+
+T = TypeVar("T")
 
 _PING_SECONDS = 15.0
 _REFUSAL_SECONDS = 0.002  # between two refusals of one address
@@ -111,7 +114,7 @@ class Gateway:
         store: Any = None,
         **options: Unpack[GatewayOptions],
     ) -> None:
-        config = GatewaySettings(**options)
+        config = _checked_settings(GatewaySettings(**options))
         settings.check_settings()  # now: a later error would be the answer to a client
         if keys is None:
             key = settings.read_secret("serve_key")
@@ -123,10 +126,6 @@ class Gateway:
             keys = _as_keys(keys, has_book=config.key_book is not None)
         if admin := config.admin_key or settings.read_secret("admin_key"):
             _check_keys("admin_key" if config.admin_key else "CNLLM_ADMIN_KEY", [admin])
-        for name in ("hosts", "trusted_proxies"):
-            if isinstance(getattr(config, name), str):
-                raise TypeError(f"{name} is a text, and a list of names is expected: {name}=[…]")
-        checks.seconds("ping", config.ping)
         if registry is not None:
             checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
         self.registry = registry if registry is not None else Registry.load()
@@ -135,7 +134,7 @@ class Gateway:
         self._models = {} if models is None else names_of_models(models)
         self._hosts = config.hosts
         self._key_book = config.key_book
-        self._public_host = None if config.public_url is None else url_host(config.public_url)
+        self._public_host = None if config.public_url is None else _named("public_url", url_host, config.public_url)
         self._admin_key = admin
         self._simulate = simulate
         self._on_event = None if config.spans is None else config.spans.calls
@@ -158,7 +157,7 @@ class Gateway:
             simulate=simulate,
             ping=config.ping,
             bounds=config.bounds,
-            clients=Clients(config.trusted_proxies),
+            clients=_named("trusted_proxies", Clients, config.trusted_proxies),
             requests=config.bounds.quota(config.bounds.requests),
             held=config.bounds.quota(config.bounds.held_bytes),
             pace=Guesses(1, _REFUSAL_SECONDS),
@@ -263,6 +262,42 @@ class Gateway:
             return client
 
         return open_client
+
+
+def _checked_settings(config: GatewaySettings) -> GatewaySettings:
+    """Return the options, lists of their own included. Raises `TypeError` or `ValueError` with an option's name."""
+    kinds = {
+        "client": (AsyncClient, "a cnllm.AsyncClient"),
+        "bounds": (Bounds, "a cnllm.gateway.bounds.Bounds"),
+        "access_log": (AccessLog, "a cnllm.gateway.access_log.AccessLog"),
+        "call_log": (CallLog, "a cnllm.store.call_log.CallLog"),
+        "key_book": (KeyBook, "what cnllm.gateway.limits.book.open_book returns"),
+        "recent": (Recent, "a cnllm.gateway.monitoring.recent.Recent"),
+        "public_url": (str, "the address of a server"),
+        "identity": (str, "a string"),
+    }
+    for name, (kind, expected) in kinds.items():
+        if (value := getattr(config, name)) is not None or name == "bounds":
+            checks.require_type(name, value, kind, expected)
+    lists = {}
+    for name in ("hosts", "trusted_proxies", "limited_keys"):
+        if (value := getattr(config, name)) is not None:
+            lists[name] = checks.as_list(name, value, f"a list of texts, {name}=[…],")
+            for text in lists[name]:
+                checks.require_text(name, text)
+    if config.spans is not None and not hasattr(config.spans, "calls"):
+        raise checks.wrong_type("spans", config.spans, "a cnllm.gateway.monitoring.spans.ServerSpans")
+    require_token_keys(config.token_keys)
+    checks.seconds("ping", config.ping, none=False)
+    return replace(config, **lists)
+
+
+def _named(name: str, make: Callable[[Any], T], value: Any) -> T:
+    """Return what is made of an option. Raises `ValueError` with its name."""
+    try:
+        return make(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _as_keys(keys: Iterable[str], *, has_book: bool) -> list[str]:

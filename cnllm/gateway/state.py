@@ -22,7 +22,7 @@ from cnllm.protocols import server_api
 from cnllm.protocols.server import body_protocol
 from cnllm.protocols.server_interface import query_number
 from cnllm.system.processes import fork_safe
-from cnllm.types import Note, Reply, Request
+from cnllm.types import Note, Reply, Request, checks
 
 __all__ = [
     "State",
@@ -100,7 +100,7 @@ class State:
     """The store of a gateway. `store` is a store, its URL, or None for the memory of this process."""
 
     def __init__(self, store: Any) -> None:
-        self._store = store
+        self._store = _checked_store(store)
         self._open: AsyncStore | None = None
 
     @property
@@ -134,7 +134,7 @@ class SyncState:
     """`State` without an event loop, for any number of threads."""
 
     def __init__(self, store: Any) -> None:
-        self._store = store
+        self._store = _checked_store(store)
         self._open: StateStore | None = None
         self._lock = fork_safe(threading.Lock())
 
@@ -161,6 +161,13 @@ class SyncState:
         """Close the store."""
         if self._open is not None:
             self._open.close()
+
+
+def _checked_store(store: Any) -> Any:
+    """Return an argument `store`. Raises `TypeError` for what is neither a store, nor its URL, nor None."""
+    if store is not None:
+        checks.require_type("store", store, (str, StateStore, AsyncStore), "a store, its URL, or None")
+    return store
 
 
 def _open_if_url(store: Any) -> Any:

@@ -27,6 +27,7 @@ from cnllm.gateway.model_names import ModelNames, names_of_models
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.state import Steps, continued_body, earlier_items, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
+from cnllm.gateway.thoughts import require_token_keys
 from cnllm.gateway.tokens import DefaultKeys
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
@@ -78,6 +79,7 @@ class SdkService:
 
     def __init__(self, client: BaseClient[Any], settings: SdkSettings) -> None:
         options = settings.options
+        require_token_keys(settings.token_keys)
         own = {} if settings.models is None else names_of_models(settings.models)
         self.names = ModelNames(client.registry, {**client.registry.gateway_models, **own})
         self.keys = DefaultKeys() if settings.token_keys is None else settings.token_keys

@@ -248,14 +248,14 @@ def amount(name: str, value: Any) -> Decimal:
     return money
 
 
-def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
-    """Return a time in seconds; None, infinity and more than 31 years mean no limit.
+def seconds(name: str, value: Any, *, zero: bool = False, none: bool = True) -> float | None:
+    """Return a time in seconds; None, infinity and more than 31 years mean no limit, which `none` allows.
 
     Raises `TypeError` or `ValueError` naming the argument.
     """
-    if value is None:
+    if value is None and none:
         return None
-    expected = "a number of seconds" + (" from 0" if zero else " above 0") + ", or None,"
+    expected = "a number of seconds" + (" from 0" if zero else " above 0") + (", or None," if none else "")
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
         raise wrong_type(name, value, expected)
     try:
@@ -266,7 +266,11 @@ def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
         time = float("nan")
     if not (time > 0 or (zero and time == 0)):
         raise wrong_value(name, value, expected)
-    return None if time > _MAX_SECONDS else time
+    if time <= _MAX_SECONDS:
+        return time
+    if not none:
+        raise wrong_value(name, value, f"a finite number of seconds{' from 0' if zero else ' above 0'}")
+    return None
 
 
 def check_json_value(name: str, value: Any) -> None:

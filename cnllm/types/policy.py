@@ -151,11 +151,9 @@ class Retry(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checks.number("attempts", self.attempts, 1)
-        for name in ("base", "cap"):
-            value: Any = checks.seconds(name, getattr(self, name), zero=True)
-            force_setattr(self, name, float("inf") if value is None and name == "cap" else value)
-            if getattr(self, name) is None:
-                raise checks.wrong_value(name, float("inf"), "a finite number of seconds from 0")
+        force_setattr(self, "base", checks.seconds("base", self.base, zero=True, none=False))
+        cap = checks.seconds("cap", self.cap, zero=True)
+        force_setattr(self, "cap", float("inf") if cap is None else cap)
 
 
 # ── routes ───────────────────────────────────────────────────────────────────
@@ -187,10 +185,7 @@ class Fallback(Struct, frozen=True, kw_only=True):
             raise checks.wrong_value("targets", len(targets), f"at most {_MOST_TARGETS} names")
         force_setattr(self, "targets", targets)
         force_setattr(self, "first_token", checks.seconds("first_token", self.first_token))
-        cooldown: Any = checks.seconds("cooldown", self.cooldown, zero=True)
-        if cooldown is None:
-            raise checks.wrong_value("cooldown", self.cooldown, "a finite number of seconds from 0")
-        force_setattr(self, "cooldown", cooldown)
+        force_setattr(self, "cooldown", checks.seconds("cooldown", self.cooldown, zero=True, none=False))
         if self.weights is not None:
             force_setattr(self, "weights", _weights(self.weights, len(targets) + 1))
         if type(self.most) is not int or self.most < 1:

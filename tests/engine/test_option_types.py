@@ -126,3 +126,10 @@ def test_a_value_that_json_cannot_hold_is_named_with_its_place(options: dict[str
     with pytest.raises(TypeError, match="a value that JSON can hold is expected") as caught:
         engine.build_request(MODEL, "Hi", **options)
     assert str(caught.value).startswith(place)
+
+
+@pytest.mark.parametrize("value", [-1, None, float("inf"), "1"])
+def test_a_time_that_has_to_be_finite_is_not_offered_none(value: Any) -> None:
+    for name, make in (("base", cnllm.Retry), ("cooldown", lambda **own: cnllm.Fallback(targets=("a",), **own))):
+        with pytest.raises((TypeError, ValueError), match=f"^{name}.*seconds from 0 is expected$"):
+            make(**{name: value})

@@ -26,9 +26,11 @@ import openai
 import pytest
 
 from cnllm import Registry, UnknownModel
+from cnllm.gateway import app
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds
 from cnllm.gateway.server import running
+from cnllm.sdk import async_http_client, http_client
 
 from .support import (
     CLIENTS,
@@ -124,11 +126,26 @@ def test_no_key_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("registry", 3), ("ping", "15"), ("ping", 0), ("trusted_proxies", "10.0.0.1")]
+    ("name", "value"),
+    [
+        *[("ping", value) for value in ("15", 0, None)],
+        *[("trusted_proxies", value) for value in ("10.0.0.1", ["home"], [3])],
+        *[("public_url", value) for value in (3, "home")],
+        *[("hosts", value) for value in ("localhost", [3])],
+        *[(name, 3) for name in ("registry", "store", "token_keys", "client", "identity", "bounds", "access_log")],
+        *[(name, 3) for name in ("call_log", "key_book", "limited_keys", "admin_key", "recent", "spans")],
+    ],
 )
 def test_a_wrong_option_of_a_gateway_is_named(name: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^{name}"):
-        Gateway(**{"simulate": True, "keys": [KEY], name: value})
+        app(**{"simulate": True, "keys": (), name: value})
+
+
+@pytest.mark.parametrize("name", ["store", "token_keys", "models", "registry"])
+@pytest.mark.parametrize("make", [http_client, async_http_client])
+def test_a_wrong_option_of_a_client_for_sdks_is_named(make: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} is int; "):
+        make(**{name: 3})
 
 
 def test_pages_and_other_names_are_kept_out(simulated: str) -> None:

@@ -201,7 +201,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             hosts=None if public else LOOPBACK,
             public_url=params["public_url"],
             key_book=key_book,
-            limited_keys=settings.limits,
+            limited_keys=[*settings.limits],
             admin_key=params["admin_key"],
             metrics=not params["no_metrics"],
             recent=Recent(folder.name if folder is not None else None) if params["ui"] else None,

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.limits.account import Grant, Operation
@@ -24,6 +24,7 @@ _WARN_SECONDS = 60.0  # between two lines about a store that fails
 _MOST_THREADS = 16  # in which operations wait for a server
 
 
+@runtime_checkable
 class KeyBook(Protocol):
     """The book, for any number of threads. All methods raise `CnllmError` where the store fails.
 
