@@ -311,7 +311,10 @@ class RunState(Generic[Answer_co]):
 
     @property
     def usage(self) -> Usage:
-        """Return the sum of the steps' counts. A count that one step lacks is unknown. Failed attempts do not count."""
+        """Return the sum of the steps' counts. A count that one step lacks is unknown.
+
+        Failed attempts, and a step that did not end, do not count; `cost` has them.
+        """
         return total_usage([step.reply for step in self._loop.steps])
 
     @property
