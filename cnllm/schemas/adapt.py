@@ -5,7 +5,7 @@ The caller's schema does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -25,6 +25,12 @@ _KINDS = {
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
+_BOUNDS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"),
+    *("format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+)
+"""Keywords that a model is told of in the description where an endpoint refuses them, as anthropic's SDK does it."""
+_PLAIN = (int, float, str, bool)
 _MAX_CACHED = 65_536  # bytes of a schema that is cached
 _MAX_EXPANSIONS = 500  # references replaced in full; a further reference becomes its bare type
 _MAX_CHAIN = 40  # references inside of each other that are replaced in full
@@ -64,7 +70,7 @@ def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> S
     """Return `schema` adapted by the rules of `tools.schema` or `schema.rules`, without some keywords.
 
     An endpoint that refuses one tool's schema refuses the whole request, so unsupported parts are left out: the
-    model then knows less, and the arguments are still checked against the caller's own schema.
+    model is told of bounds in the description, and the arguments are still checked against the caller's own schema.
     """
     out = _merge_root(schema) if "root-object" in rules else schema
     if "inline-refs" in rules:
@@ -219,8 +225,10 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
         return {"type": parent_type or "string"} if node and "typed" in rules else node
     if type(node) is not dict:
         return node
-    out = _any_of_only(node) if "any-of-only" in rules else node
-    out = {k: v for k, v in out.items() if k not in drop}
+    whole = _any_of_only(node) if "any-of-only" in rules else node
+    out = {k: v for k, v in whole.items() if k not in drop}
+    if "$ref" not in out and "description" not in drop:
+        _tell_bounds(out, {k: whole[k] for k in _BOUNDS if k in drop and type(whole.get(k)) in _PLAIN})
     if "one-type" in rules and type(out.get("type")) is list:
         kinds = out.pop("type")
         if len(kinds) == 1:
@@ -243,6 +251,15 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
         kind = own_type if key in _SAME_VALUE else None
         adapted |= map_children({key: value}, partial(_adapt_node, rules=rules, drop=drop, parent_type=kind))
     return adapted
+
+
+def _tell_bounds(node: Schema, bounds: Mapping[str, Any]) -> None:
+    """Add bounds that are not sent to the description of a node."""
+    if not bounds:
+        return
+    text = ", ".join(f"{name}: {msgspec.json.encode(value).decode()}" for name, value in bounds.items())
+    before = node.get("description")
+    node["description"] = f"{before}\n\n{{{text}}}" if type(before) is str and before else f"{{{text}}}"
 
 
 def _is_object(node: Schema) -> bool:

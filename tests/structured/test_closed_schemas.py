@@ -63,6 +63,30 @@ def test_every_object_is_closed_and_no_bound_is_sent(model: str) -> None:
         assert not {"minLength", "minimum", "maximum", "maxItems"} & set(str(sent).replace("'", " ").split())
 
 
+def test_the_model_is_told_of_bounds_that_are_not_sent() -> None:
+    """As anthropic's SDK does it (`anthropic/lib/_parse/_transform.py`)."""
+    number = {"type": "integer", "minimum": 1, "maximum": 10}
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {**number, "description": "A number."},
+            "b": number,
+            "c": {"type": "array", "items": {"type": "string", "pattern": '^"x"'}, "uniqueItems": True},
+            "d": {"$ref": "#/$defs/d", "minLength": 1},
+            "e": {"type": "string", "title": "E", "$comment": "for people"},
+        },
+        "$defs": {"d": {"type": "string", "maxLength": 9}},
+    }
+    sent, _ = sent_schema(CLAUDES[0], schema=schema)
+    assert sent is not None
+    told = {name: node.get("description") for name, node in {**sent["properties"], "$d": sent["$defs"]["d"]}.items()}
+    bounds = "{minimum: 1, maximum: 10}"
+    assert (told["a"], told["b"], told["c"]) == (f"A number.\n\n{bounds}", bounds, "{uniqueItems: true}")
+    assert (told["d"], told["e"], told["$d"]) == (None, None, "{maxLength: 9}")
+    assert sent["properties"]["c"]["items"]["description"] == r'{pattern: "^\"x\""}'
+    assert "description" not in number
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -98,6 +122,7 @@ def test_the_answer_is_judged_by_the_callers_own_schema(client: Driver, tmp_path
     with Peer([gives("call", "json_schema", short)], [gives("call", "json_schema", GOOD)]) as peer:
         reply = ask(client, "call", endpoint(tmp_path, peer, "json_schema", CLOSED), schema=SCHEMA)
     form = peer.received[0].json()["response_format"]["json_schema"]["schema"]
-    assert (form["additionalProperties"], form["properties"]["age"]) == (False, {"type": "integer"})
+    age = {"type": "integer", "description": "{minimum: 0}"}
+    assert (form["additionalProperties"], form["properties"]["age"]) == (False, age)
     assert reply.parsed == ADA
     assert {"schema-adapted", "answer-corrected"} <= {*codes(reply)}

@@ -66,7 +66,7 @@ def test_the_schema_of_an_answer_is_in_the_subset_of_the_endpoint() -> None:
     schema = {"type": "object", "properties": {"a": number}, "required": ["a"], "additionalProperties": False}
     plan = engine.build_request(model, "Hi", schema=schema)
     sent = plan.body["response_format"]["json_schema"]["schema"]
-    assert sent["properties"] == {"a": {"type": "integer"}}
+    assert sent["properties"] == {"a": {"type": "integer", "description": "{minimum: 1}"}}
     [note] = [note for note in plan.notes if note.code == "schema-adapted"]
     assert note.said == "the schema of the answer"
     assert plan.schema == schema, "the answer is checked against the caller's own"
