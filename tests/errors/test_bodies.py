@@ -67,6 +67,30 @@ def test_a_status_at_the_start_of_the_sentence_counts_where_http_says_success() 
         assert error.status == expected
 
 
+def test_a_number_in_the_error_decides_where_it_says_more_than_the_status_around_it() -> None:
+    for status, number, expected in (
+        (500, 429, cnllm.RateLimited),
+        (502, 404, cnllm.BadRequest),
+        (502, 503, cnllm.EndpointError),
+        (400, 401, cnllm.BadKey),
+        (400, 418, cnllm.BadRequest),
+        (404, 401, cnllm.BadRequest),
+        (403, 429, cnllm.BadKey),
+    ):
+        body = json.dumps({"error": {"code": number, "message": "Not now."}}).encode()
+        assert type(failure(model("openai-compatible", "openai-chat"), status, body)) is expected, (status, number)
+
+
+def test_a_page_in_the_place_of_a_reply_is_named_by_its_title() -> None:
+    for page, expected in (
+        ("<html><head><title> Too busy\n</title></head></html>", "a page instead of a reply: Too busy"),
+        ("\n<!DOCTYPE html><p>no", "a page instead of a reply"),
+        ("<b>no</b>\n<p>", "<b>no</b>"),
+    ):
+        error = failure(model("openai-compatible", "openai-chat"), 502, page.encode())
+        assert error.message.splitlines()[0] == expected
+
+
 def test_without_a_rule_the_status_says_whether_another_attempt_may_succeed(tmp_path: Path) -> None:
     (tmp_path / "providers.toml").write_text(
         '[providers.home]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = []\nerrors = []\n'
