@@ -564,9 +564,11 @@ def test_undeclared_snapshots_are_found_out_inside_a_tag(
 
 
 def test_half_a_character_at_the_end_of_a_snapshot_is_whole_in_the_next(endpoints: dict[str, cnllm.Model]) -> None:
-    texts = ["a", "a\\ud83d", "a\\ud83d\\ude00", "a\\ud83d\\ude00b"]
-    chunks = [f'{{"choices":[{{"delta":{{"content":"{text}"}}}}]}}' for text in texts]
-    assert read(endpoints["snapshots"], sse(*chunks, finish())).said.text == "a😀b"
+    for whole in "😀𐀀\U0010ffff":
+        halves = json.dumps(whole)[1:-1]
+        texts = ["a", f"a{halves[:6]}", f"a{halves}", f"a{halves}b"]
+        chunks = [f'{{"choices":[{{"delta":{{"content":"{text}"}}}}]}}' for text in texts]
+        assert read(endpoints["snapshots"], sse(*chunks, finish())).said.text == f"a{whole}b"
 
 
 # ── mirrored thinking ────────────────────────────────────────────────────────

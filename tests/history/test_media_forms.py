@@ -83,6 +83,8 @@ def test_a_sound_has_the_word_of_the_wire_for_its_format(mime: str, form: str) -
     messages = [Message.user([Media(mime, "AAAA")])]
     [part] = plan("deepseek/deepseek-chat", "openai-chat", messages).body["messages"][0]["content"]
     assert part["input_audio"] == {"data": "AAAA", "format": form}
+    other = BUILTIN.resolve("openai-compatible/m", protocol="openai-responses", base_url="http://127.0.0.1:9/v1")
+    assert engine.build_request(other, messages).body["input"][0]["content"] == [part]
 
 
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini"])

@@ -122,6 +122,20 @@ def test_a_refusal_is_read_with_the_words_it_has(protocol: str, status: int) -> 
     assert caught.value.message == "You cannot do that."
 
 
+KINDS = {
+    "openai-chat": {418: "invalid_request_error", 507: "server_error"},
+    "openai-responses": {418: "invalid_request_error", 507: "server_error"},
+    "anthropic-messages": {418: "invalid_request_error", 507: "api_error"},
+    "gemini": {418: "FAILED_PRECONDITION", 507: "INTERNAL"},
+}
+
+
+def test_a_refusal_with_a_rare_status_has_a_kind_of_the_protocol(protocol: str) -> None:
+    for status, kind in KINDS[protocol].items():
+        error = engine.encode_error(protocol, status, "No.")["error"]
+        assert error["status" if protocol == "gemini" else "type"] == kind
+
+
 def test_a_failure_in_the_middle_is_read_as_one_with_what_came(protocol: str) -> None:
     writer = engine.StreamWriter(protocol, id="id-1", model="m")
     body = writer.begin() + writer.feed(TextDelta("It ra")) + writer.error(500, "It broke.", "broken")
