@@ -50,7 +50,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         message, finish = choice.get("message"), choice.get("finish_reason")
         if type(message) is not dict or type(finish) is not str or not finish:
             return None
-        if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error") or choice.get("logprobs"):
+        if "text" in choice or choice.get("error") or choice.get("logprobs"):
             return None
         content = message.get("content")
         if type(content) is not str:
