@@ -357,6 +357,18 @@ def test_a_finish_reason_is_known_however_its_words_are_joined(plain: cnllm.Mode
             assert ending(spelling) == ending(word)
 
 
+def test_a_finish_before_any_answer_does_not_end_what_is_read(plain: cnllm.Model) -> None:
+    for said, is_finished in (({}, False), ({"content": "Hi."}, True)):
+        parser = engine.StreamParser(plain)
+        parser.feed(frame(delta(**said)))
+        assert not parser.finished
+        parser.feed(frame(finish()))
+        assert parser.finished is is_finished
+    parser = engine.StreamParser(plain)
+    parser.feed(frame(finish("length")))
+    assert parser.finished
+
+
 @times(150)
 @given(dialects.filter(lambda d: d not in ("done", "any")), neutrals, cuts, st.integers(0, 1 << 20))
 def test_a_stream_that_is_cut_before_its_finish_is_never_whole(

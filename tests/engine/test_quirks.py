@@ -323,6 +323,26 @@ def test_an_object_in_the_place_of_choices_says_something_if_it_has_reasoning_al
     assert (reply.reasoning, reply.text, reply.finish) == ("Hm.", "Yes.", "stop")
 
 
+def test_a_choice_keeps_its_own_keys_where_its_message_has_another_place(home: Home) -> None:
+    model = home('reply.message = "output"\nreply.delta = "output"\nreply.finish = "end"')
+    sound = {"id": "a", "data": "AAAA", "transcript": "Hm."}
+    parser = engine.StreamParser(model)
+    tokens = [{"token": "Yes.", "logprob": -0.5}]
+    for end, logprobs in ((None, None), ("stop", {"content": tokens})):
+        output = {"content": "Yes."} if end else {"audio": sound}
+        first = {"index": 0, "output": output, "delta": {"content": "No."}, "end": end, "logprobs": logprobs}
+        other = {"index": 1, "output": {"content": "Other."}, "end": end}
+        parser.feed(b"data: %b\n\n" % json.dumps({"id": "r", "model": "m", "choices": [first, other]}).encode())
+    reply = parser.close()
+    assert (reply.text, reply.finish, reply.extra["logprobs"]) == ("Yes.", "stop", tokens)
+    assert [part.extra for part in reply.message.parts if type(part) is cnllm.Media] == [
+        {"transcript": "Hm.", "id": "a"}
+    ]
+    body = {"id": "r", "model": "m", "choices": [first, other]}
+    reply = engine.parse_response(model, 200, {}, json.dumps(body).encode())
+    assert (reply.text, reply.finish, reply.extra["logprobs"]) == ("Yes.", "stop", tokens)
+
+
 @times(60)
 @given(quirks, st.booleans())
 def test_the_simulator_takes_and_writes_the_same_form(home: Home, quirks: Quirks, stream: bool) -> None:
