@@ -39,6 +39,10 @@ usage = {{ service = ["service_tier"], standard = ["standard"] }}
 price = {PRICE}
 limits = {{ context = 100_000, output = 1_000 }}
 web_search = {{ tool = {{ type = "web_search" }} }}
+[models."home/free-search"]
+price = {PRICE}
+limits = {{ context = 100_000, output = 1_000 }}
+web_search = {{ tool = {{ type = "web_search" }}, fee = 0 }}
 [models."home/some-free"]
 price = {{ currency = 'CNY', input = 2, output = 8, per_call.web_search = {{ fee = 0.5, allowance = true }} }}
 limits = {{ context = 100_000, output = 1_000 }}
@@ -131,6 +135,9 @@ def test_what_is_not_known_is_named_and_bounds_nothing(registry: Registry) -> No
     search = ask(registry, "home/search", tools=[cnllm.web_search()])
     assert search.high is None
     assert search.unknown == ("the fee of web_search at home", "the input that web_search adds")
+    free = ask(registry, "home/free-search", tools=[cnllm.web_search()])
+    assert free.high is not None
+    assert free.unknown == ("the input that web_search adds",)
     allowance = ask(registry, "home/some-free", tools=[cnllm.web_search()])
     assert allowance.high is not None
     assert allowance.low is not None

@@ -353,9 +353,6 @@ def paid_calls(flags: Flags) -> dict[str, PaidCall]:
     search, rule = flags.web_search, calls.get(WEB_SEARCH, PaidCall())
     if search is None or rule.fee is not None:
         return calls
-    if search.fee == 0:
-        calls.pop(WEB_SEARCH, None)
-        return calls
     per = "request" if search.fee_per == "request" else rule.per
     calls[WEB_SEARCH] = replace(rule, fee=search.fee, at=search.uses or rule.at, item=search.item or rule.item, per=per)
     return calls
