@@ -124,6 +124,24 @@ def test_a_pattern_means_what_json_schema_means(source: str, fits: str, other: s
     assert compile_pattern(source).matches(other) is False
 
 
+def test_the_size_of_a_pattern_is_that_with_its_counts_written_out() -> None:
+    for source, size in (
+        ("", 1),
+        ("a{0}", 1),
+        ("a{1}b?", 2),
+        ("a{2,}b*", 3),
+        ("a{2,4}", 4),
+        ("(a{2}b|c){3}", 12),
+        ("(){4}", 4),
+        (".{2}", 16),
+        ("[0-9]{4}", 44),
+        (r"\w{2}\0", 301),
+        ("(a{1000}){100}", 100_000),
+    ):
+        assert compile_pattern(source).size == size, source
+    assert "too large" in str(compile_pattern("a{50000}b{50001}").problem)
+
+
 UNKNOWN = [
     "(?=a)b",
     "(?!a)b",
