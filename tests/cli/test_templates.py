@@ -142,6 +142,10 @@ def test_saving_again_keeps_the_old_one(machine: Machine) -> None:
     assert listed.status == 0
     assert "two" in listed.out
     assert "unreadable" in listed.out
+    long, more = "n" * 70, 'model = "home/a-long-name"\nsystem = "Answer in the words of the question."'
+    (machine.config / "templates" / f"{long}.toml").write_text(more)
+    rows = machine.run("templates", "list").out.splitlines()
+    assert f"{long}  home/a-lo…  Answer in the w…" in rows, "no line is longer than 100 columns"
     machine.run("templates", "remove", "aa").fails(2, "no template aa", "did you mean a")
     assert machine.run("templates", "remove", "a").status == 0
     assert machine.run("templates", "path", "a").out.strip() == str(machine.config / "templates" / "a.toml")

@@ -56,6 +56,7 @@ def test_calls_are_logged_without_a_word(make: Make, data: Path, tmp_path: Path)
         ("library", "one", "failed", "home/m"),
     ]
     assert [turn.cost and turn.cost.amount for turn in turns()] == [EACH, EACH, None]
+    assert {turn.origin for turn in turns()} == {"endpoint"}
     with Store.open() as store:
         assert {row.label: row.turns for row in store.costs("tag").rows} == {"一号": 1, "(no tag)": 1, "one": 1}
         total = store.costs("conversation").total
