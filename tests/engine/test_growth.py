@@ -96,6 +96,7 @@ def arguments(kind: str, **more: Any) -> bytes:
 CALL_BEGINS = event("output_item.added", output_index=0, item={"type": "function_call", "id": "f0", "name": "f"})
 
 SHAPES: dict[str, tuple[str, Make]] = {
+    "lines of one event": (CHAT, lambda n: [b"data: {\n", *[b"data:\n"] * n, b"data: }\n\n"]),
     "calls": (CHAT, lambda n: [delta(tool_calls=[call(i)]) for i in range(n)]),
     "calls in one chunk": (CHAT, lambda n: [delta(tool_calls=[call(i) for i in range(n)])]),
     "one index, new ids": (CHAT, lambda n: [delta(tool_calls=[call(0, id=f"c{i}")]) for i in range(n)]),
@@ -183,7 +184,7 @@ SHAPES: dict[str, tuple[str, Make]] = {
 }
 
 
-LONGER = {"calls": 10, "usage keys": 40, "usage keys in chunks": 40}
+LONGER = {"lines of one event": 10, "calls": 10, "usage keys": 40, "usage keys in chunks": 40}
 """How much longer a reply has to be, so that a copy of a small value for each call, or a bound, shows."""
 LONG = {"usage keys", "usage keys in chunks"}
 """What takes some ten seconds; that its keys are bounded is tested below, too."""
