@@ -88,7 +88,8 @@ def same(read: Reply, meant: Reply) -> None:
 def test_a_reply_is_read_as_it_was_meant(protocol: str, data: st.DataObject) -> None:
     model = bare(protocol)
     meant = data.draw(replies(model))
-    body = json.dumps(engine.encode_reply(protocol, meant)).encode()
+    beside: Any = data.draw(st.sampled_from([None, "Your quota ends soon.", ["Soon."], True]))
+    body = json.dumps({"error": beside, **engine.encode_reply(protocol, meant)}).encode()
     same(engine.parse_response(model, 200, {"content-type": "application/json"}, body, tools=TOOLS), meant)
 
 

@@ -82,7 +82,7 @@ class MessagesDecoder(Decoder):
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
         """Yield the pieces of one event of a stream, or with `whole` of one body."""
         kind = data.get("type")
-        fault = find_fault(data, self._flags, None, is_event=kind is not None)
+        fault = find_fault(data, self._flags, data.get("content"), is_event=kind is not None)
         if fault is not None or kind == "error":
             yield Fault(data if fault is None else fault)
         if whole or kind == "message":
