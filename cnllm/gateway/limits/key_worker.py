@@ -75,15 +75,12 @@ class Flight:
         self._epoch = epoch
         self._slot = slot
         self._is_limited = is_limited
-        self._closed = False
         epoch.open += 1
 
     def release(self, *, is_counted: bool = True) -> None:
-        """End the request. If it is not counted, it was never let in: its place in the minute is free again."""
-        if not self._closed:
-            self._closed = True
-            self._epoch.open -= 1
-            self._worker.end_flight(self._epoch, None if is_counted else self._slot, is_limited=self._is_limited)
+        """End the request, once. If it is not counted, it was never let in: its place in the minute is free again."""
+        self._epoch.open -= 1
+        self._worker.end_flight(self._epoch, None if is_counted else self._slot, is_limited=self._is_limited)
 
 
 class Reservation:
