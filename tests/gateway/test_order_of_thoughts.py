@@ -157,3 +157,20 @@ def test_the_store_knows_the_calls_between_thoughts(order: str, keeps: bool, tmp
     body = second_request(tmp_path, "anthropic-messages", reply, ask)
     sent = next(turn["content"] for turn in body["messages"] if turn["role"] == "assistant")
     assert [{**block, "id": None} for block in sent] == [{**block, "id": None} for block in blocks]
+
+
+def test_a_call_that_the_client_dropped_moves_no_other_one(tmp_path: Path) -> None:
+    reply = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use"}
+
+    def ask(http: httpx.Client, got: httpx.Response | None) -> httpx.Response:
+        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+        asked: Json = {"model": "own/m", "messages": [{"role": "user", "content": "Rain?"}], "tools": [tool]}
+        if got is not None:
+            calls = got.json()["choices"][0]["message"]["tool_calls"][1:]
+            asked["messages"].append({"role": "assistant", "content": None, "tool_calls": calls})
+            asked["messages"] += [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
+        return http.post("http://cnllm.invalid/v1/chat/completions", json=asked)
+
+    body = second_request(tmp_path, "anthropic-messages", {**reply, "content": content("ctc")}, ask)
+    sent = next(turn["content"] for turn in body["messages"] if turn["role"] == "assistant")
+    assert [(block["type"], block.get("input")) for block in sent] == [("thinking", None), ("tool_use", {"q": "2"})]

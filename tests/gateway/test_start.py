@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,9 +22,12 @@ import pytest
 
 import cnllm
 from cnllm.errors import CnllmError
+from cnllm.gateway.access import digest
 from cnllm.gateway.access_log import LineHandler
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds
+from cnllm.gateway.limits.book import open_book
+from cnllm.gateway.limits.keys import KeyRecord, new_key
 from cnllm.gateway.server import running
 from cnllm.gateway.store.items import Item
 from cnllm.gateway.store.memory import MemoryStore
@@ -223,6 +228,30 @@ def test_the_application_raises_for_what_it_cannot_use(tmp_path: Path, monkeypat
     monkeypatch.setenv("CNLLM_GATEWAY_KEY", "short")
     with pytest.raises(CnllmError, match="CNLLM_GATEWAY_KEY"):
         app(simulate=True, keys=[KEY])
+
+
+def test_the_application_takes_the_keys_of_its_store_beside_its_own(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'state.db'}"
+    book = open_book(store)
+    assert book is not None
+    book.add(digest(key := new_key()), KeyRecord("ada", time.time()))
+    book.close()
+    with running(cnllm.gateway.app(simulate=True, keys=[KEY], store=store)) as url, httpx.Client(base_url=url) as http:
+        for word, status in ((KEY, 200), (key, 200), (new_key(), 401)):
+            assert http.get("/v1/models", headers={"authorization": f"Bearer {word}"}).status_code == status
+
+
+def test_the_application_closes_a_websocket() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(cnllm.gateway.app(simulate=True, keys=[KEY])({"type": "websocket", "path": "/v1"}, receive, send))
+    assert sent == [{"type": "websocket.close", "code": 1000}]
 
 
 def test_a_transport_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
