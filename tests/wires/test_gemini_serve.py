@@ -328,6 +328,14 @@ def test_errors_are_worded_by_the_protocol() -> None:
     assert b'"UNAVAILABLE"' in writer.error(503, "Busy.")
 
 
+def test_a_block_of_another_wire_is_not_written() -> None:
+    code = {"executableCode": {"code": "1"}}
+    foreign = replace(seal(None), protocol="openai-chat")
+    parts = [Opaque(code), Opaque(code, foreign), Opaque("code", seal(None)), Opaque(code, seal(None))]
+    body = engine.encode_reply("gemini", replace(whole(answer({"text": "x"})), message=Message("assistant", parts)))
+    assert body["candidates"][0]["content"]["parts"] == [code]
+
+
 def test_a_reply_of_another_wire_has_what_this_one_can_say() -> None:
     chat = {
         "choices": [{"index": 0, "message": {"content": "Hi", "reasoning_content": "Hm."}, "finish_reason": "length"}]

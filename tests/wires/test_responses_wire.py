@@ -604,6 +604,29 @@ def test_sealed_reasoning_that_only_the_last_event_has() -> None:
     assert thought == Reasoning("hm", seal(late))
 
 
+def test_a_text_between_pieces_of_reasoning_leaves_the_whole_item_to_go_back() -> None:
+    item = {"type": "reasoning", "encrypted_content": "e", "summary": [{"type": "summary_text", "text": "so, hm"}]}
+    pieces = [delta(text, 0, "reasoning_summary_text", summary_index=0) for text in ("so, ", "hm")]
+    _, reply = read(pieces[0], delta("x", 1), pieces[1], over(item), over(message("x"), 1), done())
+    assert (reply.reasoning, reply.text) == ("so, hm", "x")
+    seals = [part.seal.data for part in reply.message.parts if type(part) is Reasoning and part.seal is not None]
+    assert seals == [{**item, "id": "i0"}]
+
+
+@pytest.mark.parametrize(("whole", "is_whole"), [('{"a": 1}', True), ('{"a":2}', False), ('{"b":', False)])
+def test_a_call_whose_arguments_are_others_at_its_end_is_not_whole(whole: str, is_whole: bool) -> None:
+    call: dict[str, Any] = {"call_id": "c", "name": "f"}
+    piece = {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "i0", "delta": '{"a":1}'}
+    _, reply = read(
+        added("function_call", **call, arguments=""),
+        piece,
+        over({"type": "function_call", **call, "arguments": whole}),
+        done(),
+    )
+    assert [found.arguments for found in reply.tool_calls] == [{"a": 1}] * is_whole
+    assert len(reply.incomplete) == (not is_whole)
+
+
 @pytest.mark.parametrize("times", [8, 9])
 def test_an_item_that_comes_again_and_again_is_read_eight_times(times: int) -> None:
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
