@@ -205,7 +205,7 @@ class Exchange:
         try:
             self.request = decode_request(protocol, body, path=request.path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:
-            message = _ITEM.sub(lambda place: f"{place[1]}{int(place[2]) - request.earlier}", str(error), count=1)
+            message = _ITEM.sub(lambda place: f"{place[1]}{int(place[2]) - request.earlier}", str(error))
             raise RequestFailed(Failure(400, message, "invalid_request")) from error
         check_request(self.request)
         self._use_policy(headers)
